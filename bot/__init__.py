@@ -1,0 +1,1 @@
+"""The chat face of nightshift; it reaches jobs through runner.api alone."""

@@ -1,0 +1,47 @@
+"""The nightshift command: finds out which command is meant and loads only that."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def _leave_users_path() -> None:
+    """Take PYTHONPATH out of our own imports: users have a runner.py too. Jobs still get the variable."""
+    theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    ours = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [
+        entry for entry in sys.path if entry and (entry == ours or os.path.abspath(entry) not in theirs)
+    ]
+    if ours not in sys.path:
+        sys.path.insert(0, ours)
+
+
+def main() -> None:
+    """Run the command line; exit 1 for what the user can mend, 2 for what the operator must."""
+    _leave_users_path()
+    from runner.errors import NightshiftError
+
+    words = sys.argv[1:]
+    try:
+        if words[:1] == ["submit"]:
+            from runner.submit import main as submit
+
+            code = submit(words[1:])
+        else:
+            from runner.cli import main as command
+
+            code = command(words)
+    except NightshiftError as error:
+        print(f"nightshift: {error}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

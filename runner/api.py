@@ -1,0 +1,324 @@
+"""What others may call: the terminal and the chat reach jobs through here alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from runner import clock, doorbell, home, rundir
+from runner.errors import UserError
+from runner.gpu.published import read_published
+from runner.leaving import refuse_leaving
+from runner.logs import Log
+from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Priority, Reason, State
+from runner.schedule import Room, choose, never_fits
+from runner.store.audit import Audit
+from runner.store.box import Box
+from runner.store.connection import open_store
+from runner.store.jobs import CPU, Jobs
+from runner.store.outbox import Outbox
+from runner.store.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from runner.model import Snapshot
+
+STALE_AFTER_S = 15.0
+
+
+class Queue:
+    """The queue of one state folder, as one caller uses it."""
+
+    def __init__(self, folder: str | None = None, *, actor: str) -> None:
+        self.home = folder or home.state_folder()
+        self.actor = actor
+        self.store = open_store(self.home, backup_dir=home.setting("BACKUP_DIR"))
+        self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
+        self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    # -- submitting --------------------------------------------------------------------------------
+
+    def submit(self, specs: Sequence[JobSpec], variables: Mapping[str, Mapping[str, str]]) -> list[int]:
+        """Queue jobs, all or none; `variables` holds the captured environments by key. Durable on return."""
+        for spec in specs:
+            self.check(spec)
+        with self.store.transaction():
+            for key, captured in variables.items():
+                self.jobs.keep_environment(key, captured)
+            ids = [self.jobs.add(spec) for spec in specs]
+            self.audit.add(self.actor, "submit", {"jobs": ids})
+        self.ring()
+        return ids
+
+    def check(self, spec: JobSpec) -> None:
+        """Refuse at once what could never run."""
+        if not spec.command.strip():
+            raise UserError("There is no command. Try: nightshift submit -- python train.py")
+        if "\0" in spec.command:
+            raise UserError("The command contains a NUL byte; send text.")
+        if spec.argv is None:
+            refuse_leaving(spec.command)
+        if not os.path.isdir(spec.dir):
+            raise UserError(f"The folder {spec.dir} does not exist. Name another with --dir.")
+        known = self.snapshot()
+        if known is not None:
+            reason = never_fits(spec.gpus, spec.on, _existing(known[0]), int(self.box.get("cpu slots", 1)))
+            if reason:
+                raise UserError(reason)
+        elif home.setting("GPUS") == "none" and spec.gpus:
+            raise UserError("This box is set up without GPUs (NIGHTSHIFT_GPUS=none). Use --gpus 0.")
+
+    def rerun(self, job_id: int) -> int:
+        """The same job again: a new number and a new run id."""
+        job = self.job(job_id)
+        self.check(job.spec)
+        with self.store.transaction():
+            new = self.jobs.add(job.spec)
+            self.audit.add(self.actor, "rerun", {"job": job_id, "as": new})
+        self.ring()
+        return new
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def job(self, job_id: int) -> Job:
+        """One job; UserError if there is none of that number."""
+        found = self.jobs.get(job_id)
+        if found is None:
+            raise UserError(f"There is no job {job_id}. `nightshift ls` lists the jobs there are.")
+        return found
+
+    def describe(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
+        """Jobs for programs: the keys of the JSON output."""
+        jobs = list(jobs)
+        reasons = self.waiting_reasons(jobs)
+        return [_described(job, reasons.get(job.id)) for job in jobs]
+
+    def waiting_reasons(self, jobs: Iterable[Job]) -> dict[int, str]:
+        """Why each queued job among these waits."""
+        queued = [job for job in jobs if job.state is State.QUEUED]
+        if not queued:
+            return {}
+        general = self._why_nothing_starts()
+        if general:
+            return {job.id: general for job in queued}
+        snapshot = self.snapshot()
+        leases = self.jobs.leases()
+        rooms = [
+            _room(gpu, leases, int(self.box.get("slots", 1)))
+            for gpu in (snapshot[0].gpus if snapshot else ())
+        ]
+        cpu_taken = sum(lease.resource == CPU for lease in leases)
+        cpu_free = range(cpu_taken, int(self.box.get("cpu slots", 1)))
+        asked = sorted((_Asked(job) for job in queued), key=lambda asked: (-asked.rank, asked.id))
+        plan = choose(asked, rooms, cpu_free)
+        return {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
+
+    def _why_nothing_starts(self) -> str | None:
+        if not self.runner_is_up():
+            return "no runner is up"
+        paused = self.box.get("paused")
+        if paused:
+            return f"the queue is paused: {paused['why']}" if paused.get("why") else "the queue is paused"
+        if self.box.get("draining"):
+            return "the box is draining: running jobs finish, no more start"
+        return None
+
+    def snapshot(self) -> tuple[Snapshot, float] | None:
+        """The last known GPUs, and how old that knowledge is in seconds."""
+        return read_published(self.home)
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The GPUs for programs; what is not known, or no longer known, is None."""
+        found = self.snapshot()
+        if found is None:
+            return []
+        snapshot, age_s = found
+        leases = self.jobs.leases()
+        current = age_s < STALE_AFTER_S
+        rows = []
+        for gpu in snapshot.gpus:
+            jobs = sorted({lease.job_id for lease in leases if lease.resource == gpu.uuid})
+            rows.append(
+                {
+                    "index": gpu.index,
+                    "uuid": gpu.uuid,
+                    "name": gpu.name,
+                    "memory_total_mib": gpu.memory_total_mib,
+                    "memory_used_mib": gpu.memory_used_mib if current else None,
+                    "utilization": gpu.utilization if current else None,
+                    "temperature_c": gpu.temperature_c if current else None,
+                    "power_w": gpu.power_w if current else None,
+                    "state": _gpu_state(gpu, bool(jobs), current),
+                    "detail": gpu.detail or snapshot.trouble,
+                    "simulated": snapshot.simulated,
+                    "jobs": jobs,
+                }
+            )
+        return rows
+
+    def log(self, job_id: int, attempt: int | None = None) -> Log:
+        """The output of a job's latest attempt, or of the one named."""
+        job = self.job(job_id)
+        number = attempt or job.attempt
+        if number == 0:
+            raise UserError(f"Job {job_id} has not started yet: there is no output.")
+        return Log(rundir.folder_of(self.home, job_id, number))
+
+    def runner_is_up(self) -> bool:
+        """Whether a runner holds this state folder."""
+        try:
+            lock = os.open(os.path.join(self.home, home.RUNNER_LOCK), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    def stop(self, job_id: int, reason: Reason = Reason.USER) -> str:
+        """Cancel a waiting job or have a live one stopped; a sentence about what was done."""
+        with self.store.transaction():
+            job = self.job(job_id)
+            if job.state in FINAL_STATES:
+                raise UserError(f"Job {job_id} has already ended ({job.state.value}).")
+            if self.jobs.cancel_waiting(job, reason, self.actor):
+                said = f"Job {job_id} is cancelled; it had not started."
+            elif self.jobs.ask_to_stop(job, reason, self.actor):
+                said = f"Job {job_id} is being stopped."
+            else:
+                said = f"Job {job_id} is already being stopped."
+            self.audit.add(self.actor, "kill", {"job": job_id})
+        self.ring()
+        return said
+
+    def pause(self) -> None:
+        """Start nothing more until `resume`."""
+        self._set("paused", {"by": self.actor, "why": f"by {self.actor}"}, "pause")
+
+    def drain(self) -> None:
+        """Let running jobs finish and start no more until `resume`."""
+        self._set("draining", {"by": self.actor, "at": clock.text(clock.now())}, "drain")
+
+    def resume(self) -> None:
+        """Go on, whatever held the queue."""
+        with self.store.transaction():
+            for name in ("paused", "draining", "streak"):
+                self.box.set(name, None)
+            self.jobs.note(None, None, "resumed", {"by": self.actor})
+            self.audit.add(self.actor, "resume", {})
+        self.ring()
+
+    def _set(self, name: str, value: dict[str, Any], action: str) -> None:
+        with self.store.transaction():
+            self.box.set(name, value)
+            self.jobs.note(None, None, name, value)
+            self.audit.add(self.actor, action, {})
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the runner, if there is one."""
+        doorbell.ring(self.home, home.RUNNER_BELL)
+
+
+class _Asked:
+    """A queued job as the scheduler wants to see it."""
+
+    def __init__(self, job: Job) -> None:
+        self.id, self.gpus, self.on, self.rank = job.id, job.spec.gpus, job.spec.on, job.spec.priority.rank
+
+
+def _existing(snapshot: Snapshot) -> list[Room]:
+    usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
+    return [Room(index=gpu.index, uuid=gpu.uuid, free_slots=(0,), slots=1) for gpu in usable]
+
+
+def _room(gpu: Any, leases: Sequence[Any], slots: int) -> Room:
+    taken = {lease.slot for lease in leases if lease.resource == gpu.uuid}
+    why_not = None if gpu.health is GpuHealth.OK else f"is {gpu.health.value}"
+    free = tuple(slot for slot in range(slots) if slot not in taken)
+    return Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=slots, why_not=why_not)
+
+
+def _gpu_state(gpu: Any, leased: bool, current: bool) -> str:
+    if not current:
+        return GpuHealth.UNKNOWN.value
+    if gpu.health is not GpuHealth.OK:
+        return str(gpu.health.value)
+    return "busy" if leased else "free"
+
+
+def _described(job: Job, waiting_for: str | None) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "id": job.id,
+        "name": spec.name,
+        "command": spec.command,
+        "owner": spec.owner,
+        "workspace": spec.workspace,
+        "dir": spec.dir,
+        "priority": spec.priority.value,
+        "gpus_wanted": spec.gpus,
+        "on": list(spec.on),
+        "time_limit_s": spec.time_limit_s,
+        "state": job.state.value,
+        "reason": job.reason.value if job.reason else None,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "phase": job.phase.value if job.phase else None,
+        "attempt": job.attempt,
+        "gpus": list(job.gpus),
+        "batch_size": job.batch_size,
+        "run_id": job.run_id,
+        "submitted_at": clock.text(job.submitted_at),
+        "started_at": clock.text(job.started_at) if job.started_at else None,
+        "finished_at": clock.text(job.finished_at) if job.finished_at else None,
+        "stop": {"reason": job.stop.reason.value, "by": job.stop.by, "at": clock.text(job.stop.at)}
+        if job.stop
+        else None,
+        "waiting_for": waiting_for,
+    }
+
+
+def job_spec(
+    values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None = None, script: bool = False, owner: str,
+    folder: str, environment_key: str, umask: int, workspace: Any = None,
+) -> JobSpec:  # fmt: skip
+    """A spec from options as `runner.options` reads them."""
+    return JobSpec(
+        command=shlex.join(argv) if argv is not None else command,
+        argv=tuple(argv) if argv is not None else None,
+        script=script,
+        owner=owner,
+        name=values.get("name"),
+        workspace=workspace.name if workspace else None,
+        dir=os.path.abspath(os.path.join(folder, os.path.expanduser(values["dir"])))
+        if "dir" in values
+        else folder,
+        environment=environment_key,
+        env=dict(values.get("env", {})),
+        env_file=workspace.env_file if workspace else None,
+        umask=umask,
+        gpus=values.get("gpus", 1),
+        on=tuple(values.get("on", ())),
+        time_limit_s=values.get("time_limit_s"),
+        priority=Priority(values.get("priority", "normal")),
+        retries=values.get("retries", 0),
+        stop_grace_s=values.get("stop_grace_s"),
+    )
+
+
+__all__ = ["Queue", "job_spec"]

@@ -1,0 +1,230 @@
+"""The attempts under way: adopting them, hearing them end, recording what became of them.
+
+A runner that starts finds live jobs without a watch; one that has been up for a week finds those whose watch
+has spoken. Both go through `look`, so recovery is what happens at every tick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner import rundir
+from runner.lifecycle import Recovery, lost, outcome, recover
+from runner.model import Exit, Job, State
+from runner.supervisor import kernel
+from runner.supervisor.supervise import ENDED, STARTED
+from runner.sweep import end_strays, mark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runner.store.jobs import Jobs, UnderWay
+    from runner.wait import Waiter
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 0.01
+SWEEP_AGAIN_S = 0.02
+UNSTOPPABLE_AFTER_S = 60.0
+
+
+@dataclass(slots=True)
+class Watch:
+    """How the end of one attempt will be heard."""
+
+    attempt: int
+    leash: int | None = None  # from the supervisor we started ourselves
+    pidfd: int | None = None  # of one that was there before us, or to signal it
+    supervisor: int = 0  # its pid
+    spoke: bool = True  # something changed: look at the run directory
+    stop_passed_on: bool = False
+    swept_since: float | None = None
+    trouble: str | None = None  # the supervisor's own word on why it could not start the job
+
+
+class Attempts:
+    """What is under way, and what to do when it speaks."""
+
+    def __init__(
+        self, home: str, jobs: Jobs, waiter: Waiter, on_end: Callable[[Job, State, Exit | None], None]
+    ) -> None:
+        self._home, self._jobs, self._waiter = home, jobs, waiter
+        self._on_end = on_end
+        self._boot_id = kernel.boot_id()
+        self._watches: dict[int, Watch] = {}
+        self.never_ran = 0  # attempts in a row that came back unexecuted
+
+    def add(self, job_id: int, attempt: int, leash: int | None) -> None:
+        """An attempt was given to the engine; without a leash its run directory tells."""
+        watch = Watch(attempt=attempt, leash=leash, spoke=leash is None)
+        self._watches[job_id] = watch
+        if leash is not None:
+            self._waiter.add(leash, lambda: self._hear(watch))
+
+    def collect(self, under_way: list[UnderWay]) -> None:
+        """Look at every live job that has no watch yet, or whose watch has spoken."""
+        for row in under_way:
+            watch = self._watches.get(row.id)
+            if watch is None or watch.attempt != row.attempt:
+                self._forget(row.id)
+                watch = self._watches[row.id] = Watch(attempt=row.attempt)
+            if watch.spoke:
+                watch.spoke = False
+                job = self._jobs.get(row.id)
+                assert job is not None
+                self._look(job, watch)
+
+    def pass_on_stops(self, under_way: list[UnderWay]) -> None:
+        """Tell the supervisors of jobs that are to stop; asking one twice does no harm."""
+        for row in under_way:
+            watch = self._watches.get(row.id)
+            if not row.stop_reason or watch is None or watch.stop_passed_on or watch.pidfd is None:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(watch.pidfd, signal.SIGTERM)
+            watch.stop_passed_on = True
+            self._jobs.stopping(row.id)
+
+    def settle(self) -> None:
+        """After the commit: let go of what has ended."""
+        for job_id in [job_id for job_id, watch in self._watches.items() if watch.attempt < 0]:
+            self._forget(job_id)
+
+    def reconsider(self) -> None:
+        """After a failed commit: look at everything again."""
+        for watch in self._watches.values():
+            watch.attempt = abs(watch.attempt)
+            watch.spoke = True
+            watch.stop_passed_on = False
+
+    def close(self) -> None:
+        """Stop watching. What runs goes on."""
+        for job_id in list(self._watches):
+            self._forget(job_id)
+
+    def _hear(self, watch: Watch) -> None:
+        assert watch.leash is not None
+        watch.spoke = True
+        try:
+            said = os.read(watch.leash, 4096)
+        except BlockingIOError:
+            return
+        if not said.startswith((STARTED, ENDED)) and said:
+            watch.trouble = said[1:].decode(errors="replace")
+        if not said or ENDED in said[:2]:
+            self._drop_leash(watch)
+
+    def _look(self, job: Job, watch: Watch) -> None:
+        folder = rundir.folder_of(self._home, job.id, job.attempt)
+        facts = rundir.facts(folder)
+        step = recover(
+            held=facts.held,
+            has_exit=facts.exit is not None,
+            has_started=facts.started is not None,
+            was_running=job.state is State.RUNNING,
+        )
+        if step is Recovery.ADOPT:
+            self._adopt(job, watch, folder, facts.started)
+        elif step is Recovery.LOOK_AGAIN:
+            self._look_again(watch, LOOK_AGAIN_S)
+        elif step is Recovery.FINISHED:
+            assert facts.exit is not None
+            end = Exit.from_json(facts.exit)
+            self._end(job, watch, *outcome(end, job.stop), end)
+        elif step is Recovery.GONE:
+            self._sweep_and_lose(job, watch, facts.started)
+        else:
+            self._give_back(job, watch)
+
+    def _adopt(self, job: Job, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
+        if started is None:
+            if watch.leash is None:
+                self._look_again(watch, LOOK_AGAIN_S)  # it is just about to write it
+            return
+        self.never_ran = 0
+        if job.state is State.STARTING:
+            self._jobs.started(job, started["at"])
+        watch.supervisor = started["pid"]
+        if watch.pidfd is None:
+            try:
+                watch.pidfd = os.pidfd_open(started["pid"])
+            except ProcessLookupError:
+                self._look_again(watch, LOOK_AGAIN_S)
+                return
+            if not rundir.lock_is_held(folder):  # then the pid may be somebody else's by now
+                os.close(watch.pidfd)
+                watch.pidfd, watch.spoke = None, True
+                self._look_again(watch, 0)
+                return
+        if watch.leash is None:
+            self._waiter.add(watch.pidfd, lambda: self._ended_unheard(watch))
+
+    def _ended_unheard(self, watch: Watch) -> None:
+        """The pidfd of an adopted supervisor is readable: it is gone."""
+        assert watch.pidfd is not None
+        self._waiter.remove(watch.pidfd)
+        watch.spoke = True
+
+    def _end(self, job: Job, watch: Watch, state: State, reason: Any, end: Exit | None) -> None:
+        self._jobs.ended(job, state, reason, end)
+        self._on_end(job, state, end)
+        watch.attempt = -watch.attempt  # until the commit, then it is forgotten
+        log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
+
+    def _sweep_and_lose(self, job: Job, watch: Watch, started: dict[str, Any] | None) -> None:
+        """The GPU is free again only when nothing of the job is alive."""
+        boot_then = started["boot_id"] if started else self._boot_id
+        now = time.monotonic()
+        watch.swept_since = watch.swept_since or now
+        if boot_then == self._boot_id and end_strays(mark_of(job.id, job.attempt, job.run_id)):
+            if now - watch.swept_since < UNSTOPPABLE_AFTER_S:
+                self._look_again(watch, SWEEP_AGAIN_S)
+                return
+            log.error("job %s: processes that cannot be killed are left behind", job.id)
+        state, reason = lost(boot_then, self._boot_id)
+        if job.stop is None and self._jobs.use_retry(job):
+            self._jobs.back_to_queue(job, "a retry was asked for", (state, reason))
+            watch.attempt = -watch.attempt
+        else:
+            self._end(job, watch, state, reason, None)
+
+    def _give_back(self, job: Job, watch: Watch) -> None:
+        self.never_ran += 1
+        why = watch.trouble or "its supervisor ended before executing it"
+        if job.stop is not None:
+            self._end(job, watch, State.CANCELLED, job.stop.reason, None)
+            return
+        log.warning("job %s attempt %s never ran (%s); queued again", job.id, job.attempt, why)
+        self._jobs.back_to_queue(job, why)
+        watch.attempt = -watch.attempt
+
+    def _look_again(self, watch: Watch, after_s: float) -> None:
+        def look() -> None:
+            watch.spoke = True
+
+        self._waiter.after(after_s, look)
+
+    def _drop_leash(self, watch: Watch) -> None:
+        if watch.leash is not None:
+            self._waiter.remove(watch.leash)
+            os.close(watch.leash)
+            watch.leash = None
+
+    def _forget(self, job_id: int) -> None:
+        watch = self._watches.pop(job_id, None)
+        if watch is None:
+            return
+        self._drop_leash(watch)
+        if watch.pidfd is not None:
+            self._waiter.remove(watch.pidfd)
+            os.close(watch.pidfd)
+
+    def supervisor_pids(self) -> list[int]:
+        """Of the attempts whose start has been seen."""
+        return [watch.supervisor for watch in self._watches.values() if watch.supervisor]

@@ -1,0 +1,33 @@
+"""Three jobs in a row that fail at once, and in the same way, are not three bad jobs but one bad box. Pure.
+
+A broken environment fails every job alike; that is what tells it from a queue of commands that were each
+meant to fail differently, and so the way of failing counts, not only the number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.model import State
+
+if TYPE_CHECKING:
+    from runner.model import Exit
+
+
+class Streak(NamedTuple):
+    """Failures in a row so far."""
+
+    manner: str = ""
+    jobs: tuple[int, ...] = ()
+
+
+def after(streak: Streak, job_id: int, state: State, end: Exit | None, within_s: float) -> Streak:
+    """The streak when this job has ended, too."""
+    if state is State.FAILED and end is not None and end.duration_s <= within_s:
+        manner = end.spawn_error or (
+            f"exit code {end.exit_code}" if end.signal is None else f"signal {end.signal}"
+        )
+        before = streak.jobs if streak.manner == manner else ()
+        return Streak(manner, (*before, job_id))
+    # a job that was stopped says nothing about the box; one that worked, or ran for long, clears it
+    return streak if state in (State.CANCELLED, State.LOST) else Streak()

@@ -1,0 +1,20 @@
+"""Times as they are written down: UTC, ISO 8601, microseconds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+
+def now() -> datetime:
+    """This moment, aware of being UTC."""
+    return datetime.now(timezone.utc)
+
+
+def text(moment: datetime) -> str:
+    """As stored and shown to programs; sorts as text."""
+    return moment.isoformat(timespec="microseconds")
+
+
+def moment(stored: str | None) -> datetime | None:
+    """The inverse of text."""
+    return datetime.fromisoformat(stored) if stored else None

@@ -1,0 +1,258 @@
+"""The runner: one loop, readable as a table of contents.
+
+It holds nothing that cannot be read again from the database and the run directories, so it may end at any
+instant; jobs go on, and the next runner takes them up where this one left them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from runner import breaker, doorbell, home, orders, rundir
+from runner.attempts import Attempts
+from runner.doorbell import Doorbell
+from runner.engines.local import LocalEngine
+from runner.errors import OperatorError, TransientError
+from runner.gpu.telemetry import Telemetry
+from runner.interpreter import install_command
+from runner.placement import Placement
+from runner.schedule import choose
+from runner.store.backup import Backup
+from runner.store.box import Box
+from runner.store.connection import DatabaseError, open_store
+from runner.store.jobs import CPU, Jobs
+from runner.store.outbox import Outbox
+from runner.supervisor import kernel
+from runner.upkeep import Upkeep
+from runner.wait import Waiter
+
+if TYPE_CHECKING:
+    from runner.model import Exit, Job, State
+    from runner.schedule import Start
+    from runner.settings import Settings
+
+log = logging.getLogger(__name__)
+
+BUSY_PERIOD_S, IDLE_PERIOD_S = 1.0, 2.0
+TRY_AGAIN_S = 1.0
+HOLD_AT_MOST_S = 30.0
+
+
+class Runner:
+    """Dispatches queued jobs to free GPUs and records what became of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._leaving = False
+        self._hold_until = 0.0
+        self._boot_id = kernel.boot_id()
+
+    def run(self) -> None:
+        """Until a signal says to leave."""
+        with contextlib.ExitStack() as stack:
+            self._open(stack)
+            log.info("runner up: state in %s", self._settings.home)
+            while not self._leaving:
+                self.tick()
+                self._waiter.wait()
+            log.info("runner leaves; running jobs go on")
+
+    def tick(self) -> None:
+        """Everything there is to do now, in one transaction; then act upon it."""
+        try:
+            with self._store.transaction():
+                self._recover_and_collect()
+                self._pass_on_stops()
+                starts = self._schedule()
+        except DatabaseError as error:
+            log.error("the database does not take changes (%s); trying again", error)
+            self._attempts.reconsider()
+            self._waiter.after(TRY_AGAIN_S, lambda: None)
+            return
+        self._attempts.settle()
+        for job, attempt, gpus in starts:
+            self._start(job, attempt, gpus)
+        self._report()
+
+    def leave(self) -> None:
+        """Start nothing more, let jobs run, end the loop."""
+        self._leaving = True
+
+    # -- the steps of a tick -----------------------------------------------------------------------
+
+    def _recover_and_collect(self) -> None:
+        self._under_way = self._jobs.under_way()
+        self._attempts.collect(self._under_way)
+        self._placement.watch_health()
+
+    def _pass_on_stops(self) -> None:
+        self._attempts.pass_on_stops(self._under_way)
+
+    def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
+        """Claim what may start now."""
+        held = self._held()
+        queued = [] if held else self._jobs.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
+        self._telemetry.set_period(BUSY_PERIOD_S if self._under_way or queued else IDLE_PERIOD_S)
+        if not queued:
+            return []
+        leases = self._jobs.leases()
+        plan = choose(queued, self._placement.rooms(leases), self._placement.free_cpu_slots(leases))
+        return [claimed for start in plan.starts if (claimed := self._claim(start))]
+
+    def _claim(self, start: Start) -> tuple[Job, int, tuple[str, ...]] | None:
+        leases = [(uuid or CPU, slot) for uuid, slot in start.slots]
+        attempt = self._jobs.claim(start.job_id, leases, self._boot_id)
+        job = self._jobs.get(start.job_id)
+        if attempt is None or job is None:
+            return None
+        return job, attempt, job.gpus
+
+    def _start(self, job: Job, attempt: int, gpus: tuple[str, ...]) -> None:
+        folder = rundir.folder_of(self._settings.home, job.id, attempt)
+        variables = self._jobs.environment(job.spec.environment)
+        spec, script = orders.order(job, attempt, gpus, variables, folder, self._settings)
+        leash = None
+        try:
+            leash = self._engine.start(folder, rundir.create(folder, spec, script))
+        except (OSError, TransientError) as error:
+            log.warning("job %s could not be started now: %s", job.id, error)
+            self._hold()
+        self._attempts.add(job.id, attempt, leash)
+        if leash is None:
+            self._waiter.after(0, lambda: None)
+
+    def _report(self) -> None:
+        """Tell those who wait for news that there may be some."""
+        if self._attempts.never_ran:
+            self._hold()
+        doorbell.ring(self._settings.home, home.BOT_BELL)
+        self._backup.changed()
+
+    # -- between the steps -------------------------------------------------------------------------
+
+    def _held(self) -> bool:
+        now = time.monotonic()
+        if now < self._hold_until:
+            self._waiter.after(self._hold_until - now, lambda: None)
+            return True
+        return bool(self._box.get("paused") or self._box.get("draining"))
+
+    def _hold(self) -> None:
+        """Nothing can be started just now: wait a little longer each time."""
+        self._hold_until = time.monotonic() + min(0.05 * 2**self._attempts.never_ran, HOLD_AT_MOST_S)
+
+    def _on_end(self, job: Job, state: State, end: Exit | None) -> None:
+        """A job has ended; part of the transaction that records it."""
+        self._placement.released(job.gpus)
+        if self._settings.breaker:
+            before = breaker.Streak(*self._box.get("streak", breaker.Streak()))
+            streak = breaker.after(before, job.id, state, end, self._settings.breaker_within)
+            if streak != before:
+                self._box.set("streak", streak)
+            if len(streak.jobs) >= self._settings.breaker:
+                self._pause(streak)
+
+    def _pause(self, streak: breaker.Streak) -> None:
+        why = f"{len(streak.jobs)} jobs in a row failed within seconds ({streak.manner})"
+        self._box.set("paused", {"by": "breaker", "why": why})
+        self._box.set("streak", None)
+        self._jobs.note(None, None, "paused", {"by": "breaker", "why": why, "jobs": streak.jobs})
+        self._outbox.add("paused", {"why": why, "jobs": streak.jobs})
+        log.warning("queue paused: %s", why)
+
+    # -- coming up ---------------------------------------------------------------------------------
+
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        settings = self._settings
+        os.umask(0o077)
+        self._store = open_store(settings.home, backup_dir=settings.backup_dir)
+        stack.callback(self._store.close)
+        stack.enter_context(_only_runner(settings.home))
+        self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
+        self._waiter = Waiter()
+        self._telemetry = Telemetry(settings.home, settings.gpus, on_restart=self._listen_to_sampler)
+        stack.callback(self._telemetry.close)
+        self._placement = Placement(
+            settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
+        )
+        self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end)
+        stack.callback(self._attempts.close)
+        self._engine = LocalEngine()
+        stack.callback(self._engine.close)
+        self._backup = Backup(settings.home, settings.backup_dir)
+        stack.callback(self._backup.close)
+        self._upkeep = Upkeep(settings, self._waiter)
+        self._bell = Doorbell(settings.home, home.RUNNER_BELL)
+        stack.callback(self._bell.close)
+        install_command(settings.home)
+        with self._store.transaction():  # what clients reckon with
+            self._box.set("slots", settings.slots_per_gpu)
+            self._box.set("cpu slots", settings.cpu_slots)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._waiter.add(self._bell.fileno(), self._bell.clear)
+        self._waiter.add(self._engine.pidfd, self._replace_zygote)
+        self._listen_to_sampler()
+        hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+        self._waiter.add(hear, lambda: os.read(hear, 64) and None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: self.leave())
+
+    def _listen_to_sampler(self) -> None:
+        descriptor = self._telemetry.fileno()
+        if descriptor is not None:
+            self._waiter.add(descriptor, lambda: self._hear_sampler(descriptor))
+        self._keep_sampler_alive()
+
+    def _hear_sampler(self, descriptor: int) -> None:
+        self._telemetry.read()
+        if self._telemetry.fileno() is None:
+            self._waiter.remove(descriptor)
+            self._keep_sampler_alive()
+
+    def _keep_sampler_alive(self) -> None:
+        if (after_s := self._telemetry.keep_alive()) is not None:
+            self._waiter.after(after_s, self._keep_sampler_alive)
+
+    def _replace_zygote(self) -> None:
+        self._waiter.remove(self._engine.pidfd)
+        self._engine.replace_dead_zygote()
+        self._waiter.add(self._engine.pidfd, self._replace_zygote)
+
+    def _attempt_pids(self) -> list[int]:
+        return self._attempts.supervisor_pids()
+
+
+@contextlib.contextmanager
+def _only_runner(folder: str):  # type: ignore[no-untyped-def]
+    """Hold the lock that makes this the one runner of the state folder."""
+    lock = os.open(os.path.join(folder, home.RUNNER_LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 20).decode().strip() or "?"
+        os.close(lock)
+        raise OperatorError(
+            f"A runner (pid {holder}) is already up for {folder}. Stop it with: kill {holder} "
+            "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def main(settings: Settings) -> None:
+    """Run a runner in this process."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    Runner(settings).run()

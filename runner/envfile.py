@@ -1,0 +1,69 @@
+"""Files of KEY=VALUE lines. Nothing in them is expanded or run."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from runner.errors import UserError
+
+_MAX_BYTES = 1024 * 1024
+
+# Compiled when used: the clients that only need is_variable_name start quicker.
+_LINE = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)"
+_REST = r"\s*(?:\s#.*)?"
+_SINGLE = rf"'([^']*)'{_REST}"
+_DOUBLE = rf'"((?:[^"\\]|\\.)*)"{_REST}'
+_BARE = rf"""((?:[^\s'"]|\s+(?![\s#]))*){_REST}"""
+
+
+def is_variable_name(text: str) -> bool:
+    """True for what a shell can use as the name of a variable."""
+    return text.isascii() and text.isidentifier()
+
+
+def read_env_file(path: str) -> dict[str, str]:
+    """The variables a file sets; a later line wins over an earlier one."""
+    variables: dict[str, str] = {}
+    for number, line in enumerate(_content(path).split("\n"), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            name, value = _variable(line, f"{path}, line {number}")
+            variables[name] = value
+    return variables
+
+
+def _variable(line: str, place: str) -> tuple[str, str]:
+    # The message never repeats the line: whatever is wrong with it, it may hold a secret.
+    found = re.fullmatch(_LINE, line, re.DOTALL)
+    if found is None or "\0" in line:
+        raise UserError(f"{place}: not of the form KEY=VALUE")
+    value = _value(found[2].strip())
+    if value is None:
+        raise UserError(
+            f"{place}: the quotes of {found[1]} do not close; put the whole value into '…' or \"…\""
+        )
+    return found[1], value
+
+
+def _value(text: str) -> str | None:
+    """The value without its quotes and the comment after it; None if the quotes make no sense."""
+    if single := re.fullmatch(_SINGLE, text, re.DOTALL):
+        return single[1]
+    if double := re.fullmatch(_DOUBLE, text, re.DOTALL):
+        return re.sub(r'\\(["\\$`])', r"\1", double[1])
+    bare = re.fullmatch(_BARE, text, re.DOTALL)
+    return bare[1] if bare else None
+
+
+def _content(path: str) -> str:
+    try:
+        # Non-blocking: a pipe that nobody writes to must not hold up a runner.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a file name"
+        raise UserError(f"cannot read the env file {path}: {reason}") from None
+    if len(content or b"") > _MAX_BYTES:
+        raise UserError(f"cannot read the env file {path}: it is larger than 1 MiB")
+    return (content or b"").decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n")

@@ -1,0 +1,211 @@
+"""What the environment of a job's process is made of."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from subprocess import Popen
+
+_PREFIX = "NIGHTSHIFT_"
+
+# True of one terminal at one moment, and wrong by the time the job runs. What somebody set on purpose
+# stays, BASH_ENV too: on clusters it is what makes `module load` work in a shell that is no login shell.
+_OF_A_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "__PYVENV_LAUNCHER__"}
+_OF_A_TERMINAL = {"COLUMNS", "LINES", "WINDOW", "WINDOWID", "STY", "TMUX", "TMUX_PANE", "GPG_TTY"}
+_OF_A_LOGIN = {"SSH_TTY", "SSH_CLIENT", "SSH_CONNECTION"}
+# Ours to give: a job sees the GPUs it holds, not those its submitter saw.
+_GIVEN = {"CUDA_VISIBLE_DEVICES"}
+_UNWANTED = _OF_A_SHELL | _OF_A_TERMINAL | _OF_A_LOGIN | _GIVEN
+_OF_A_VENV = {"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"}
+
+_LOGIN_LIMIT_S = 30.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def captured(environ: Mapping[str, str]) -> dict[str, str]:
+    """A submitter's environment as a job may have it: without nightshift's own, or the terminal's."""
+    kept = {name: value for name, value in environ.items() if not _unwanted(name)}
+    if not carries_own_venv(environ):
+        return kept
+    if _is_own_venv(kept.get("VIRTUAL_ENV", "")):
+        kept = {name: value for name, value in kept.items() if not _of_a_venv(name)}
+    folders = [folder for folder in kept.get("PATH", "").split(":") if not _is_own_bin(folder)]
+    return {**kept, "PATH": ":".join(folders) or _PATH}
+
+
+def carries_own_venv(environ: Mapping[str, str]) -> bool:
+    """True if nightshift's own virtual environment is active there, which no job gets."""
+    folders = environ.get("PATH", "").split(":")
+    return _is_own_venv(environ.get("VIRTUAL_ENV", "")) or any(map(_is_own_bin, folders))
+
+
+def _unwanted(name: str) -> bool:
+    return name.startswith(_PREFIX) or name in _UNWANTED
+
+
+def _of_a_venv(name: str) -> bool:
+    return name in _OF_A_VENV or name.startswith("_OLD_VIRTUAL_")
+
+
+def _is_own_venv(folder: str) -> bool:
+    return sys.prefix != sys.base_prefix and _same(folder, sys.prefix)
+
+
+def _is_own_bin(folder: str) -> bool:
+    return sys.prefix != sys.base_prefix and _same(folder, os.path.join(sys.prefix, "bin"))
+
+
+def _same(folder: str, other: str) -> bool:
+    """The same by name, or by what the names lead to; a folder that is gone still has its name."""
+    if not os.path.isabs(folder):
+        return False
+    return os.path.normpath(folder) == os.path.normpath(other) or os.path.realpath(
+        folder
+    ) == os.path.realpath(other)
+
+
+def fingerprint(env: Mapping[str, str]) -> str:
+    """A key that equal environments share and no others."""
+    from hashlib import sha256
+
+    items = "\0".join(f"{name}={value}" for name, value in sorted(env.items()))
+    return sha256(items.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def for_job(  # noqa: PLR0913
+    base: Mapping[str, str],
+    over: Mapping[str, str],
+    *,
+    job_id: int,
+    attempt: int,
+    run_id: str,
+    gpu_uuids: Sequence[str],
+    home: str,
+    folder: str | None = None,
+    batch_size: int | None = None,
+) -> dict[str, str]:
+    """All variables of an attempt: the captured ones, the user's own over them, ours over both."""
+    env = {"PYTHONUNBUFFERED": "1", **base, **over}
+    env |= {
+        "NIGHTSHIFT_JOB_ID": str(job_id),
+        "NIGHTSHIFT_RUN_ID": run_id,
+        "NIGHTSHIFT_ATTEMPT": f"{job_id}.{attempt}.{run_id}",  # by this mark strays are found
+        "NIGHTSHIFT_HOME": home,
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu_uuids),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "PATH": _with_command(env.get("PATH") or _PATH, home),
+    }
+    if batch_size is not None:
+        env["NIGHTSHIFT_BATCH_SIZE"] = str(batch_size)
+    if folder is not None:
+        env["PWD"] = folder
+    env.pop("NIGHTSHIFT_TOKEN", None)
+    return env
+
+
+def _with_command(path: str, home: str) -> str:
+    """PATH with nightshift's command at its end, where it hides nothing of the user's."""
+    folder = os.path.join(home, "bin")
+    return path if folder in path.split(":") else f"{path}:{folder}"
+
+
+def login_environment(folder: str, activate: str | None) -> dict[str, str]:
+    """What a fresh login shell and then the activate line set up, seen from a folder."""
+    from tempfile import TemporaryDirectory
+
+    if not os.path.isdir(folder):
+        raise UserError(f"there is no folder {folder}")
+    # Into files, not pipes: an agent that a profile starts would hold a pipe open for ever. And the
+    # environment into one of its own, so that whatever the profile prints cannot get into it.
+    with TemporaryDirectory(prefix="nightshift-") as scratch:
+        result, output = os.path.join(scratch, "environment"), os.path.join(scratch, "output")
+        code = _run_login_shell(folder, _login_script(folder, activate, result), output)
+        if code != 0 or not os.path.exists(result):
+            raise UserError(_login_failure(folder, activate, code, output))
+        return captured(_read_environment(result))
+
+
+def _login_script(folder: str, activate: str | None, result: str) -> str:
+    from shlex import quote
+
+    # eval, not a shell of its own: `conda activate` is a function that changes this very shell. The
+    # line is no positional parameter either: scripts that are sourced would take it for theirs.
+    lines = [f"cd -- {quote(folder)} || exit $?"]
+    if activate:
+        lines.append(f"eval {quote(activate)} || exit $?")
+    return "\n".join([*lines, f"exec /usr/bin/env -0 >| {quote(result)}"])
+
+
+def _run_login_shell(folder: str, script: str, output: str) -> int | None:
+    """Run a script as a login shell does; its exit code, or None if it took too long."""
+    import subprocess
+
+    with open(output, "wb") as file:
+        for shell in ("bash", "sh"):
+            try:
+                process = subprocess.Popen(
+                    [shell, "-lc", script],
+                    cwd=folder,
+                    env=_bare_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot start a shell in {folder}: {error.strerror}") from None
+            return _exit_code(process)
+    raise UserError("there is neither bash nor sh on this box")
+
+
+def _exit_code(process: Popen[bytes]) -> int | None:
+    from signal import SIGKILL
+    from subprocess import TimeoutExpired
+
+    try:
+        return process.wait(_LOGIN_LIMIT_S)
+    except TimeoutExpired:
+        os.killpg(process.pid, SIGKILL)
+        process.wait()
+        return None
+
+
+def _bare_environment() -> dict[str, str]:
+    """What a login starts from, with nothing of the process that asks."""
+    from pwd import getpwuid
+
+    try:
+        entry = getpwuid(os.getuid())
+        user = {
+            "HOME": entry.pw_dir,
+            "USER": entry.pw_name,
+            "LOGNAME": entry.pw_name,
+            "SHELL": entry.pw_shell,
+        }
+    except KeyError:  # a container may run under a number that has no name
+        user = {"HOME": "/"}
+    known = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "SHELL") if os.environ.get(name)}
+    return {**user, **known, "LANG": os.environ.get("LANG") or "C.UTF-8", "PATH": _PATH}
+
+
+def _read_environment(path: str) -> dict[str, str]:
+    with open(path, "rb") as file:
+        items = os.fsdecode(file.read()).split("\0")
+    return dict(item.split("=", 1) for item in items if "=" in item)
+
+
+def _login_failure(folder: str, activate: str | None, code: int | None, output: str) -> str:
+    with open(output, "rb") as file:
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    told = "\n".join(line for line in lines if line.strip())[-1000:].splitlines()[-5:]
+    how = f"took longer than {_LOGIN_LIMIT_S:g} s" if code is None else f"failed (exit {code})"
+    what = f"the activate line {how}: {activate}" if activate else f"the login shell {how} in {folder}"
+    return "\n".join([what, *told])

@@ -1,0 +1,267 @@
+"""The gateway to NVML: the only module that calls the binding. One session, held open, read GPU by GPU.
+
+Every query may fail on its own. What is not answered is None; a lost GPU is read as lost and stays listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner.gpu import trouble
+from runner.gpu.trouble import NvmlUnavailableError
+from runner.gpu.unread import unidentified, unread
+from runner.model import Gpu, GpuHealth, GpuProcess
+
+try:
+    import pynvml
+except ImportError:
+    pynvml = None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MIB = 1024 * 1024
+
+_GONE = frozenset({trouble.GPU_IS_LOST, trouble.RESET_REQUIRED})
+# Process lists of these drivers are scrambled under every binding we accept.
+_SCRAMBLED_FROM, _SCRAMBLED_TO = (535, 43), (535, 86)
+
+
+class Reading(NamedTuple):
+    """One look at one GPU."""
+
+    gpu: Gpu
+    broken: bool  # nothing was answered, and not because this GPU is lost: maybe the session is
+
+
+class Session:
+    """NVML, opened. Closing it makes its devices useless."""
+
+    def __init__(self, driver: str | None, devices: list[Device]) -> None:
+        self.driver = driver
+        self.devices = devices
+
+    def close(self) -> None:
+        """Let NVML go, however ill it is."""
+        _close()
+
+
+def open_session(simulated: object | None = None, seen: Mapping[int, Gpu] | None = None) -> Session:
+    """Open NVML, over the simulated driver if one is given.
+
+    `seen` are GPUs known from before by index, so that one that is lost now keeps its UUID and name.
+    Raises NvmlUnavailableError with the way out.
+    """
+    _require_binding()
+    if simulated is not None and pynvml.nvmlLib is not simulated:
+        pynvml.nvmlLib = simulated
+        pynvml._nvmlGetFunctionPointer_cache.clear()
+    try:
+        pynvml.nvmlInit()
+    except _failures() as error:
+        raise trouble.cannot_open(_code(error) or 0, str(error)) from error
+    driver = _driver_version()
+    return Session(driver, [Device(i, (seen or {}).get(i), driver) for i in range(_count())])
+
+
+class Device:
+    """One GPU of a session. Its handle is got when needed, and got anew after a failure."""
+
+    def __init__(self, index: int, seen: Gpu | None = None, driver: str | None = None) -> None:
+        self.index = index
+        self.last = seen or unidentified(index)
+        self._handle: Any = None
+        self._confirmed = False  # the UUID was read in this session, not only remembered
+        self._processes_trusted = _processes_trusted(driver)
+
+    def read(self) -> Reading:
+        """Ask for everything. Raises nothing the driver may throw; may block as long as the driver does."""
+        at = time.monotonic()
+        try:
+            if self._handle is None:
+                self._acquire()
+            self.last = self._read(at)
+        except _failures() as error:
+            self._handle = None
+            return self._failed(error, at)
+        return Reading(self.last, broken=False)
+
+    def _acquire(self) -> None:
+        """Get the handle, by index the first time, then by UUID since that is what identifies a GPU."""
+        if self._confirmed:
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.last.uuid)
+            return
+        handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        if uuid != self.last.uuid:
+            self.last = Gpu(index=self.index, uuid=uuid)
+        self._handle, self._confirmed = handle, True
+
+    def _read(self, at: float) -> Gpu:
+        """The GPU as it is now; raises only if it is lost or answers nothing at all."""
+        ask = _Queries(self._handle)
+        memory = ask("memory", _memory)
+        rates = ask("utilization", pynvml.nvmlDeviceGetUtilizationRates)
+        power_mw = ask("power", pynvml.nvmlDeviceGetPowerUsage)
+        limit_mw = ask("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)
+        mig = ask("mig", pynvml.nvmlDeviceGetMigMode)
+        gpu = Gpu(
+            index=self.index,
+            uuid=self.last.uuid,
+            name=self.last.name or ask("name", pynvml.nvmlDeviceGetName),
+            memory_total_mib=memory.total // MIB if memory else self.last.memory_total_mib,
+            memory_reserved_mib=_mib(getattr(memory, "reserved", None)),
+            memory_used_mib=_mib(getattr(memory, "used", None)),
+            utilization=rates.gpu if rates else None,
+            utilization_supported=ask.code_of("utilization") != trouble.NOT_SUPPORTED,
+            temperature_c=ask("temperature", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            power_w=_watts(power_mw),
+            power_limit_w=_watts(limit_mw),
+            compute_mode=ask("compute_mode", pynvml.nvmlDeviceGetComputeMode),
+            processes=_processes(ask) if self._processes_trusted else None,
+            sampled_at=at,
+        )
+        ask.raise_if_nothing_was_answered()
+        return _judged(gpu, ask, split=bool(mig and mig[0] == 1))
+
+    def _failed(self, error: Exception, at: float) -> Reading:
+        code = _code(error)
+        lost = code in _GONE
+        health = GpuHealth.LOST if lost else GpuHealth.UNKNOWN
+        gpu = unread(self.last, health, trouble.about_device(code, str(error)))
+        return Reading(replace(gpu, sampled_at=at), broken=not lost)
+
+
+class _Queries:
+    """Queries about one GPU, each of which may fail on its own."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._answered = 0
+        self._failures: dict[str, Exception] = {}
+
+    def __call__(self, what: str, query: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer, or None and a note of the failure. A lost GPU is no such failure: that is raised."""
+        try:
+            answer = query(self._handle, *arguments)
+        except _failures() as error:
+            if _code(error) in _GONE:
+                raise
+            self._failures[what] = error
+            return None
+        self._answered += 1
+        return answer
+
+    def code_of(self, what: str) -> int | None:
+        """The code a query failed with; None if it did not."""
+        return _code(self._failures[what]) if what in self._failures else None
+
+    def text_of(self, what: str) -> str | None:
+        """What the driver said to a query that failed; None if it did not."""
+        return str(self._failures[what]) if what in self._failures else None
+
+    def raise_if_nothing_was_answered(self) -> None:
+        """Not one answer is no reading at all."""
+        if not self._answered:
+            raise self._failures["memory"]
+
+
+def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
+    """The reading with its health: memory is the one answer that nothing works without."""
+    if split:
+        detail = "is split by MIG, which is not scheduled; `nvidia-smi -mig 0` joins it again"
+        return replace(gpu, health=GpuHealth.UNSUPPORTED, detail=detail)
+    failure = ask.text_of("memory")
+    if failure and ask.code_of("memory") != trouble.NOT_SUPPORTED:
+        return replace(gpu, health=GpuHealth.UNKNOWN, detail=f"does not tell its memory ({failure})")
+    return gpu
+
+
+def _memory(handle: Any) -> Any:
+    """Memory with what is reserved told apart, or without where the driver is too old for that."""
+    try:
+        return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError as error:
+        if _code(error) not in (trouble.FUNCTION_NOT_FOUND, trouble.ARGUMENT_VERSION_MISMATCH):
+            raise
+    return pynvml.nvmlDeviceGetMemoryInfo(handle)
+
+
+def _processes(ask: _Queries) -> tuple[GpuProcess, ...] | None:
+    """Who uses the GPU, each process once; None if the driver does not tell."""
+    compute = ask("processes", _list, "Compute")
+    if compute is None:
+        return None
+    held: dict[int, int | None] = {}
+    for process in [*compute, *(ask("graphics", _list, "Graphics") or ())]:
+        known = [m for m in (held.get(process.pid), process.usedGpuMemory) if m is not None]
+        held[process.pid] = max(known, default=None)
+    return tuple(GpuProcess(pid=pid, memory_mib=_mib(size)) for pid, size in sorted(held.items()))
+
+
+def _list(handle: Any, kind: str) -> Any:
+    """One of the driver's process lists, in the newest form it knows."""
+    try:
+        return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v3")(handle)
+    except pynvml.NVMLError as error:
+        if _code(error) != trouble.FUNCTION_NOT_FOUND:
+            raise
+    return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v2")(handle)
+
+
+def _require_binding() -> None:
+    names = ("_nvmlGetFunctionPointer", "nvmlMemory_v2", "nvmlDeviceGetComputeRunningProcesses_v3")
+    if not all(hasattr(pynvml, name) for name in names):
+        raise NvmlUnavailableError(trouble.WRONG_BINDING)
+
+
+def _count() -> int:
+    """How many GPUs the session has; closes it if that cannot be told or there is none."""
+    try:
+        count = int(pynvml.nvmlDeviceGetCount())
+    except _failures() as error:
+        _close()
+        raise trouble.cannot_open(_code(error) or 0, str(error)) from error
+    if not count:
+        _close()
+        raise NvmlUnavailableError(trouble.NO_GPUS)
+    return count
+
+
+def _close() -> None:
+    with contextlib.suppress(*_failures()):
+        pynvml.nvmlShutdown()
+
+
+def _driver_version() -> str | None:
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except _failures():
+        return None
+
+
+def _processes_trusted(driver: str | None) -> bool:
+    numbers = (driver or "").split(".")
+    if len(numbers) < 2 or not (numbers[0].isdigit() and numbers[1].isdigit()):
+        return True
+    return not _SCRAMBLED_FROM <= (int(numbers[0]), int(numbers[1])) <= _SCRAMBLED_TO
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """All that a call into the binding may raise; the mismatch is no NVMLError, and names may not be text."""
+    return (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, UnicodeDecodeError)
+
+
+def _code(error: Exception) -> int | None:
+    return getattr(error, "value", None)
+
+
+def _mib(size: int | None) -> int | None:
+    return None if size is None else size // MIB
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else round(milliwatts / 1000, 1)

@@ -1,0 +1,293 @@
+"""The sampler: the one process that talks to the driver, so that a call that blocks freezes nobody else.
+
+Requests come as lines on stdin, snapshots go as lines of JSON to stdout and into `gpus.json`:
+
+    sample 17       read all GPUs now and answer with a snapshot that carries the number
+    period 2.0      seconds between the snapshots nobody asked for
+
+The end of stdin is the end of the sampler. If NVML cannot be opened at the start the only line is
+`{"fatal": "<why, and the way out>"}` and the exit code 2. Exit code 3 asks to be started again: a new process
+can use the driver and this one no longer can.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import select
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from runner import clock
+from runner.errors import NightshiftError, OperatorError
+from runner.gpu import published, selection, sim_state
+from runner.gpu.connection import Connection
+from runner.gpu.known import KnownGpus
+from runner.gpu.library import UpgradeWatch
+from runner.gpu.sim import SimulatedDriver
+from runner.gpu.unread import is_identified
+from runner.model import Snapshot
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from runner.model import Gpu
+
+FATAL = 2
+START_AGAIN = 3
+SHORTEST_PERIOD_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """A snapshot that is owed: to a request, or to nobody in particular."""
+
+    number: int | None
+    asked_at: float
+    deadline: float
+
+
+class Sampler:
+    """The loop: take an event, see what is due, publish what is complete."""
+
+    def __init__(self, options: Namespace, emit: Callable[[str, bool], None]) -> None:
+        self._options = options
+        self._emit = emit
+        self._simulated = options.gpus.startswith("sim:")
+        self._selection = selection.parse(options.gpus, os.environ)
+        self._settled = False  # which GPUs are ours is certain, since each of them has told its UUID
+        self._known = KnownGpus.from_last_time(options.home, simulated=self._simulated)
+        self._boot_id = published.boot_id()
+        self._parent = os.getppid()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._rounds: list[_Round] = []
+        self._next_tick = time.monotonic() + options.slow_s
+        self._sessions_seen = 0
+        self._patient_until: float | None = None  # the GPUs may take seconds to wake when first asked
+        self._exit_code: int | None = None
+        self._watch = UpgradeWatch(self._events.put, options.library_check_s)
+        self._connection = Connection(_driver(options), self._events.put, options.retry_s, time.monotonic)
+
+    def run(self) -> int:
+        """Sample until stdin ends; returns the exit code."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._connection.open(self._known.by_index())
+        while self._exit_code is None:
+            self._take_event()
+            self._turn(time.monotonic())
+        return self._exit_code
+
+    def _listen(self) -> None:
+        """In a thread of its own: requests become events."""
+        for line in sys.stdin.buffer:
+            self._events.put(partial(self._obey, line.decode(errors="replace").split()))
+        self._events.put(partial(self._leave, 0))
+
+    def _take_event(self) -> None:
+        not_before = self._not_before()
+        until = min([self._next_tick, *(max(owed.deadline, not_before) for owed in self._rounds)])
+        try:
+            event = self._events.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            return
+        event()
+
+    def _obey(self, words: list[str]) -> None:
+        """Carry out one request; a line that is none is passed over."""
+        now = time.monotonic()
+        if len(words) == 2 and words[0] == "sample" and words[1].isdigit():
+            self._rounds.append(_Round(int(words[1]), now, now + self._options.answer_s))
+        elif len(words) == 2 and words[0] == "period":
+            try:
+                self._options.period_s = max(SHORTEST_PERIOD_S, float(words[1]))
+            except ValueError:
+                return
+            self._next_tick = min(self._next_tick, now + self._options.period_s)
+
+    def _turn(self, now: float) -> None:
+        """See what is due."""
+        if os.getppid() != self._parent:
+            self._leave(0)
+        self._watch_connection(now)
+        self._watch.turn(now)
+        if now >= self._next_tick:
+            self._begin_unasked(now)
+        self._ask_readers(now)
+        for owed in [owed for owed in self._rounds if self._is_over(owed, now)]:
+            self._rounds.remove(owed)
+            self._publish(owed.number, now)
+
+    def _watch_connection(self, now: float) -> None:
+        connection = self._connection
+        if connection.worn_out:
+            self._leave(START_AGAIN)
+        elif connection.outage and not connection.sessions and not self._options.wait_for_driver:
+            self._fatal(connection.outage)
+        elif connection.is_due(now):
+            connection.open(self._known.by_index())
+        elif connection.sessions != self._sessions_seen:
+            self._sessions_seen = connection.sessions
+            self._patient_until = now + self._options.patience_s
+            self._watch.session_opened()
+            self._begin_unasked(now)
+
+    def _begin_unasked(self, now: float) -> None:
+        self._next_tick = now + self._options.period_s
+        if all(owed.number is not None for owed in self._rounds):
+            self._rounds.append(_Round(None, now, now + self._options.answer_s))
+
+    def _ask_readers(self, now: float) -> None:
+        """Every round needs readings begun after it was asked for."""
+        if not self._rounds:
+            return
+        newest = max(owed.asked_at for owed in self._rounds)
+        for reader in self._connection.readers:
+            if not reader.answered_since(newest):
+                reader.ask(now)
+
+    def _not_before(self) -> float:
+        """No snapshot before this moment: at the start GPUs get time to wake and to tell who they are."""
+        if self._settled or self._options.wait_for_driver:
+            return 0.0
+        if self._patient_until is None:
+            return math.inf
+        return 0.0 if all(reader.last for reader in self._connection.readers) else self._patient_until
+
+    def _is_over(self, owed: _Round, now: float) -> bool:
+        """Whether to publish: all have answered, or those that have not are not worth waiting for."""
+        if now < self._not_before():
+            return False
+        if now >= owed.deadline:
+            return True
+        readers = self._connection.readers
+        if not readers:
+            return self._connection.outage is not None
+        slow_s = self._options.slow_s
+        return all(r.answered_since(owed.asked_at) or r.silent_s(now) >= slow_s for r in readers)
+
+    def _publish(self, number: int | None, now: float) -> None:
+        gpus = self._known.merged(self._live(now), self._why_gone())
+        if self._exit_code is not None:
+            return
+        snapshot = Snapshot(
+            at=clock.text(clock.now()),
+            boot_id=self._boot_id,
+            simulated=self._simulated,
+            gpus=gpus,
+            driver=self._connection.driver,
+            trouble=self._trouble(now),
+            answers=number,
+        )
+        line = json.dumps(snapshot.to_json(), separators=(",", ":")) + "\n"
+        if not self._options.private:
+            published.publish(self._options.home, line)
+        self._emit(line, number is not None)
+
+    def _live(self, now: float) -> list[Gpu]:
+        """Our GPUs as last read; which ones are ours is settled once all have told who they are."""
+        reports = [reader.report(now, self._options.slow_s) for reader in self._connection.readers]
+        if self._settled or not reports or not all(map(is_identified, reports)):
+            return [gpu for gpu in reports if self._selection.allows(gpu)]
+        try:
+            return self._settle(self._selection.choose(reports))
+        except OperatorError as error:
+            self._refuse(str(error))
+            return []
+
+    def _settle(self, chosen: list[Gpu]) -> list[Gpu]:
+        self._settled = True
+        self._connection.keep({gpu.index for gpu in chosen})
+        if self._selection.entries is not None:
+            # from here on by UUID: an index may come to mean another GPU when the driver is opened again
+            self._selection = selection.Selection(tuple(gpu.uuid for gpu in chosen))
+        self._known.forget_others(self._selection)
+        return chosen
+
+    def _refuse(self, sentence: str) -> None:
+        if self._options.wait_for_driver:
+            self._connection.lose(sentence)
+        else:
+            self._fatal(sentence)
+
+    def _why_gone(self) -> str:
+        return (
+            "is not listed by the driver any more"
+            if self._connection.readers
+            else "cannot be read without NVML"
+        )
+
+    def _trouble(self, now: float) -> str | None:
+        since = self._connection.opening_since
+        if self._connection.outage is None and since is not None:
+            return f"NVML is being opened and has not answered for {now - since:.0f} s."
+        return self._connection.outage or self._watch.trouble
+
+    def _fatal(self, sentence: str) -> None:
+        self._emit(json.dumps({"fatal": sentence}) + "\n", True)
+        self._leave(FATAL)
+
+    def _leave(self, code: int) -> None:
+        if self._exit_code is None:
+            self._exit_code = code
+
+
+def _driver(options: Namespace) -> SimulatedDriver | None:
+    """The simulated driver if one is asked for, its GPUs in place."""
+    if not options.gpus.startswith("sim:"):
+        return None
+    folder = sim_state.folder_of(options.home)
+    sim_state.build(folder, options.gpus)
+    return SimulatedDriver(folder)
+
+
+def _write(line: str, must: bool) -> None:
+    """To stdout; a snapshot nobody asked for is dropped rather than waited for if nobody reads."""
+    if not must and not select.select([], [1], [], 0)[1]:
+        return
+    rest = line.encode()
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+def _options(argv: list[str]) -> Namespace:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="sampler", description=__doc__)
+    parser.add_argument("home")
+    parser.add_argument("gpus", help="auto, indices or UUIDs, or sim:2x24GiB")
+    parser.add_argument("--wait-for-driver", action="store_true", help="no failure at the start is fatal")
+    parser.add_argument("--private", action="store_true", help="leave gpus.json alone")
+    parser.add_argument("--period-s", type=float, default=1.0)
+    parser.add_argument("--slow-s", type=float, default=2.0, help="a GPU silent for this long is unknown")
+    parser.add_argument(
+        "--patience-s", type=float, default=10.0, help="time to wake, before the first snapshot"
+    )
+    parser.add_argument("--answer-s", type=float, default=1.0, help="a request waits this long for slow GPUs")
+    parser.add_argument("--retry-s", type=float, default=1.0, help="first pause before NVML is opened again")
+    parser.add_argument("--library-check-s", type=float, default=10.0)
+    return parser.parse_args(argv)
+
+
+def run(argv: list[str]) -> int:
+    """Be the sampler; returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the runner's to act on
+    try:
+        return Sampler(_options(argv), _write).run()
+    except NightshiftError as error:
+        _write(json.dumps({"fatal": str(error)}) + "\n", True)
+        return FATAL
+    except BrokenPipeError:
+        return 0
+
+
+def main(argv: list[str]) -> NoReturn:
+    """Be the sampler and leave without waiting for threads that a sick driver may hold."""
+    os._exit(run(argv))

@@ -1,0 +1,197 @@
+"""The simulated GPUs' state: a folder of small text files that the driver reads and the load writes.
+
+    gpus.conf           one line per GPU: index, UUID, total MiB, reserved MiB, name
+    procs/<gpu>.<pid>   one claim: pid, start time of the process in clock ticks, MiB, utilisation in percent
+    faults.conf         what goes wrong, for tests (see sim_faults)
+    lock                flocked by whoever changes a claim
+
+A claim counts only while its process lives. A start time of 0 marks a process of another PID namespace,
+which nobody here can look up: it counts until its file is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GPUS = "gpus.conf"
+PROCS = "procs"
+LOCK = "lock"
+
+RESERVED_MIB = 300
+MAX_GPUS = 64
+ELSEWHERE = 0
+_SETTLED_NS = 50_000_000
+
+_KIND = re.compile(r"([1-9]\d?)x([1-9]\d{0,3})GiB", re.IGNORECASE)
+_NAMESPACE = uuid.UUID("6e696768-7473-4869-8674-2d73696d7531")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One simulated GPU."""
+
+    index: int
+    uuid: str
+    total_mib: int
+    reserved_mib: int
+    name: str
+
+
+class Claim(NamedTuple):
+    """What one process holds of one GPU."""
+
+    pid: int
+    started: int
+    memory_mib: int
+    utilization: int
+
+
+def folder_of(home: str) -> str:
+    """Where the simulated GPUs of a state folder live."""
+    return os.path.join(home, "sim")
+
+
+def parse_spec(setting: str) -> list[int]:
+    """The size in GiB of each GPU of a setting such as `sim:2x24GiB+1x80GiB`."""
+    sizes: list[int] = []
+    for part in setting.removeprefix("sim:").split("+"):
+        found = _KIND.fullmatch(part.strip())
+        if found is None:
+            raise OperatorError(
+                f"{setting!r} does not describe simulated GPUs: write NIGHTSHIFT_GPUS=sim:2x24GiB,"
+                " or several kinds as sim:2x24GiB+1x80GiB"
+            )
+        sizes += [int(found[2])] * int(found[1])
+    if len(sizes) > MAX_GPUS:
+        raise OperatorError(f"{setting!r} asks for {len(sizes)} simulated GPUs: {MAX_GPUS} is the most")
+    return sizes
+
+
+def build(folder: str, setting: str) -> None:
+    """Put the GPUs of a setting into the folder; the same folder and setting give the same UUIDs."""
+    sizes = parse_spec(setting)
+    os.makedirs(os.path.join(folder, PROCS), mode=0o700, exist_ok=True)
+    lines = [_line(os.path.realpath(folder), index, gib) for index, gib in enumerate(sizes)]
+    _write(os.path.join(folder, GPUS), "".join(lines))
+
+
+def _line(folder: str, index: int, gib: int) -> str:
+    name = uuid.uuid5(_NAMESPACE, f"{folder} {index} {gib}")
+    return f"{index} GPU-{name} {gib * 1024} {RESERVED_MIB} Simulated {gib}GiB\n"
+
+
+def cards(folder: str) -> list[Card]:
+    """The simulated GPUs of a folder; none if nobody built any."""
+    try:
+        with open(os.path.join(folder, GPUS), encoding="utf-8") as file:
+            rows = [line.rstrip("\n").split(" ", 4) for line in file]
+    except FileNotFoundError:
+        return []
+    return [Card(int(i), uid, int(total), int(reserved), name) for i, uid, total, reserved, name in rows]
+
+
+class Claims:
+    """The claims on each GPU. Files are read again only when one was added, replaced or removed."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._seen: tuple[int, dict[int, list[Claim]]] = (0, {})
+
+    def on(self, index: int) -> list[Claim]:
+        """What living processes hold of a GPU."""
+        return [claim for claim in self._all().get(index, ()) if lives(claim)]
+
+    def _all(self) -> dict[int, list[Claim]]:
+        try:
+            changed_ns = os.stat(os.path.join(self._folder, PROCS)).st_mtime_ns
+        except FileNotFoundError:
+            return {}
+        if self._seen[0] == changed_ns:
+            return self._seen[1]
+        # A folder that changed just now may change once more without its clock showing it.
+        settled = time.time_ns() - changed_ns > _SETTLED_NS
+        found: dict[int, list[Claim]] = {}
+        for name, claim in _claim_files(self._folder):
+            found.setdefault(int(name.split(".", 1)[0]), []).append(claim)
+        self._seen = (changed_ns if settled else 0, found)
+        return found
+
+
+def write_claim(folder: str, name: str, claim: Claim) -> None:
+    """Put a claim in place of what was there under its name."""
+    _write(os.path.join(folder, PROCS, name), " ".join(map(str, claim)) + "\n")
+
+
+def drop_claim(folder: str, name: str) -> None:
+    """Let a claim go; fine if it is gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, PROCS, name))
+
+
+def sweep(folder: str) -> None:
+    """Remove the claims of the dead. Call it with the lock held."""
+    for name, claim in _claim_files(folder):
+        if not lives(claim):
+            drop_claim(folder, name)
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Be the only one who changes claims."""
+    lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def lives(claim: Claim) -> bool:
+    """Whether the process of a claim still holds it."""
+    return claim.started == ELSEWHERE or start_time(claim.pid) == claim.started
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None if it is dead or only waits to be reaped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            after_name = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if not after_name or after_name[0] in (b"Z", b"X"):
+        return None
+    return int(after_name[19])
+
+
+def _claim_files(folder: str) -> Iterator[tuple[str, Claim]]:
+    try:
+        names = os.listdir(os.path.join(folder, PROCS))
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.endswith(".tmp"):
+            continue
+        with contextlib.suppress(OSError, ValueError):  # let go meanwhile, or not one of ours
+            with open(os.path.join(folder, PROCS, name), encoding="ascii") as file:
+                claim = Claim(*map(int, file.read().split()))
+            yield name, claim
+
+
+def _write(path: str, text: str) -> None:
+    """Replace a file at once, so that no reader sees half of it."""
+    draft = f"{path}.{os.getpid()}.tmp"
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(draft, path)

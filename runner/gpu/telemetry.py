@@ -1,0 +1,171 @@
+"""The runner's side of the sampler process: start it, read it, replace it, and know when it is silent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import time
+from typing import IO, TYPE_CHECKING
+
+from runner.errors import OperatorError
+from runner.interpreter import python_command
+from runner.model import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake
+SILENT_AFTER_S = 10.0
+RESTART_AT_MOST_EVERY_S = 30.0
+
+
+class Telemetry:
+    """What is known of the GPUs now. Unknown is never free."""
+
+    def __init__(self, home: str, gpus: str, on_restart: Callable[[], None] = lambda: None) -> None:
+        self._home, self._gpus = home, gpus
+        self._on_restart = on_restart
+        self._asked = self._answered = 0
+        self._buffer = b""
+        self._restart_wait_s = 0.5
+        self._restart_at: float | None = None
+        self._period_s = 1.0
+        self.snapshot: Snapshot | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        if gpus != "none":
+            self._start()
+            self._wait_for_first()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the sampler, if there is one now."""
+        return self._process.pid if self._process else None
+
+    def fileno(self) -> int | None:
+        """Readable when there is news; None without a sampler."""
+        return self._pipe(self._process.stdout).fileno() if self._process else None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is known of the GPUs, or None."""
+        if self._gpus == "none":
+            return None
+        if self._process is None:
+            return "the GPU sampler is being restarted"
+        silent_s = time.monotonic() - self._heard_at
+        if silent_s > SILENT_AFTER_S:
+            return f"the driver has not answered for {silent_s:.0f} s"
+        return self.snapshot.trouble if self.snapshot else "no reading yet"
+
+    def ask(self) -> None:
+        """Have all GPUs read now, unless that is already asked for."""
+        if self._asked == self._answered:
+            self._asked += 1
+            self._tell(f"sample {self._asked}")
+
+    def set_period(self, seconds: float) -> None:
+        """How often to read unasked."""
+        if seconds != self._period_s:
+            self._period_s = seconds
+            self._tell(f"period {seconds}")
+
+    def read(self) -> None:
+        """Take in what the sampler has said; notices its death."""
+        if self._process is None:
+            return
+        data = self._pipe(self._process.stdout).read(1 << 20)
+        if data is None:
+            return
+        if not data:
+            self._restart("died")
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def keep_alive(self) -> float | None:
+        """Replace a sampler that is dead or silent; seconds until this should be called again."""
+        now = time.monotonic()
+        if self._process is None and self._restart_at is not None:
+            if now < self._restart_at:
+                return self._restart_at - now
+            self._start("--wait-for-driver")
+            self._on_restart()
+        if self._process is None:
+            return None
+        if now - self._heard_at > SILENT_AFTER_S + self._restart_wait_s:
+            self._restart("is silent")
+            return self._restart_wait_s
+        return SILENT_AFTER_S
+
+    def close(self) -> None:
+        """End the sampler."""
+        if self._process:
+            self._process.kill()  # it may hang in the driver; it holds nothing that needs tidying
+            self._forget()
+
+    def _start(self, *flags: str) -> None:
+        self._process = subprocess.Popen(
+            python_command("runner.gpu.sampler", self._home, self._gpus, *flags),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, cwd="/", bufsize=0,
+        )  # fmt: skip
+        os.set_blocking(self._pipe(self._process.stdout).fileno(), False)
+        self._heard_at = time.monotonic()
+        self._asked = self._answered = 0
+        self._buffer = b""
+        self._tell(f"period {self._period_s}")
+
+    def _wait_for_first(self) -> None:
+        import select
+
+        deadline = time.monotonic() + FIRST_ANSWER_S
+        while self.snapshot is None and time.monotonic() < deadline:
+            if self._process is None:
+                raise OperatorError("The GPU sampler ended before its first reading; see the lines above.")
+            select.select([self.fileno()], [], [], 1.0)
+            self.read()
+        if self.snapshot is None:
+            self.close()
+            raise OperatorError(
+                f"The GPU driver gave no reading within {FIRST_ANSWER_S:.0f} s. Does nvidia-smi answer?"
+            )
+
+    def _take(self, said: dict[str, object]) -> None:
+        if "fatal" in said:
+            self.close()
+            raise OperatorError(str(said["fatal"]))
+        self.snapshot = Snapshot.from_json(said)
+        self._heard_at = time.monotonic()
+        self._restart_wait_s = 0.5
+        if self.snapshot.answers is not None:
+            self._answered = self._asked
+
+    def _restart(self, why: str) -> None:
+        log.warning("GPU sampler %s %s; starting another in %.1f s", self.pid, why, self._restart_wait_s)
+        self.close()
+        self._restart_at = time.monotonic() + self._restart_wait_s
+        self._restart_wait_s = min(2 * self._restart_wait_s, RESTART_AT_MOST_EVERY_S)
+
+    def _forget(self) -> None:
+        assert self._process is not None
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                self._pipe(pipe).close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=0.2)  # one that hangs in the driver is left to init
+        self._process = None
+
+    def _tell(self, line: str) -> None:
+        if self._process:
+            with contextlib.suppress(OSError):
+                self._pipe(self._process.stdin).write(line.encode() + b"\n")
+
+    @staticmethod
+    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+        assert pipe is not None
+        return pipe

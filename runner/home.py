@@ -1,0 +1,52 @@
+"""Where the state folder is and what its .env says: the few settings a quick client reads by itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "NIGHTSHIFT_"
+DEFAULT = "~/.nightshift"
+RUNNER_BELL, BOT_BELL = "runner.sock", "bot.sock"
+RUNNER_LOCK = "runner.lock"
+
+_env_file: str | None = None
+
+
+def use_env_file(path: str | None) -> None:
+    """Read settings from this file instead of .env in the state folder (the option --env-file)."""
+    global _env_file  # noqa: PLW0603 - one choice per process, made by its command line
+    _env_file = os.path.abspath(path) if path else None
+
+
+def env_file() -> str | None:
+    """The file named by --env-file, if one was."""
+    return _env_file
+
+
+def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Every setting as text: the environment first, then the .env file. Never from the current folder."""
+    found = {}
+    path = _env_file or os.path.join(_expand(environ.get(PREFIX + "HOME") or DEFAULT), ".env")
+    if _env_file or os.path.exists(path):
+        from runner.envfile import read_env_file
+
+        found = {key: value for key, value in read_env_file(path).items() if key.startswith(PREFIX)}
+    return {**found, **{key: value for key, value in environ.items() if key.startswith(PREFIX)}}
+
+
+def setting(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """One setting as text, or None where it is not set."""
+    return values(environ).get(PREFIX + name) or None
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> str:
+    """The state folder, absolute."""
+    return _expand(setting("HOME", environ) or DEFAULT)
+
+
+def _expand(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))

@@ -1,0 +1,82 @@
+"""The legal ways between states, and what an attempt's end means. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from runner.model import FINAL_STATES, Reason, State
+
+if TYPE_CHECKING:
+    from runner.model import Exit, Stop
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.QUEUED: frozenset({State.STARTING, State.CANCELLED}),
+    # a supervisor that never executed the job gives it back; a very short job is seen only when it is over
+    State.STARTING: frozenset({State.RUNNING, State.QUEUED}) | FINAL_STATES,
+    State.RUNNING: frozenset({State.QUEUED}) | FINAL_STATES,
+    # the only way back is a new attempt
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset({State.QUEUED}),
+    State.CANCELLED: frozenset({State.QUEUED}),
+    State.LOST: frozenset({State.QUEUED}),
+}
+
+REASONS: dict[State, frozenset[Reason]] = {
+    State.SUCCEEDED: frozenset({Reason.EXIT}),
+    State.FAILED: frozenset({Reason.EXIT, Reason.SIGNAL, Reason.OOM, Reason.SPAWN}),
+    State.CANCELLED: frozenset(
+        {Reason.USER, Reason.IDLE, Reason.HUNG, Reason.TIMEOUT, Reason.DEPENDENCY, Reason.PREEMPTED}
+    ),
+    State.LOST: frozenset({Reason.HOST, Reason.SUPERVISOR}),
+}
+
+
+def may_become(old: State, new: State) -> bool:
+    """Whether a job in `old` may go to `new`."""
+    return new in TRANSITIONS[old]
+
+
+def outcome(end: Exit, stop: Stop | None) -> tuple[State, Reason]:
+    """What an attempt's end means for its job.
+
+    Exit 0 is success even if a stop was asked for. A stop counts only if it had begun before the
+    program ended: one that failed by itself while the request was under way has failed.
+    """
+    if end.spawn_error is not None:
+        return State.FAILED, Reason.SPAWN
+    if end.exit_code == 0:
+        return State.SUCCEEDED, Reason.EXIT
+    if end.timed_out:
+        return State.CANCELLED, Reason.TIMEOUT
+    if end.stopped:
+        return State.CANCELLED, stop.reason if stop else Reason.USER
+    return State.FAILED, Reason.SIGNAL if end.signal is not None else Reason.EXIT
+
+
+def lost(boot_id_then: str, boot_id_now: str) -> tuple[State, Reason]:
+    """What became of an attempt whose supervisor is gone without an exit record."""
+    return State.LOST, Reason.HOST if boot_id_then != boot_id_now else Reason.SUPERVISOR
+
+
+class Recovery(Enum):
+    """What to do about an attempt, from what can be seen of it."""
+
+    ADOPT = "its supervisor is alive"
+    LOOK_AGAIN = "its supervisor is leaving"
+    FINISHED = "it has ended"
+    GONE = "its supervisor was killed, or the power went"
+    NEVER_RAN = "it was never executed"
+
+
+def recover(*, held: bool, has_exit: bool, has_started: bool, was_running: bool = False) -> Recovery:
+    """The recovery table, total in its three facts; nothing is inferred from time-outs.
+
+    `was_running`: the queue has already recorded the start. Then a missing started.json only means that
+    somebody removed the run directory, and the job must not run twice for that.
+    """
+    if held:
+        return Recovery.LOOK_AGAIN if has_exit else Recovery.ADOPT
+    if has_exit:
+        return Recovery.FINISHED
+    return Recovery.GONE if has_started or was_running else Recovery.NEVER_RAN

@@ -1,0 +1,120 @@
+"""Reading a job's output back: head, what was left out, tail; and when each line came."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from runner import rundir
+from runner.supervisor.output import INDEX_RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK = 1 << 20
+
+
+class Log:
+    """The output of one attempt, as far as it is kept."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def parts(self) -> Iterator[tuple[int, bytes]]:
+        """The kept bytes in order, each part with its position in the whole output."""
+        position = 0
+        for piece in self._file(rundir.OUTPUT):
+            yield position, piece
+            position += len(piece)
+        tails = self._tails()
+        if not tails:
+            return
+        left_out = self._tail_position(tails) - position
+        if left_out > 0:
+            note = f"\n[nightshift: {left_out} bytes of output were not kept here]\n"
+            yield position, note.encode()
+            position += left_out
+        for name in tails:
+            for piece in self._file(name):
+                yield position, piece
+                position += len(piece)
+
+    def bytes(self) -> bytes:
+        """All that is kept, as one piece."""
+        return b"".join(piece for _, piece in self.parts())
+
+    def tail(self, limit: int) -> bytes:
+        """At most so many bytes from the end."""
+        found = b""
+        for name in reversed([rundir.OUTPUT, *self._tails()]):
+            path = os.path.join(self._folder, name)
+            try:
+                with open(path, "rb") as file:
+                    size = file.seek(0, os.SEEK_END)
+                    file.seek(max(0, size - (limit - len(found))))
+                    found = file.read() + found
+            except FileNotFoundError:
+                continue
+            if len(found) >= limit:
+                break
+        return found
+
+    def lines_with_times(self) -> Iterator[tuple[datetime | None, bytes]]:
+        """Each line with the moment its first byte came."""
+        index = self._index()
+        step, when = 0, None
+        line, line_at = b"", 0
+        for position, piece in self.parts():
+            if not line:
+                line_at = position
+            for part in piece.splitlines(keepends=True):
+                line += part
+                if not part.endswith((b"\n", b"\r")):
+                    continue
+                while step < len(index) and index[step][0] <= line_at:
+                    when = index[step][1]
+                    step += 1
+                yield when, line
+                line_at += len(line)
+                line = b""
+        if line:
+            while step < len(index) and index[step][0] <= line_at:
+                when = index[step][1]
+                step += 1
+            yield when, line
+
+    def _index(self) -> list[tuple[int, datetime]]:
+        data = b"".join(self._file(rundir.TIMES))
+        whole = data[: len(data) - len(data) % INDEX_RECORD.size]
+        return [
+            (at, datetime.fromtimestamp(ns / 1e9, timezone.utc)) for at, ns in INDEX_RECORD.iter_unpack(whole)
+        ]
+
+    def _tails(self) -> list[str]:
+        """The tail files that exist, older first."""
+        found = [
+            (os.stat(path).st_mtime_ns, name)
+            for name in rundir.TAILS
+            if os.path.exists(path := self._path(name))
+        ]
+        return [name for _, name in sorted(found)]
+
+    def _tail_position(self, tails: list[str]) -> int:
+        """Where in the whole output the kept tail begins."""
+        end = rundir.read(self._folder, rundir.EXIT)
+        kept = sum(os.path.getsize(self._path(name)) for name in tails)
+        if end is not None:
+            return int(end["output_bytes"]) - kept
+        return os.path.getsize(self._path(rundir.OUTPUT)) if len(tails) == 1 else -1
+
+    def _file(self, name: str) -> Iterator[bytes]:
+        try:
+            with open(self._path(name), "rb") as file:
+                while piece := file.read(CHUNK):
+                    yield piece
+        except FileNotFoundError:
+            return
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)

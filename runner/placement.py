@@ -1,0 +1,116 @@
+"""Which slots are to be had now: leases from the database, health and others' use from the sampler."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from runner.gpu.free import is_free
+from runner.model import GpuHealth
+from runner.schedule import Room
+from runner.store.jobs import CPU
+from runner.supervisor import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from runner.gpu.telemetry import Telemetry
+    from runner.model import Gpu
+    from runner.settings import Settings
+    from runner.store.box import Box
+    from runner.store.jobs import Lease
+    from runner.store.outbox import Outbox
+    from runner.wait import Waiter
+
+SETTLES_WITHIN_S = 10.0
+LOOK_AGAIN_S = 0.05
+
+
+class Placement:
+    """A slot is ours by lease, not by what NVML shows; what NVML shows decides whether a free one is usable."""
+
+    def __init__(  # noqa: PLR0913 - it joins what the others keep apart
+        self, settings: Settings, telemetry: Telemetry, waiter: Waiter, outbox: Outbox, box: Box,
+        supervisor_pids: Callable[[], list[int]],
+    ) -> None:  # fmt: skip
+        self._settings, self._telemetry, self._waiter = settings, telemetry, waiter
+        self._outbox, self._box = outbox, box
+        self._supervisor_pids = supervisor_pids
+        self._told_lost = True  # until the database has been asked once
+        self._released: dict[str, float] = {}  # GPU -> when our last job there ended
+
+    @property
+    def slots(self) -> int:
+        """All GPU slots of the box."""
+        snapshot = self._telemetry.snapshot
+        return len(snapshot.gpus) * self._settings.slots_per_gpu if snapshot else 0
+
+    def released(self, gpus: Iterable[str]) -> None:
+        """A job gave these back: nothing starts there before a reading shows that its memory is back."""
+        for uuid in gpus:
+            self._released[uuid] = time.monotonic()
+        if self._released:
+            self._telemetry.ask()
+
+    def free_cpu_slots(self, leases: list[Lease]) -> list[int]:
+        """Slots for jobs without a GPU."""
+        taken = {lease.slot for lease in leases if lease.resource == CPU}
+        return [slot for slot in range(self._settings.cpu_slots) if slot not in taken]
+
+    def rooms(self, leases: list[Lease]) -> list[Room]:
+        """Every GPU with its free slots, or why there is none."""
+        snapshot = self._telemetry.snapshot
+        if snapshot is None:
+            return []
+        trouble = self._telemetry.trouble
+        slots = self._settings.slots_per_gpu
+        found = []
+        for gpu in snapshot.gpus:
+            taken = {lease.slot for lease in leases if lease.resource == gpu.uuid}
+            free = tuple(slot for slot in range(slots) if slot not in taken)
+            why_not = None if not free else trouble or self._why_not(gpu, len(taken))
+            found.append(Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=slots, why_not=why_not))
+        return found
+
+    def _why_not(self, gpu: Gpu, leased: int) -> str | None:
+        released_at = self._released.get(gpu.uuid)
+        if released_at is not None and gpu.sampled_at <= released_at:
+            self._telemetry.ask()
+            return "is being read to see that its memory is back"
+        why_not = is_free(
+            gpu,
+            leased_by_us=leased,
+            own_pids=self._own_pids() if leased else frozenset(),
+            max_utilization=self._settings.free_utilization,
+            max_foreign_share=self._settings.free_memory / 100,
+        )
+        if released_at is not None and not leased:
+            self._settle(gpu, released_at, why_not)
+        return why_not
+
+    def _settle(self, gpu: Gpu, released_at: float, why_not: str | None) -> None:
+        """After a job: memory comes back within moments, or somebody is told who holds it."""
+        if why_not is None:
+            del self._released[gpu.uuid]
+        elif time.monotonic() - released_at < SETTLES_WITHIN_S:
+            self._waiter.after(LOOK_AGAIN_S, self._telemetry.ask)
+        else:
+            del self._released[gpu.uuid]
+            self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})
+
+    def _own_pids(self) -> frozenset[int]:
+        return frozenset(pid for root in self._supervisor_pids() for pid in kernel.descendants(root))
+
+    def watch_health(self) -> None:
+        """Tell, once each, that a GPU was lost and that it is back."""
+        snapshot = self._telemetry.snapshot
+        lost = {gpu.uuid: gpu for gpu in snapshot.gpus if gpu.health is GpuHealth.LOST} if snapshot else {}
+        known = set(self._box.get("lost gpus", ())) if lost or self._told_lost else set()
+        self._told_lost = bool(lost)
+        if set(lost) == known:
+            return
+        for uuid in set(lost) - known:
+            self._outbox.add("gpu lost", {"gpu": uuid, "index": lost[uuid].index, "why": lost[uuid].detail})
+        for uuid in known - set(lost):
+            self._outbox.add("gpu back", {"gpu": uuid})
+        self._box.set("lost gpus", sorted(lost) or None)

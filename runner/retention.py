@@ -1,0 +1,151 @@
+"""Removing what nobody needs any more: output, run directories and rows of finished jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from runner import clock, rundir
+from runner.model import FINAL_STATES
+from runner.store.connection import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runner.store.connection import Store
+
+MIB = 1 << 20
+AT_ONCE = 500  # rows per transaction, so that the runner never waits long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How long to keep what, in seconds, and how much in all. None: for ever."""
+
+    keep_logs: float | None = None
+    keep_runs: float | None = None
+    keep_jobs: float | None = None
+    disk_limit: int | None = None
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was done."""
+
+    logs: int = 0
+    runs: int = 0
+    jobs: int = 0
+    bytes: int = 0
+
+
+def prune(store: Store, rules: Rules) -> Removed:
+    """Apply the rules now. Jobs that wait or run are never touched."""
+    removed = Removed()
+    if rules.keep_jobs is not None:
+        _forget_jobs(store, rules.keep_jobs, removed)
+    finished = sorted(_finished_runs(store))
+    for finished_at, job_id in finished:
+        folder = os.path.join(store.home, "runs", str(job_id))
+        if _older(finished_at, rules.keep_runs):
+            _remove_run(folder, removed)
+        elif _older(finished_at, rules.keep_logs):
+            _remove_logs(folder, removed)
+    if rules.disk_limit is not None:
+        _fit(store, rules.disk_limit * MIB, removed)
+    return removed
+
+
+def _older(finished_at: str, than_s: float | None) -> bool:
+    return than_s is not None and finished_at < clock.text(clock.now() - timedelta(seconds=than_s))
+
+
+def _finished_runs(store: Store) -> Iterator[tuple[str, int]]:
+    """Finished jobs, or jobs no longer known, that still have a run directory."""
+    final = {state.value for state in FINAL_STATES}
+    for name in _run_names(store.home):
+        row = store.row("SELECT state, finished_at FROM jobs WHERE id = ?", (int(name),))
+        if row is None:
+            yield "", int(name)
+        elif row["state"] in final:
+            yield row["finished_at"], int(name)
+
+
+def _run_names(home: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(os.path.join(home, "runs")) if name.isdigit()]
+    except FileNotFoundError:
+        return []
+
+
+def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
+    cutoff = clock.text(clock.now() - timedelta(seconds=keep_s))
+    while True:
+        rows = store.rows("SELECT id FROM jobs WHERE finished_at < ? LIMIT ?", (cutoff, AT_ONCE))
+        if not rows:
+            break
+        ids = [(row["id"],) for row in rows]
+        with store.transaction():
+            for statement in (
+                "DELETE FROM events WHERE job_id = ?",
+                "DELETE FROM attempts WHERE job_id = ?",
+                "DELETE FROM notices WHERE job_id = ?",
+                "DELETE FROM jobs WHERE id = ?",
+            ):
+                store.connection.executemany(statement, ids)
+        for (job_id,) in ids:
+            _remove_run(os.path.join(store.home, "runs", str(job_id)), removed)
+        removed.jobs += len(ids)
+    store.execute("DELETE FROM environments WHERE key NOT IN (SELECT spec ->> 'environment' FROM jobs)")
+
+
+def _remove_run(folder: str, removed: Removed) -> None:
+    if os.path.isdir(folder):
+        removed.bytes += size_of(folder)
+        removed.runs += 1
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_logs(folder: str, removed: Removed) -> None:
+    found = False
+    for parent, _, names in os.walk(folder):
+        for name in {rundir.OUTPUT, rundir.TIMES, *rundir.TAILS} & set(names):
+            path = os.path.join(parent, name)
+            removed.bytes += os.path.getsize(path)
+            os.unlink(path)
+            found = True
+    removed.logs += found
+
+
+def _fit(store: Store, limit_bytes: int, removed: Removed) -> None:
+    """Oldest finished first, until all run directories together fit."""
+    total = size_of(os.path.join(store.home, "runs"))
+    for _, job_id in sorted(_finished_runs(store)):
+        if total <= limit_bytes:
+            return
+        folder = os.path.join(store.home, "runs", str(job_id))
+        total -= size_of(folder)
+        _remove_run(folder, removed)
+
+
+def size_of(folder: str) -> int:
+    """Bytes on disk below a folder."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def main(arguments: list[str]) -> None:
+    """In a process of its own: the state folder, and the rules as JSON."""
+    home, rules = arguments
+    store = open_store(home)
+    prune(store, Rules(**json.loads(rules)))
+    store.close()

@@ -1,0 +1,154 @@
+"""Names and atomic reading and writing of an attempt's files: the contract between runner and supervisor.
+
+A run directory holds
+
+    spec.json       what to run, written by the runner before the supervisor is asked for
+    lock            flocked by the runner before the supervisor exists, inherited by it, free when it is gone
+    started.json    durable before the job's first instruction
+    output.log      the job's output from its beginning; beyond the limit output.tail.0 and .1 take turns
+    output.times    when each part of the output came
+    exit.json       durable before the supervisor lets the lock go
+    script          the job's own script, where it was submitted as a file
+
+Light on purpose: the supervisor imports it, and every supervisor is a copy of what was imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from typing import Any, NamedTuple
+
+VERSION = 1
+
+SPEC = "spec.json"
+LOCK = "lock"
+STARTED = "started.json"
+EXIT = "exit.json"
+RESERVED = "exit.reserved"
+OUTPUT = "output.log"
+TAILS = ("output.tail.0", "output.tail.1")
+TIMES = "output.times"
+SCRIPT = "script"
+
+EXIT_ROOM = 4096  # bytes kept for exit.json, so that a full disk cannot swallow the result
+
+
+class Facts(NamedTuple):
+    """All that is known of an attempt from outside, read in this order."""
+
+    held: bool
+    exit: dict[str, Any] | None
+    started: dict[str, Any] | None
+
+
+def folder_of(home: str, job_id: int, attempt: int) -> str:
+    """Where an attempt's files are."""
+    return os.path.join(home, "runs", str(job_id), str(attempt))
+
+
+def create(folder: str, spec: dict[str, Any], script: str | None = None) -> int:
+    """Make the run directory and return its lock, held, for the supervisor to inherit."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if script is not None:
+        _write(os.path.join(folder, SCRIPT), script.encode(), mode=0o700)
+    _write(os.path.join(folder, SPEC), json.dumps({"version": VERSION, **spec}).encode())
+    lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def facts(folder: str) -> Facts:
+    """Look at an attempt. The lock is read first: what is written before it is let go is then seen."""
+    return Facts(lock_is_held(folder), read(folder, EXIT), read(folder, STARTED))
+
+
+def lock_is_held(folder: str) -> bool:
+    """Whether a supervisor is alive in there."""
+    try:
+        lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def read(folder: str, name: str) -> dict[str, Any] | None:
+    """One of the records, or None if it is not there or not whole (and so was never acted upon)."""
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            record = json.loads(file.read())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def write_started(folder: str, record: dict[str, Any]) -> None:
+    """Make the start durable. No rename: nothing is executed before this returns, so a torn file means not started."""
+    path = os.path.join(folder, STARTED)
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(handle, json.dumps({"version": VERSION, **record}).encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_folder(folder)
+
+
+def reserve_exit(folder: str) -> int | None:
+    """Take room for the exit record while there is some; None on a disk that is already full."""
+    handle = os.open(os.path.join(folder, RESERVED), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, EXIT_ROOM)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> None:
+    """Make the end durable, in the room that was kept for it."""
+    path = os.path.join(folder, RESERVED)
+    handle = reserved if reserved is not None else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    body = json.dumps({"version": VERSION, **record}).encode()
+    os.pwrite(handle, body, 0)
+    os.ftruncate(handle, len(body))
+    os.fsync(handle)
+    os.rename(path, os.path.join(folder, EXIT))
+    sync_folder(folder)
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomically(path: str, body: bytes, mode: int = 0o600) -> None:
+    """Replace a file as a whole, so that readers see the old or the new one."""
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        _write(temporary, body, mode)
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _write(path: str, body: bytes, mode: int = 0o600) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        os.write(handle, body)
+    finally:
+        os.close(handle)

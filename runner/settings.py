@@ -1,0 +1,146 @@
+"""Every setting of the runner, once: name, type, default and what it is for."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from runner import home as home_module
+from runner.errors import OperatorError, UserError
+from runner.quantities import parse_duration, parse_size_mib
+
+
+def _refusing(parse: Any) -> Any:
+    """Pydantic wants ValueError; our parsers raise UserError with the sentence to show."""
+
+    def checked(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse(value)
+        except UserError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(checked)
+
+
+Seconds = Annotated[float, _refusing(parse_duration)]
+Mebibytes = Annotated[int, _refusing(parse_size_mib)]
+Folder = Annotated[str, BeforeValidator(lambda text: os.path.abspath(os.path.expanduser(text)))]
+Percent = Annotated[float, BeforeValidator(lambda value: str(value).removesuffix("%")), Field(ge=0, le=100)]
+
+
+class Settings(BaseSettings):
+    """From the environment, then the .env file, then these defaults."""
+
+    model_config = SettingsConfigDict(env_prefix=home_module.PREFIX, extra="ignore", frozen=True)
+
+    home: Folder = Field(
+        home_module.DEFAULT,
+        validate_default=True,
+        description="State folder, made 0700 on first use; on a local disk.",
+    )
+    box: str = Field(
+        default_factory=socket.gethostname,
+        description="This box's name in notices. Default: the host's name.",
+        json_schema_extra={"shown_default": "the host's name"},
+    )
+    gpus: str = Field(
+        "auto",
+        description="auto: what NVML shows, or an error · none · 0,1 or UUIDs · sim:2x24GiB simulates.",
+    )
+    slots_per_gpu: int = Field(1, ge=1, le=64, description="Jobs at once on one GPU.")
+    cpu_slots: int = Field(
+        default_factory=lambda: os.cpu_count() or 1,
+        ge=0,
+        description="Jobs with --gpus 0 at once. Default: the number of CPUs.",
+        json_schema_extra={"shown_default": "the number of CPUs"},
+    )
+    free_utilization: Percent = Field(
+        50.0, description="A GPU is free for us below this utilisation by others."
+    )
+    free_memory: Percent = Field(
+        10.0, description="... and while others hold less than this share of its memory."
+    )
+    stop_grace: Seconds = Field(
+        10.0, ge=0, description="Between SIGTERM and SIGKILL.", json_schema_extra={"shown_default": "10s"}
+    )
+    log_limit: Mebibytes = Field(
+        256,
+        ge=1,
+        description="A job's output is kept whole up to this size.",
+        json_schema_extra={"shown_default": "256M"},
+    )
+    log_tail: Mebibytes = Field(
+        16,
+        ge=1,
+        description="Beyond it, this much of its end (at least) is kept.",
+        json_schema_extra={"shown_default": "16M"},
+    )
+    breaker: int = Field(
+        3, ge=0, description="So many jobs in a row that fail the same way at once pause the queue; 0: never."
+    )
+    breaker_within: Seconds = Field(
+        10.0,
+        ge=0,
+        description="At once means within this time of starting.",
+        json_schema_extra={"shown_default": "10s"},
+    )
+    backup_dir: Folder | None = Field(
+        None,
+        description="Folder (a network mount may be) for a continuous copy of the queue; restored from by itself.",
+    )
+    keep_logs: Seconds | None = Field(
+        None, description="Output of finished jobs is removed after this time. Default: never."
+    )
+    keep_runs: Seconds | None = Field(None, description="Run directories of finished jobs likewise.")
+    keep_jobs: Seconds | None = Field(None, description="Finished jobs are forgotten after this time.")
+    disk_limit: Mebibytes | None = Field(
+        None, description="Oldest run directories are removed when all together are larger."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """The environment wins over what the file says (given as arguments)."""
+        return env_settings, init_settings
+
+
+# names that belong to the chat face; the runner only has to know that they are not misspelt
+CHAT_SETTINGS = frozenset(
+    {"token", "api_url", "admins", "users", "viewers", "submits_per_minute", "engine", "idle", "idle_warning"}
+)
+
+
+def load() -> Settings:
+    """The settings in force; OperatorError says which one is wrong and how to put it."""
+    given = {key.removeprefix(home_module.PREFIX).lower(): value for key, value in _file_values().items()}
+    given.setdefault("home", home_module.state_folder())
+    try:
+        return Settings(**{key: value for key, value in given.items() if value != ""})
+    except ValidationError as error:
+        raise OperatorError("\n".join(_sentence(problem) for problem in error.errors())) from error
+
+
+def _file_values() -> dict[str, str]:
+    found = {key: value for key, value in home_module.values().items() if key not in os.environ}
+    known = set(Settings.model_fields) | CHAT_SETTINGS
+    for key in found:
+        name = key.removeprefix(home_module.PREFIX).lower()
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {home_module.PREFIX}{near[0].upper()}?" if near else ""
+            raise OperatorError(f"There is no setting {key}.{hint}")
+    return found
+
+
+def _sentence(problem: Any) -> str:
+    name = home_module.PREFIX + "_".join(str(part) for part in problem["loc"]).upper()
+    return f"{name}={problem.get('input')!s}: {problem['msg'].removeprefix('Value error, ')}"

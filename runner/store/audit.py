@@ -1,0 +1,54 @@
+"""Who did what: rows are only ever added, and each carries the hash of all before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.store.connection import Store
+
+FIRST = "0" * 64
+
+
+class Audit:
+    """The chain of actions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, actor: str, action: str, data: Mapping[str, Any]) -> None:
+        """Write down an action, in the transaction of its effect."""
+        with self._store.transaction():
+            last = self._store.row("SELECT hash FROM audit ORDER BY id DESC LIMIT 1")
+            at, body = clock.text(clock.now()), json.dumps(data, sort_keys=True)
+            chained = _hash(last["hash"] if last else FIRST, at, actor, action, body)
+            self._store.execute(
+                "INSERT INTO audit (at, actor, action, data, hash) VALUES (?, ?, ?, ?, ?)",
+                (at, actor, action, body, chained),
+            )
+
+    def rows(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The latest actions, oldest first."""
+        found = self._store.rows("SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
+        return [{**dict(row), "data": json.loads(row["data"])} for row in reversed(found)]
+
+    def first_broken(self) -> int | None:
+        """The id of the first row that does not follow from those before it, or None."""
+        last, expected_id = FIRST, None
+        for row in self._store.execute("SELECT * FROM audit ORDER BY id"):
+            gap = expected_id is not None and row["id"] != expected_id
+            last = _hash(last, row["at"], row["actor"], row["action"], row["data"])
+            if gap or last != row["hash"]:
+                return int(row["id"])
+            expected_id = row["id"] + 1
+        return None
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()

@@ -1,0 +1,28 @@
+"""What the box as a whole remembers: paused, draining, the breaker's count …"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runner.store.connection import Store
+
+
+class Box:
+    """Named values that outlive every process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value, or the default."""
+        row = self._store.row("SELECT value FROM box WHERE name = ?", (name,))
+        return json.loads(row["value"]) if row else default
+
+    def set(self, name: str, value: Any) -> None:
+        """Remember a value; None forgets it."""
+        if value is None:
+            self._store.execute("DELETE FROM box WHERE name = ?", (name,))
+        else:
+            self._store.execute("INSERT OR REPLACE INTO box VALUES (?, ?)", (name, json.dumps(value)))

@@ -1,0 +1,39 @@
+"""Updates from the chat, kept before they are acted upon."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from runner.store.connection import Store
+
+
+class Inbox:
+    """Each update once, by its id; handled in the transaction of its effect."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def keep(self, update_id: int, body: dict[str, Any]) -> bool:
+        """Store an update; False if it was here before."""
+        stored = self._store.execute(
+            "INSERT OR IGNORE INTO inbox (update_id, body, received_at) VALUES (?, ?, ?)",
+            (update_id, json.dumps(body), clock.text(clock.now())),
+        )
+        return stored.rowcount == 1
+
+    def open(self) -> list[tuple[int, dict[str, Any]]]:
+        """Updates not yet handled, in order."""
+        rows = self._store.rows(
+            "SELECT update_id, body FROM inbox WHERE handled_at IS NULL ORDER BY update_id"
+        )
+        return [(row["update_id"], json.loads(row["body"])) for row in rows]
+
+    def handled(self, update_id: int) -> None:
+        """Its effect is in the same transaction as this."""
+        self._store.execute(
+            "UPDATE inbox SET handled_at = ? WHERE update_id = ?", (clock.text(clock.now()), update_id)
+        )

@@ -1,0 +1,81 @@
+"""Workspaces, and the environment each was last seen to have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from runner.environment import fingerprint
+from runner.errors import UserError
+from runner.workspace import Workspace, environment_of, stamp
+
+if TYPE_CHECKING:
+    from runner.store.connection import Store
+
+
+class Workspaces:
+    """Named places to run jobs in."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> list[Workspace]:
+        """By name."""
+        rows = self._store.rows("SELECT body FROM workspaces ORDER BY name")
+        return [Workspace(**json.loads(row["body"])) for row in rows]
+
+    def get(self, name: str) -> Workspace:
+        """One of them; UserError names those there are."""
+        row = self._store.row("SELECT body FROM workspaces WHERE name = ?", (name,))
+        if row is None:
+            known = ", ".join(workspace.name for workspace in self.all()) or "none yet"
+            raise UserError(
+                f"There is no workspace {name!r} (there is: {known}). Make one: nightshift ws add {name} --dir FOLDER"
+            )
+        return Workspace(**json.loads(row["body"]))
+
+    def default(self) -> Workspace | None:
+        """The one a chat job gets that names none."""
+        return next((workspace for workspace in self.all() if workspace.default), None)
+
+    def put(self, workspace: Workspace) -> None:
+        """Add or replace one; the first, or one marked so, is the default."""
+        with self._store.transaction():
+            others = [other for other in self.all() if other.name != workspace.name]
+            only = Workspace(**{**asdict(workspace), "default": workspace.default or not others})
+            if only.default:
+                for other in others:
+                    self._write(Workspace(**{**asdict(other), "default": False}))
+            self._write(only)
+
+    def remove(self, name: str) -> None:
+        """Forget one; its jobs keep what they were submitted with."""
+        self.get(name)
+        self._store.execute("DELETE FROM workspaces WHERE name = ?", (name,))
+
+    def environment(self, workspace: Workspace) -> tuple[str, dict[str, str]]:
+        """Key and variables of its environment: captured once, and again when something it depends on changed."""
+        now = stamp(workspace)
+        row = self._store.row("SELECT stamp, environment FROM workspaces WHERE name = ?", (workspace.name,))
+        if row and row["stamp"] == now and row["environment"]:
+            kept = self._store.row("SELECT variables FROM environments WHERE key = ?", (row["environment"],))
+            if kept:
+                return row["environment"], json.loads(kept["variables"])
+        variables = environment_of(workspace)
+        key = fingerprint(variables)
+        with self._store.transaction():
+            self._store.execute(
+                "INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables))
+            )
+            self._store.execute(
+                "UPDATE workspaces SET stamp = ?, environment = ? WHERE name = ?", (now, key, workspace.name)
+            )
+        return key, variables
+
+    def _write(self, workspace: Workspace) -> None:
+        self._store.execute(
+            "INSERT INTO workspaces (name, body) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET body = excluded.body, stamp = NULL, environment = NULL",
+            (workspace.name, json.dumps(asdict(workspace))),
+        )

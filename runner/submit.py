@@ -1,0 +1,157 @@
+"""`nightshift submit`: the one command people type all day, so it loads nothing it does not need."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from runner import environment, options
+from runner.api import Queue, job_spec
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from runner.model import JobSpec
+
+USAGE = """\
+Usage: nightshift submit [options] -- COMMAND…
+       nightshift submit [options] -             one command per line from standard input, as they come
+       nightshift submit [options] --script FILE
+
+Queue a job. One argument after -- is shell text; several are an exact argument list.
+
+Options:
+"""
+OWN = (
+    options.Option(
+        ("--script",), "FILE", "script", "run this file; its first line may name an interpreter", str
+    ),
+    options.Option(("--wait",), "", "wait", "wait until it has ended and exit with its code", bool),
+    options.Option(("--json",), "", "json", 'print {"ids": [12]}', bool),
+    options.Option(("-h", "--help"), "", "help", "this text", bool),
+)
+
+
+def usage() -> str:
+    """The text of --help."""
+    rows = [*options.help_rows(), *options.help_rows(OWN)]
+    width = max(len(flags) for flags, _ in rows)
+    return USAGE + "".join(f"  {flags:<{width}}  {text}\n" for flags, text in rows)
+
+
+def main(words: Sequence[str]) -> int:
+    """Queue what the words say; the exit code."""
+    values, rest, _ = options.read_words(words, OWN)
+    if values.get("help"):
+        print(usage(), end="")
+        return 0
+    with Queue(actor=user()) as queue:
+        submission = Submission(queue, values)
+        if rest == ["-"] and "script" not in values:
+            submission.follow(sys.stdin)
+        else:
+            submission.submit(*_command(values, rest))
+        submission.close()
+        if values.get("wait"):
+            from runner.waiting import wait_for
+
+            return wait_for(queue, submission.ids)
+    return 0
+
+
+def _command(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
+    """The command as text, as an argument list if it is one, and whether it is a whole script."""
+    if "script" in values:
+        if rest:
+            raise UserError(f"--script runs the file by itself; leave out {rest[0]!r}.")
+        try:
+            with open(values["script"], encoding="utf-8") as file:
+                return file.read(), None, True
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"The script {values['script']!r} cannot be read: {error}") from error
+    if not rest:
+        raise UserError("There is no command. Try: nightshift submit -- python train.py")
+    return (rest[0], None, False) if len(rest) == 1 else ("", rest, False)
+
+
+def user() -> str:
+    """Who is at the terminal."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+class Submission:
+    """Jobs from one terminal: they share its folder, environment and options."""
+
+    def __init__(self, queue: Queue, values: dict[str, Any]) -> None:
+        self._queue, self._values, self._as_json = queue, values, bool(values.get("json"))
+        self._workspace = queue.workspaces.get(values["workspace"]) if values.get("workspace") else None
+        if self._workspace:
+            key, variables = queue.workspaces.environment(self._workspace)
+        else:
+            variables = environment.captured(os.environ)
+            key = environment.fingerprint(variables)
+            if environment.carries_own_venv(os.environ):
+                _say(
+                    "nightshift's own virtual environment is not passed on to the job; activate your project's."
+                )
+        self._key, self._variables = key, variables
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self.ids: list[int] = []
+
+    def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
+        """Queue one job."""
+        self._add([self._spec(command, argv, script)])
+
+    def follow(self, lines: Any) -> None:
+        """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
+        for batch in _batches(lines):
+            self._add([self._spec(line, None, False) for line in batch])
+
+    def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
+        return job_spec(
+            self._values, command=command, argv=argv, script=script, owner=self._queue.actor, workspace=self._workspace,
+            folder=self._workspace.dir if self._workspace else os.getcwd(), environment_key=self._key, umask=self._umask,
+        )  # fmt: skip
+
+    def _add(self, specs: list[JobSpec]) -> None:
+        ids = self._queue.submit(specs, {self._key: self._variables})
+        self.ids += ids
+        if not self._as_json:
+            for job_id in ids:
+                print(f"Submitted job {job_id}", flush=True)
+
+    def close(self) -> None:
+        """The last words."""
+        if self._as_json:
+            print(json.dumps({"ids": self.ids}))
+        if not self._queue.runner_is_up():
+            _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift runner")
+
+
+def _batches(file: Any) -> Iterator[list[str]]:
+    """Lines as they come, those that come together in one batch; blank lines and comments are none."""
+    descriptor, pending = file.fileno(), b""
+    while data := os.read(descriptor, 1 << 16):
+        *lines, pending = (pending + data).split(b"\n")
+        if batch := _commands(lines):
+            yield batch
+    if batch := _commands([pending]):
+        yield batch
+
+
+def _commands(lines: list[bytes]) -> list[str]:
+    texts = [line.decode("utf-8", "surrogateescape").strip() for line in lines]
+    return [text for text in texts if text and not text.startswith("#")]
+
+
+def _say(text: str) -> None:
+    print(f"nightshift: {text}", file=sys.stderr)

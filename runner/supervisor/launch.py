@@ -1,0 +1,93 @@
+"""From a spec to the job's first process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+
+from runner.envfile import read_env_file
+from runner.errors import JobError, UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+EVERY_SIGNAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+OOM_SCORE = "/proc/self/oom_score_adj"
+
+
+def launch(spec: dict[str, Any], output: int) -> int:
+    """Start the job with its output going to this descriptor; its pid.
+
+    Raises JobError with one sentence if it cannot be executed at all.
+    """
+    try:
+        environment = _environment(spec)
+        os.chdir(spec["dir"])
+        os.umask(spec["umask"])
+        return _spawn(spec["argv"], environment, output)
+    except UserError as error:
+        raise JobError(str(error)) from error
+    except OSError as error:
+        raise JobError(f"{error.strerror}: {error.filename or spec['argv'][0]}") from error
+
+
+def _environment(spec: dict[str, Any]) -> dict[str, str]:
+    from_file = read_env_file(spec["env_file"]) if spec.get("env_file") else {}
+    merged = {**spec["env"], **from_file, **spec["env_over"]}
+    merged.pop("NIGHTSHIFT_TOKEN", None)  # a .env given as env file must not hand the bot's token to a job
+    return merged
+
+
+def _spawn(argv: list[str], environment: dict[str, str], output: int) -> int:
+    # a job that prints its core into a full disk helps nobody; its user may still raise the soft limit
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with _first_to_go_when_memory_ends():
+        return os.posix_spawn(
+            _find(argv[0], environment.get("PATH", os.defpath)),
+            argv,
+            environment,
+            file_actions=(
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+            ),
+            setsid=True,
+            setsigmask=(),
+            setsigdef=EVERY_SIGNAL,
+        )
+
+
+@contextlib.contextmanager
+def _first_to_go_when_memory_ends():  # type: ignore[no-untyped-def]
+    """The kernel's out-of-memory killer takes the job before its supervisor."""
+    before = _swap_oom_score("500")
+    try:
+        yield
+    finally:
+        if before is not None:
+            _swap_oom_score(before)
+
+
+def _swap_oom_score(value: str) -> str | None:
+    try:
+        with open(OOM_SCORE, "r+") as file:
+            before = file.read()
+            file.seek(0)
+            file.write(value)
+    except OSError:
+        return None
+    return before
+
+
+def _find(program: str, path: str) -> str:
+    """The file to execute, sought in the job's PATH, not in ours."""
+    if "/" in program:
+        return program
+    for folder in path.split(":"):
+        candidate = os.path.join(folder, program)
+        if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    raise FileNotFoundError(2, "command not found in the job's PATH", program)

@@ -1,0 +1,81 @@
+"""The job's output on disk: whole up to a limit, head and tail beyond it, with a side index of times."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+from runner import rundir
+
+INDEX_RECORD = struct.Struct("<QQ")  # position in the job's whole output, nanoseconds since 1970
+INDEX_STEP_NS = 1_000_000
+
+
+class Output:
+    """Takes what the job prints. A disk without room costs output, never the job."""
+
+    def __init__(self, folder: str, limit: int, tail_limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._tail_limit = tail_limit
+        self._file = self._open(rundir.OUTPUT)
+        self._index = self._open(rundir.TIMES)
+        self._tail: int | None = None
+        self._tail_number = 0
+        self._tail_size = 0
+        self._indexed_at_ns = 0
+        self.bytes = 0
+        self.dropped_bytes = 0
+
+    def append(self, data: bytes) -> None:
+        """Add a part, in order."""
+        self._note_time()
+        head = data[: max(0, self._limit - self.bytes)]
+        self.bytes += len(data)
+        if head:
+            self._write(self._file, head)
+        if rest := data[len(head) :]:
+            self._append_to_tail(rest)
+
+    def _append_to_tail(self, data: bytes) -> None:
+        while data:
+            if self._tail is None or self._tail_size >= self._tail_limit:
+                self._turn()
+            part, data = (
+                data[: self._tail_limit - self._tail_size],
+                data[self._tail_limit - self._tail_size :],
+            )
+            self._tail_size += len(part)
+            self._write(self._tail, part)
+
+    def _turn(self) -> None:
+        """Go on in the other tail file: what it held before is given up."""
+        if self._tail is not None:
+            os.close(self._tail)
+            self._tail_number = 1 - self._tail_number
+        self._tail = self._open(rundir.TAILS[self._tail_number])
+        self._tail_size = 0
+
+    def _note_time(self) -> None:
+        now = time.time_ns()
+        if now - self._indexed_at_ns >= INDEX_STEP_NS:
+            self._indexed_at_ns = now
+            self._write(self._index, INDEX_RECORD.pack(self.bytes, now), counted=False)
+
+    def _open(self, name: str) -> int | None:
+        flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            return os.open(os.path.join(self._folder, name), flags, 0o600)
+        except OSError:
+            return None
+
+    def _write(self, file: int | None, data: bytes, *, counted: bool = True) -> None:
+        written = 0
+        try:
+            while file is not None and written < len(data):
+                written += os.write(file, data[written:])
+        except OSError:
+            pass  # no room, or the folder is gone: the rest of this part is lost and counted
+        if counted:
+            self.dropped_bytes += len(data) - written

@@ -1,0 +1,228 @@
+"""The life of one supervisor: start, drain, limit, stop, record. Read `supervise` from top to bottom."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import resource
+import select
+import signal
+import time
+
+from runner import rundir
+from runner.errors import JobError
+from runner.supervisor import kernel
+from runner.supervisor.launch import launch
+from runner.supervisor.output import Output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CHUNK = 1 << 16
+STRAY_GRACE_S = 2.0
+KILL_EVERY_S = 0.01
+KILL_EVERY_AT_MOST_S = 1.0
+STARTED, ENDED, TROUBLE = b"s", b"x", b"e"  # what is said on the leash
+
+
+def supervise(folder: str, lock: int, leash: int, boot_id: str) -> None:
+    """Run one attempt from its spec to its exit record, and let the lock go."""
+    spec = rundir.read(folder, rundir.SPEC)
+    if spec is None:
+        return  # nothing was executed: the runner queues the job again
+    wake = _hear_signals()
+    try:
+        rundir.write_started(folder, _started_record(spec, boot_id))
+    except OSError as error:
+        os.write(leash, TROUBLE + str(error).encode())
+        return
+    attempt = _Attempt(folder, spec, wake)
+    attempt.start()
+    os.write(leash, STARTED)
+    attempt.watch()
+    _record(folder, attempt)
+    os.close(lock)
+    os.write(leash, ENDED)  # quicker than our own end, which says the same
+
+
+def _started_record(spec: dict[str, Any], boot_id: str) -> dict[str, Any]:
+    return {
+        "job_id": spec["job_id"],
+        "attempt": spec["attempt"],
+        "pid": os.getpid(),
+        "start_time": kernel.start_time(),
+        "boot_id": boot_id,
+        "at": _now(),
+    }
+
+
+def _record(folder: str, attempt: _Attempt) -> None:
+    """Write the exit record, however long it takes, unless there is no folder left to write it to."""
+    wait_s = 0.05
+    while True:
+        try:
+            rundir.write_exit(folder, attempt.reserved, attempt.exit_record())
+        except OSError:
+            if not os.path.isdir(folder):
+                return
+            time.sleep(wait_s)  # a full disk: nothing will tell us when there is room again
+            wait_s = min(2 * wait_s, 5.0)
+        else:
+            return
+
+
+def _hear_signals() -> int:
+    """Make signals readable from a descriptor. A closed terminal or Ctrl-C is not for the job."""
+    hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return hear
+
+
+class _Attempt:
+    """The job's processes and what has been seen of them."""
+
+    def __init__(self, folder: str, spec: dict[str, Any], wake: int) -> None:
+        self._spec = spec
+        self._wake = wake
+        self._output = Output(folder, spec["log_limit_bytes"], spec["log_tail_bytes"])
+        self._drain, self._pipe = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._drain, False)
+        self._poll = select.poll()
+        self._poll.register(wake, select.POLLIN)
+        self._poll.register(self._drain, select.POLLIN)
+        self._main: int | None = None
+        self._status: int | None = None  # the main process' wait status, once it has ended
+        self._ended_at = 0.0
+        self._spawn_error: str | None = None
+        self._stopped = self._timed_out = self._drained = False
+        self._kill_at: float | None = None
+        self._kill_every_s = KILL_EVERY_S
+        self._strays: set[int] = set()
+        self._folder = folder
+        self.reserved: int | None = None
+
+    def start(self) -> None:
+        """Execute the job."""
+        self._started_at, self._began = _now(), time.monotonic()
+        limit_s = self._spec["time_limit_s"]
+        self._deadline = self._began + limit_s if limit_s is not None else None
+        try:
+            self._main = launch(self._spec, self._pipe)
+        except JobError as error:
+            self._spawn_error = str(error)
+            self._ended_at = time.monotonic()
+        finally:
+            os.close(self._pipe)
+        self.reserved = rundir.reserve_exit(self._folder)
+
+    def watch(self) -> None:
+        """Return when nothing of the job is left, and all of its output is written."""
+        while self._reap():
+            for descriptor, _ in self._poll.poll(self._wait_ms()):
+                if descriptor == self._wake:
+                    self._take_signals()
+                else:
+                    self._take_output()
+            self._keep_time()
+        while self._take_output():
+            pass
+
+    def _reap(self) -> bool:
+        """Bury the dead; False when there is nobody left, alive or dead."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                break
+            if pid == self._main:
+                self._status, self._ended_at = status, time.monotonic()
+                self._deadline = None
+        if self._status is not None and not self._strays:
+            self._end_strays()
+        return True
+
+    def _end_strays(self) -> None:
+        """The main process is gone; whatever it left behind goes too, after a moment to tidy up."""
+        left = kernel.descendants(os.getpid())
+        self._strays.update(left)
+        kernel.send(left, signal.SIGTERM, signal.SIGCONT)
+        kill_at = time.monotonic() + min(STRAY_GRACE_S, self._spec["stop_grace_s"])
+        self._kill_at = min(kill_at, self._kill_at) if self._kill_at is not None else kill_at
+
+    def _take_signals(self) -> None:
+        if signal.SIGTERM in os.read(self._wake, 256):
+            self._stop()
+
+    def _stop(self) -> None:
+        """SIGTERM to the whole tree now, SIGKILL after the grace. Asked twice it does nothing more."""
+        if self._stopped or self._status is not None:
+            return
+        self._stopped, self._deadline = True, None
+        self._kill_at = time.monotonic() + self._spec["stop_grace_s"]
+        kernel.send(kernel.descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
+
+    def _take_output(self) -> bool:
+        """Write down one part; False when there is none now, or none to come."""
+        if self._drained:
+            return False
+        try:
+            data = os.read(self._drain, CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._poll.unregister(self._drain)
+            self._drained = True
+            return False
+        self._output.append(data)
+        return True
+
+    def _wait_ms(self) -> float | None:
+        times = [t for t in (self._deadline, self._kill_at) if t is not None]
+        return max(0.0, (min(times) - time.monotonic()) * 1000) if times else None
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            self._timed_out = True
+            self._stop()
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill()
+            self._kill_at = now + self._kill_every_s
+            self._kill_every_s = min(self._kill_every_s * 1.2, KILL_EVERY_AT_MOST_S)
+
+    def _kill(self) -> None:
+        """Stand them still first: a tree that cannot fork cannot outrun us."""
+        left = kernel.descendants(os.getpid())
+        kernel.send(left, signal.SIGSTOP)
+        kernel.send(left, signal.SIGKILL)
+
+    def exit_record(self) -> dict[str, Any]:
+        """The content of exit.json: the fields of model.Exit."""
+        code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {
+            "exit_code": code if code is not None and code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
+            "spawn_error": self._spawn_error,
+            "stopped": self._stopped,
+            "timed_out": self._timed_out,
+            "started_at": self._started_at,
+            "finished_at": _now(),
+            "duration_s": round(self._ended_at - self._began, 6),
+            "output_bytes": self._output.bytes,
+            "dropped_bytes": self._output.dropped_bytes,
+            "strays": len(self._strays),
+            "cpu_s": round(used.ru_utime + used.ru_stime, 3),
+            "max_rss_mib": round(used.ru_maxrss / 1024, 1),
+        }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")

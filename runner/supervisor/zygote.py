@@ -1,0 +1,152 @@
+"""The process that supervisors are forked from. Single-threaded; it never opens the database or the network.
+
+It keeps a few forks waiting on the runner's socket, so that starting a job costs no fork: whichever of them
+takes the next order becomes its supervisor, and another is forked behind it. As a subreaper above all
+supervisors it also ends whatever a killed supervisor leaves behind. When the runner is gone it stays until
+its last supervisor has ended.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+from runner.supervisor import kernel
+from runner.supervisor.supervise import supervise
+
+ORDER_LIMIT = 1 << 14
+TAKEN = struct.Struct("<i")  # the pid of a fork that has taken an order
+
+
+def main(arguments: list[str]) -> None:
+    """Serve orders from the socket whose descriptor is the first argument, with so many forks waiting."""
+    zygote = Zygote(socket.socket(fileno=int(arguments[0])), spares_wanted=int(arguments[1]))
+    zygote.serve()
+
+
+class Zygote:
+    """Forks, and knows its children apart: waiting forks, supervisors, and orphans of dead supervisors."""
+
+    def __init__(self, orders: socket.socket, spares_wanted: int) -> None:
+        self._orders = orders
+        self._spares_wanted = spares_wanted
+        self._spares: set[int] = set()
+        self._supervisors: set[int] = set()
+        self._boot_id = kernel.boot_id()
+        self._taken, self._take = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def serve(self) -> None:
+        """Until the runner is gone and every supervisor has ended."""
+        kernel.set_name("ns-zygote")
+        kernel.become_subreaper()
+        self._hear_signals()
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # every fork shares these pages; a collection would copy them
+        poll = select.poll()
+        for descriptor in (self._taken, self._wake):
+            poll.register(descriptor, select.POLLIN)
+        poll.register(self._orders, 0)  # only its hang-up: orders are for the forks
+        while True:
+            self._take_notes()
+            self._bury()
+            while len(self._spares) < self._spares_wanted:
+                self._fork()
+            if not self._spares_wanted and not self._supervisors:
+                return
+            if any(descriptor == self._orders.fileno() for descriptor, _ in poll.poll()):
+                self._spares_wanted = 0
+                poll.unregister(self._orders)
+
+    def _hear_signals(self) -> None:
+        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _take_notes(self) -> None:
+        """Learn which forks have become supervisors."""
+        with contextlib.suppress(BlockingIOError):
+            while note := os.read(self._taken, TAKEN.size):
+                (pid,) = TAKEN.unpack(note)
+                self._spares.discard(pid)
+                self._supervisors.add(pid)
+
+    def _bury(self) -> None:
+        """Reap; where a supervisor was killed, end what it left to us."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake, 256):
+                pass
+        orphaned = False
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                self._take_notes()  # a fork's note is always older than its death
+                orphaned |= pid not in self._spares and status != 0
+                self._spares.discard(pid)
+                self._supervisors.discard(pid)
+        if orphaned:
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """Children that are neither forks nor supervisors lost their supervisor; each death brings up its own."""
+        known = self._spares | self._supervisors
+        mine = [pid for pid, parent in kernel.parents().items() if parent == os.getpid() and pid not in known]
+        kernel.send(mine, signal.SIGKILL)
+
+    def _fork(self) -> None:
+        pid = os.fork()
+        if pid:
+            self._spares.add(pid)
+            return
+        code = 1
+        try:
+            self._wait_for_order()
+            code = 0
+        except BaseException:  # noqa: BLE001 - a fork must never return into the zygote's loop
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    def _wait_for_order(self) -> None:
+        """In the fork: take one order and be its supervisor."""
+        kernel.die_with_parent(signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        order, lock, leash = receive(self._orders)
+        if not order:
+            return  # the runner is gone
+        kernel.die_with_parent(0)
+        os.write(self._take, TAKEN.pack(os.getpid()))
+        os.setsid()
+        kernel.set_name("ns-supervisor")
+        kernel.become_subreaper()
+        self._orders.close()
+        supervise(order, lock, leash, self._boot_id)
+
+
+def receive(orders: socket.socket) -> tuple[str, int, int]:
+    """The next order: a run directory, its lock and the leash; an empty one when there are no more."""
+    fds = array.array("i")
+    message, ancillary, _, _ = orders.recvmsg(
+        ORDER_LIMIT, socket.CMSG_SPACE(2 * fds.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for _, _, data in ancillary:
+        fds.frombytes(data[: 2 * fds.itemsize])
+    return (os.fsdecode(message), fds[0], fds[1]) if message else ("", -1, -1)
+
+
+def send(orders: socket.socket, folder: str, lock: int, leash: int) -> None:
+    """The runner's side of `receive`. Does not wait: raises BlockingIOError when orders pile up."""
+    fds = array.array("i", [lock, leash])
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
+    orders.sendmsg([os.fsencode(folder)], ancillary, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -1,0 +1,36 @@
+"""Keeping the disk from filling: now and then, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from runner.interpreter import python_command
+
+if TYPE_CHECKING:
+    from runner.settings import Settings
+    from runner.wait import Waiter
+
+FIRST_AFTER_S, EVERY_S = 60.0, 3600.0
+
+
+class Upkeep:
+    """Starts the retention rules once an hour, where any is set."""
+
+    def __init__(self, settings: Settings, waiter: Waiter) -> None:
+        self._settings, self._waiter = settings, waiter
+        self._process: subprocess.Popen[bytes] | None = None
+        if any((settings.keep_logs, settings.keep_runs, settings.keep_jobs, settings.disk_limit)):
+            waiter.after(FIRST_AFTER_S, self._run)
+
+    def _run(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            rules = self._settings.model_dump_json(
+                include={"keep_logs", "keep_runs", "keep_jobs", "disk_limit"}
+            )
+            self._process = subprocess.Popen(
+                python_command("runner.retention", self._settings.home, rules),
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+            )
+        self._waiter.after(EVERY_S, self._run)

@@ -1,0 +1,48 @@
+"""What the runner sleeps on: descriptors that speak, and moments that come."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import select
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Waiter:
+    """Calls back when a descriptor is readable or a moment has come. Single-threaded."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._ready: dict[int, Callable[[], None]] = {}
+        self._moments: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = itertools.count()
+
+    def add(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call this each time the descriptor is readable, until it is removed."""
+        self._ready[descriptor] = call
+        self._poll.register(descriptor, select.POLLIN)
+
+    def remove(self, descriptor: int) -> None:
+        """No more calls for this descriptor."""
+        if self._ready.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call this once, so many seconds from now."""
+        heapq.heappush(self._moments, (time.monotonic() + seconds, next(self._count), call))
+
+    def wait(self) -> None:
+        """Sleep until something is to be done, and do it."""
+        wait_ms = None
+        if self._moments:
+            wait_ms = max(0.0, (self._moments[0][0] - time.monotonic()) * 1000)
+        for descriptor, _ in self._poll.poll(wait_ms):
+            if call := self._ready.get(descriptor):
+                call()
+        now = time.monotonic()
+        while self._moments and self._moments[0][0] <= now:
+            heapq.heappop(self._moments)[2]()
