@@ -10,9 +10,7 @@ def _leave_users_path() -> None:
     """Take PYTHONPATH out of our own imports: users have a runner.py too. Jobs still get the variable."""
     theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
     ours = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [
-        entry for entry in sys.path if entry and (entry == ours or os.path.abspath(entry) not in theirs)
-    ]
+    sys.path[:] = [entry for entry in sys.path if entry and (entry == ours or os.path.abspath(entry) not in theirs)]
     if ours not in sys.path:
         sys.path.insert(0, ours)
 

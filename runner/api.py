@@ -112,10 +112,7 @@ class Queue:
             return {job.id: general for job in queued}
         snapshot = self.snapshot()
         leases = self.jobs.leases()
-        rooms = [
-            _room(gpu, leases, int(self.box.get("slots", 1)))
-            for gpu in (snapshot[0].gpus if snapshot else ())
-        ]
+        rooms = [_room(gpu, leases, int(self.box.get("slots", 1))) for gpu in (snapshot[0].gpus if snapshot else ())]
         cpu_taken = sum(lease.resource == CPU for lease in leases)
         cpu_free = range(cpu_taken, int(self.box.get("cpu slots", 1)))
         asked = sorted((_Asked(job) for job in queued), key=lambda asked: (-asked.rank, asked.id))
@@ -305,9 +302,7 @@ def job_spec(
         owner=owner,
         name=values.get("name"),
         workspace=workspace.name if workspace else None,
-        dir=os.path.abspath(os.path.join(folder, os.path.expanduser(values["dir"])))
-        if "dir" in values
-        else folder,
+        dir=os.path.abspath(os.path.join(folder, os.path.expanduser(values["dir"]))) if "dir" in values else folder,
         environment=environment_key,
         env=dict(values.get("env", {})),
         env_file=workspace.env_file if workspace else None,

@@ -182,7 +182,7 @@ class Attempts:
         boot_then = started["boot_id"] if started else self._boot_id
         now = time.monotonic()
         watch.swept_since = watch.swept_since or now
-        if boot_then == self._boot_id and end_strays(mark_of(job.id, job.attempt, job.run_id)):
+        if boot_then == self._boot_id and self._strays(job, started):
             if now - watch.swept_since < UNSTOPPABLE_AFTER_S:
                 self._look_again(watch, SWEEP_AGAIN_S)
                 return
@@ -193,6 +193,10 @@ class Attempts:
             watch.attempt = -watch.attempt
         else:
             self._end(job, watch, state, reason, None)
+
+    def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:
+        pipe = started.get("pipe") if started else None
+        return bool(end_strays(mark_of(job.id, job.attempt, job.run_id), pipe))
 
     def _give_back(self, job: Job, watch: Watch) -> None:
         self.never_ran += 1

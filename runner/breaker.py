@@ -24,9 +24,7 @@ class Streak(NamedTuple):
 def after(streak: Streak, job_id: int, state: State, end: Exit | None, within_s: float) -> Streak:
     """The streak when this job has ended, too."""
     if state is State.FAILED and end is not None and end.duration_s <= within_s:
-        manner = end.spawn_error or (
-            f"exit code {end.exit_code}" if end.signal is None else f"signal {end.signal}"
-        )
+        manner = end.spawn_error or (f"exit code {end.exit_code}" if end.signal is None else f"signal {end.signal}")
         before = streak.jobs if streak.manner == manner else ()
         return Streak(manner, (*before, job_id))
     # a job that was stopped says nothing about the box; one that worked, or ran for long, clears it

@@ -1,7 +1,6 @@
 """Terminal commands about jobs."""
 
 from __future__ import annotations
-import sys
 
 
 def main(words: list[str]) -> int:

@@ -183,7 +183,7 @@ class Runner:
         )
         self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end)
         stack.callback(self._attempts.close)
-        self._engine = LocalEngine()
+        self._engine = LocalEngine(settings.home)
         stack.callback(self._engine.close)
         self._backup = Backup(settings.home, settings.backup_dir)
         stack.callback(self._backup.close)
@@ -202,7 +202,7 @@ class Runner:
         self._listen_to_sampler()
         hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-        self._waiter.add(hear, lambda: os.read(hear, 64) and None)
+        self._waiter.add(hear, lambda: _discard(hear))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self.leave())
 
@@ -229,6 +229,10 @@ class Runner:
 
     def _attempt_pids(self) -> list[int]:
         return self._attempts.supervisor_pids()
+
+
+def _discard(descriptor: int) -> None:
+    os.read(descriptor, 64)
 
 
 @contextlib.contextmanager

@@ -39,9 +39,7 @@ def _variable(line: str, place: str) -> tuple[str, str]:
         raise UserError(f"{place}: not of the form KEY=VALUE")
     value = _value(found[2].strip())
     if value is None:
-        raise UserError(
-            f"{place}: the quotes of {found[1]} do not close; put the whole value into '…' or \"…\""
-        )
+        raise UserError(f"{place}: the quotes of {found[1]} do not close; put the whole value into '…' or \"…\"")
     return found[1], value
 
 

@@ -65,9 +65,7 @@ def _same(folder: str, other: str) -> bool:
     """The same by name, or by what the names lead to; a folder that is gone still has its name."""
     if not os.path.isabs(folder):
         return False
-    return os.path.normpath(folder) == os.path.normpath(other) or os.path.realpath(
-        folder
-    ) == os.path.realpath(other)
+    return os.path.normpath(folder) == os.path.normpath(other) or os.path.realpath(folder) == os.path.realpath(other)
 
 
 def fingerprint(env: Mapping[str, str]) -> str:
@@ -78,7 +76,7 @@ def fingerprint(env: Mapping[str, str]) -> str:
     return sha256(items.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def for_job(  # noqa: PLR0913
+def for_job(
     base: Mapping[str, str],
     over: Mapping[str, str],
     *,

@@ -40,7 +40,7 @@ class Log:
                 yield position, piece
                 position += len(piece)
 
-    def bytes(self) -> bytes:
+    def read(self) -> bytes:
         """All that is kept, as one piece."""
         return b"".join(piece for _, piece in self.parts())
 
@@ -87,17 +87,11 @@ class Log:
     def _index(self) -> list[tuple[int, datetime]]:
         data = b"".join(self._file(rundir.TIMES))
         whole = data[: len(data) - len(data) % INDEX_RECORD.size]
-        return [
-            (at, datetime.fromtimestamp(ns / 1e9, timezone.utc)) for at, ns in INDEX_RECORD.iter_unpack(whole)
-        ]
+        return [(at, datetime.fromtimestamp(ns / 1e9, timezone.utc)) for at, ns in INDEX_RECORD.iter_unpack(whole)]
 
     def _tails(self) -> list[str]:
         """The tail files that exist, older first."""
-        found = [
-            (os.stat(path).st_mtime_ns, name)
-            for name in rundir.TAILS
-            if os.path.exists(path := self._path(name))
-        ]
+        found = [(os.stat(path).st_mtime_ns, name) for name in rundir.TAILS if os.path.exists(path := self._path(name))]
         return [name for _, name in sorted(found)]
 
     def _tail_position(self, tails: list[str]) -> int:

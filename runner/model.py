@@ -269,9 +269,7 @@ class Snapshot:
     simulated: bool
     gpus: tuple[Gpu, ...]
     driver: str | None = None  # driver version
-    trouble: str | None = (
-        None  # why telemetry as a whole is missing or starts are held; None when all is well
-    )
+    trouble: str | None = None  # why telemetry as a whole is missing or starts are held; None when all is well
     answers: int | None = None  # the number of the request this snapshot was taken for
 
     def to_json(self) -> dict[str, Any]:

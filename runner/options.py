@@ -187,9 +187,7 @@ def _unknown(word: str, table: dict[str, Option]) -> str:
 
     near = get_close_matches(word, table, n=1)
     meant = f"; did you mean {near[0]}?" if near else "."
-    return (
-        f"there is no option {word}{meant} If the command itself begins with it, put -- before the command."
-    )
+    return f"there is no option {word}{meant} If the command itself begins with it, put -- before the command."
 
 
 def _value_after(flag: str, table: dict[str, Option], found: tuple[str, int] | None) -> tuple[str, int]:

@@ -41,9 +41,7 @@ def order(
         # what the env file says comes between the two: over the environment, under what was asked for
         "env": {key: value for key, value in variables.items() if key in complete},
         "env_file": spec.env_file,
-        "env_over": {
-            key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env
-        },
+        "env_over": {key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
         "dir": spec.dir,
         "umask": spec.umask,
         "time_limit_s": spec.time_limit_s,

@@ -29,7 +29,7 @@ LOOK_AGAIN_S = 0.05
 class Placement:
     """A slot is ours by lease, not by what NVML shows; what NVML shows decides whether a free one is usable."""
 
-    def __init__(  # noqa: PLR0913 - it joins what the others keep apart
+    def __init__(
         self, settings: Settings, telemetry: Telemetry, waiter: Waiter, outbox: Outbox, box: Box,
         supervisor_pids: Callable[[], list[int]],
     ) -> None:  # fmt: skip

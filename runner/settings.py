@@ -61,12 +61,8 @@ class Settings(BaseSettings):
         description="Jobs with --gpus 0 at once. Default: the number of CPUs.",
         json_schema_extra={"shown_default": "the number of CPUs"},
     )
-    free_utilization: Percent = Field(
-        50.0, description="A GPU is free for us below this utilisation by others."
-    )
-    free_memory: Percent = Field(
-        10.0, description="... and while others hold less than this share of its memory."
-    )
+    free_utilization: Percent = Field(50.0, description="A GPU is free for us below this utilisation by others.")
+    free_memory: Percent = Field(10.0, description="... and while others hold less than this share of its memory.")
     stop_grace: Seconds = Field(
         10.0, ge=0, description="Between SIGTERM and SIGKILL.", json_schema_extra={"shown_default": "10s"}
     )
@@ -106,9 +102,13 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the base class' signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment wins over what the file says (given as arguments)."""
         return env_settings, init_settings
 
@@ -121,7 +121,9 @@ CHAT_SETTINGS = frozenset(
 
 def load() -> Settings:
     """The settings in force; OperatorError says which one is wrong and how to put it."""
-    given = {key.removeprefix(home_module.PREFIX).lower(): value for key, value in _file_values().items()}
+    given: dict[str, Any] = {
+        key.removeprefix(home_module.PREFIX).lower(): value for key, value in _file_values().items()
+    }
     given.setdefault("home", home_module.state_folder())
     try:
         return Settings(**{key: value for key, value in given.items() if value != ""})

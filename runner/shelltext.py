@@ -33,6 +33,7 @@ class Piece(NamedTuple):
 _BLANK = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)*")
 _OPERATOR = re.compile(r"[0-9]*(?:<<<|<<-|<<|<>|<&|>>|>&|>\||<|>)|&>>|&>|&&|;;&|;&|;;|\|\||\|&|[&;|()\n]")
 _PLAIN = re.compile(r"(?:[^ \t\r\n|&;<>()'\"`$\\]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({']))+", re.DOTALL)
+_HEREDOC = re.compile(r"[0-9]*<<(-?)")
 _WORD_END = " \t\r\n|&;<>()"
 
 # What may be skipped inside each kind of bracket, by the character that closes it.
@@ -40,9 +41,7 @@ _INSIDE = {
     '"': re.compile(r"(?:[^\"\\`$]|\\.|\$(?![({]))+", re.DOTALL),
     "`": re.compile(r"(?:[^`\\]|\\.)+", re.DOTALL),
     "}": re.compile(r"(?:[^\"\\`${}]|\\.|\$(?![({]))+", re.DOTALL),
-    ")": re.compile(
-        r"(?:(?<![^\s;&|(])#[^\n]*|[^\"'\\`$()]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({']))+", re.DOTALL
-    ),
+    ")": re.compile(r"(?:(?<![^\s;&|(])#[^\n]*|[^\"'\\`$()]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({']))+", re.DOTALL),
 }
 _BRACKET = re.compile(r"\$\(|\$\{|[({\"`]")
 _CLOSED_BY = {"$(": ")", "(": ")", "${": "}", "{": "}", '"': '"', "`": "`"}
@@ -108,8 +107,8 @@ def tokens(text: str) -> list[Token]:
     while at < len(text):
         token = _token(text, at)
         at = token.end
-        if found and found[-1].operator and found[-1].text.endswith(("<<", "<<-")):
-            bodies.append((re.sub(r"['\"\\]", "", token.text), found[-1].text.endswith("-")))
+        if found and found[-1].operator and (mark := _HEREDOC.fullmatch(found[-1].text)):
+            bodies.append((re.sub(r"['\"\\]", "", token.text), bool(mark[1])))
         if token.text == "\n":
             at = _past_bodies(text, at, bodies)
         found.append(token)
@@ -156,7 +155,8 @@ class _Parts:
         self.pieces.append(piece)
 
     def finish(self) -> list[Piece]:
-        if self._waiting or self._last() == "redirection":
+        unfinished = self.pieces and self.pieces[-1].text in ("&&", "||", "|", "|&")
+        if self._waiting or self._last() == "redirection" or unfinished:
             raise UnreadableError("something is left open")
         return self.pieces
 

@@ -26,9 +26,7 @@ Queue a job. One argument after -- is shell text; several are an exact argument 
 Options:
 """
 OWN = (
-    options.Option(
-        ("--script",), "FILE", "script", "run this file; its first line may name an interpreter", str
-    ),
+    options.Option(("--script",), "FILE", "script", "run this file; its first line may name an interpreter", str),
     options.Option(("--wait",), "", "wait", "wait until it has ended and exit with its code", bool),
     options.Option(("--json",), "", "json", 'print {"ids": [12]}', bool),
     options.Option(("-h", "--help"), "", "help", "this text", bool),
@@ -99,9 +97,7 @@ class Submission:
             variables = environment.captured(os.environ)
             key = environment.fingerprint(variables)
             if environment.carries_own_venv(os.environ):
-                _say(
-                    "nightshift's own virtual environment is not passed on to the job; activate your project's."
-                )
+                _say("nightshift's own virtual environment is not passed on to the job; activate your project's.")
         self._key, self._variables = key, variables
         self._umask = os.umask(0o077)
         os.umask(self._umask)
@@ -119,7 +115,8 @@ class Submission:
     def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
         return job_spec(
             self._values, command=command, argv=argv, script=script, owner=self._queue.actor, workspace=self._workspace,
-            folder=self._workspace.dir if self._workspace else os.getcwd(), environment_key=self._key, umask=self._umask,
+            folder=self._workspace.dir if self._workspace else os.getcwd(), environment_key=self._key,
+            umask=self._umask,
         )  # fmt: skip
 
     def _add(self, specs: list[JobSpec]) -> None:

@@ -1,4 +1,8 @@
-"""Finding and ending what a killed supervisor left behind, by the mark every process of a job inherits."""
+"""Finding and ending what a killed supervisor left behind.
+
+Every process of a job inherits a mark in its environment and the pipe its output goes to. One that casts off
+both, and has no ancestor left, is the zygote's to find: it is the subreaper above all supervisors.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ def mark_of(job_id: int, attempt: int, run_id: str) -> str:
     return f"{job_id}.{attempt}.{run_id}"
 
 
-def end_strays(mark: str) -> list[int]:
-    """SIGKILL everything that carries the mark, and what descends from it; those that were still there."""
+def end_strays(mark: str, pipe: int | None = None) -> list[int]:
+    """SIGKILL everything that carries the mark or holds the pipe, and its descendants; those still there."""
     wanted = b"NIGHTSHIFT_ATTEMPT=" + mark.encode()
     found = []
     for pid in kernel.parents():
-        if pid != os.getpid() and _carries(pid, wanted):
+        if pid != os.getpid() and (_carries(pid, wanted) or (pipe is not None and _holds(pid, pipe))):
             found.append(pid)
             found.extend(kernel.descendants(pid))
     kernel.send(found, signal.SIGSTOP)
@@ -32,3 +36,18 @@ def _carries(pid: int, wanted: bytes) -> bool:
             return wanted in file.read().split(b"\0")
     except OSError:
         return False  # gone, or another account's
+
+
+def _holds(pid: int, pipe: int) -> bool:
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_target(pid, descriptor) == f"pipe:[{pipe}]" for descriptor in descriptors)
+
+
+def _target(pid: int, descriptor: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{descriptor}")
+    except OSError:
+        return None

@@ -25,9 +25,7 @@ class Upkeep:
 
     def _run(self) -> None:
         if self._process is None or self._process.poll() is not None:
-            rules = self._settings.model_dump_json(
-                include={"keep_logs", "keep_runs", "keep_jobs", "disk_limit"}
-            )
+            rules = self._settings.model_dump_json(include={"keep_logs", "keep_runs", "keep_jobs", "disk_limit"})
             self._process = subprocess.Popen(
                 python_command("runner.retention", self._settings.home, rules),
                 stdin=subprocess.DEVNULL,

@@ -81,9 +81,7 @@ def _env_file(folder: str, text: str) -> str:
     path = os.path.join(folder, os.path.expanduser(text))
     read_env_file(path)
     if os.stat(path).st_mode & 0o077:
-        raise UserError(
-            f"others can read {path}, and it may hold secrets; type: chmod 600 {shlex.quote(path)}"
-        )
+        raise UserError(f"others can read {path}, and it may hold secrets; type: chmod 600 {shlex.quote(path)}")
     return path
 
 
@@ -112,9 +110,7 @@ def _state_of(path: str) -> str:
 
 def _sourced_files(workspace: Workspace) -> list[str]:
     """The files an activate line reads by `source X` or `. X`."""
-    words = [
-        word.replace("'", "").replace('"', "") for word in re.findall(_SOURCED, workspace.activate or "")
-    ]
+    words = [word.replace("'", "").replace('"', "") for word in re.findall(_SOURCED, workspace.activate or "")]
     return [os.path.join(workspace.dir, os.path.expanduser(os.path.expandvars(word))) for word in words]
 
 

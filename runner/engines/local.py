@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 class LocalEngine:
     """One zygote, replaced when it dies."""
 
-    def __init__(self, spares: int = 2) -> None:
-        self._spares = spares
+    def __init__(self, home: str, spares: int = 2) -> None:
+        self._home, self._spares = home, spares
         self._start_zygote()
 
     def _start_zygote(self) -> None:
@@ -30,7 +30,8 @@ class LocalEngine:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C in the runner's terminal is not for the jobs
-                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},  # nothing of ours to inherit
+                # nothing of ours to inherit but what tells this box's processes from another's
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "NIGHTSHIFT_HOME": self._home},
                 cwd="/",
             )
         self.pidfd = os.pidfd_open(self._process.pid)

@@ -26,14 +26,10 @@ _WORN_OUT = "NVML works for new processes but no longer for this one."
 class Connection:
     """The session, its readers, and what keeps it from being open. Only opening leaves the main thread."""
 
-    def __init__(
-        self, simulated: object | None, post: Post, retry_s: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, simulated: object | None, post: Post, retry_s: float, clock: Callable[[], float]) -> None:
         self.readers: list[Reader] = []
         self.driver: str | None = None
-        self.outage: str | None = (
-            None  # why there is no session; None while one is open or opened for the first time
-        )
+        self.outage: str | None = None  # why there is no session; None while one is open or opened for the first time
         self.opening_since: float | None = None
         self.sessions = 0  # opened so far
         self.failures = 0  # in a row, since the last good reading

@@ -24,9 +24,7 @@ def check() -> NvmlUnavailableError | None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return NvmlUnavailableError(
-            f"A new process got no answer from NVML in {_PATIENCE_S:.0f} s: see `dmesg`."
-        )
+        return NvmlUnavailableError(f"A new process got no answer from NVML in {_PATIENCE_S:.0f} s: see `dmesg`.")
     try:
         answer = json.loads(done.stdout)
     except ValueError:

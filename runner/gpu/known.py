@@ -44,9 +44,7 @@ class KnownGpus:
     def merged(self, live: list[Gpu], why_gone: str) -> tuple[Gpu, ...]:
         """The live ones, and every other known one as unknown."""
         listed = {gpu.uuid for gpu in live}
-        gone = [
-            unread(gpu, GpuHealth.UNKNOWN, why_gone) for uuid, gpu in self._gpus.items() if uuid not in listed
-        ]
+        gone = [unread(gpu, GpuHealth.UNKNOWN, why_gone) for uuid, gpu in self._gpus.items() if uuid not in listed]
         both = sorted([*live, *gone], key=lambda gpu: gpu.index)
         self._gpus = {gpu.uuid: gpu for gpu in both if is_identified(gpu)}
         return tuple(both)

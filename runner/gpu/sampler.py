@@ -34,6 +34,7 @@ from runner.gpu.library import UpgradeWatch
 from runner.gpu.sim import SimulatedDriver
 from runner.gpu.unread import is_identified
 from runner.model import Snapshot
+from runner.supervisor import kernel
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -218,11 +219,7 @@ class Sampler:
             self._fatal(sentence)
 
     def _why_gone(self) -> str:
-        return (
-            "is not listed by the driver any more"
-            if self._connection.readers
-            else "cannot be read without NVML"
-        )
+        return "is not listed by the driver any more" if self._connection.readers else "cannot be read without NVML"
 
     def _trouble(self, now: float) -> str | None:
         since = self._connection.opening_since
@@ -267,9 +264,7 @@ def _options(argv: list[str]) -> Namespace:
     parser.add_argument("--private", action="store_true", help="leave gpus.json alone")
     parser.add_argument("--period-s", type=float, default=1.0)
     parser.add_argument("--slow-s", type=float, default=2.0, help="a GPU silent for this long is unknown")
-    parser.add_argument(
-        "--patience-s", type=float, default=10.0, help="time to wake, before the first snapshot"
-    )
+    parser.add_argument("--patience-s", type=float, default=10.0, help="time to wake, before the first snapshot")
     parser.add_argument("--answer-s", type=float, default=1.0, help="a request waits this long for slow GPUs")
     parser.add_argument("--retry-s", type=float, default=1.0, help="first pause before NVML is opened again")
     parser.add_argument("--library-check-s", type=float, default=10.0)
@@ -290,4 +285,5 @@ def run(argv: list[str]) -> int:
 
 def main(argv: list[str]) -> NoReturn:
     """Be the sampler and leave without waiting for threads that a sick driver may hold."""
+    kernel.set_name("ns-sampler")
     os._exit(run(argv))

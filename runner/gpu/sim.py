@@ -112,16 +112,12 @@ class SimulatedDriver:
 
     def nvmlDeviceGetTemperature(self, handle: Any, _sensor: Any, celsius: Any) -> int:
         """How warm a GPU is: warmer under load."""
-        return self._ask(
-            handle, "temperature", lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100)
-        )
+        return self._ask(handle, "temperature", lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100))
 
     def nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
         """What a GPU draws: more under load."""
         span = POWER_LIMIT_MW - IDLE_MW
-        return self._ask(
-            handle, "power", lambda card: _set(milliwatts, IDLE_MW + span * self._load(card) // 100)
-        )
+        return self._ask(handle, "power", lambda card: _set(milliwatts, IDLE_MW + span * self._load(card) // 100))
 
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: Any, milliwatts: Any) -> int:
         """What a GPU may draw."""

@@ -124,7 +124,7 @@ class Claims:
         settled = time.time_ns() - changed_ns > _SETTLED_NS
         found: dict[int, list[Claim]] = {}
         for name, claim in _claim_files(self._folder):
-            found.setdefault(int(name.split(".", 1)[0]), []).append(claim)
+            found.setdefault(_index(name), []).append(claim)
         self._seen = (changed_ns if settled else 0, found)
         return found
 
@@ -186,7 +186,13 @@ def _claim_files(folder: str) -> Iterator[tuple[str, Claim]]:
         with contextlib.suppress(OSError, ValueError):  # let go meanwhile, or not one of ours
             with open(os.path.join(folder, PROCS, name), encoding="ascii") as file:
                 claim = Claim(*map(int, file.read().split()))
+                _index(name)
             yield name, claim
+
+
+def _index(name: str) -> int:
+    """The GPU a claim's file is named after."""
+    return int(name.partition(".")[0])
 
 
 def _write(path: str, text: str) -> None:

@@ -126,7 +126,7 @@ class Telemetry:
         deadline = time.monotonic() + FIRST_ANSWER_S
         while self.snapshot is None and time.monotonic() < deadline:
             if self._process is None:
-                raise OperatorError("The GPU sampler ended before its first reading; see the lines above.")
+                self._start()
             select.select([self.fileno()], [], [], 1.0)
             self.read()
         if self.snapshot is None:

@@ -35,12 +35,10 @@ _OPENING = {
         f"container with its GPUs (--gpus all). {_WITHOUT}"
     ),
     DRIVER_NOT_LOADED: (
-        "The NVIDIA kernel driver is not loaded: run `sudo modprobe nvidia`, or reboot after installing it. "
-        + _WITHOUT
+        "The NVIDIA kernel driver is not loaded: run `sudo modprobe nvidia`, or reboot after installing it. " + _WITHOUT
     ),
     LIB_RM_VERSION_MISMATCH: (
-        "The NVIDIA library and the loaded kernel driver are of different versions, as after an upgrade: "
-        "reboot needed."
+        "The NVIDIA library and the loaded kernel driver are of different versions, as after an upgrade: reboot needed."
     ),
     NO_PERMISSION: (
         "This user may not talk to the NVIDIA driver: check the permissions of /dev/nvidia*, "

@@ -11,7 +11,7 @@ import time
 
 from runner.errors import OperatorError
 from runner.model import Reason, State
-from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, Store, sqlite3
+from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, Row, Store, connect
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Backup:
     def _run(self) -> None:
         assert self._folder is not None
         seen = None
-        with contextlib.closing(sqlite3.connect(os.path.join(self._home, DATABASE))) as connection:
+        with contextlib.closing(connect(os.path.join(self._home, DATABASE))) as connection:
             while not self._leaving:
                 self._wake.wait()
                 self._wake.clear()
@@ -78,8 +78,8 @@ def copy(home: str, folder: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(local)
     with (
-        contextlib.closing(sqlite3.connect(os.path.join(home, DATABASE))) as source,
-        contextlib.closing(sqlite3.connect(local)) as target,
+        contextlib.closing(connect(os.path.join(home, DATABASE))) as source,
+        contextlib.closing(connect(local)) as target,
     ):
         source.backup(target)
         target.execute("PRAGMA journal_mode = DELETE")
@@ -129,7 +129,7 @@ def _bring_back(candidate: str, path: str) -> bool:
     shutil.copyfile(candidate, arriving)
     os.chmod(arriving, 0o600)
     try:
-        with contextlib.closing(sqlite3.connect(arriving)) as connection:
+        with contextlib.closing(connect(arriving)) as connection:
             whole = connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"
             version = connection.execute("PRAGMA user_version").fetchone()[0]
         if not whole or version == 0:
@@ -146,8 +146,8 @@ def _bring_back(candidate: str, path: str) -> bool:
 def _lose_what_was_under_way(path: str) -> None:
     from runner.store.jobs import Jobs
 
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.row_factory = sqlite3.Row
+    connection = connect(path, isolation_level=None)
+    connection.row_factory = Row
     store = Store(os.path.dirname(path), connection)
     with contextlib.closing(store), store.transaction():
         jobs = Jobs(store)

@@ -25,6 +25,8 @@ BUSY_S = 15.0
 SOUND_SQLITE = (3, 51, 3)  # before it, a WAL written by two processes can be corrupted
 
 DatabaseError = sqlite3.Error
+connect = sqlite3.connect
+Row = sqlite3.Row
 
 
 class Store:
@@ -58,7 +60,7 @@ class Store:
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query; columns by name."""
-        return self.connection.execute(sql, values).fetchall()
+        return list(self.connection.execute(sql, values))
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
         """The first row of a query, or None."""
@@ -95,8 +97,7 @@ def prepare_home(home: str) -> None:
         )
     if info.st_mode & 0o077:
         raise OperatorError(
-            f"The state folder {home} can be read by others, and the queue holds your environment.\n"
-            f"  chmod 700 {home}"
+            f"The state folder {home} can be read by others, and the queue holds your environment.\n  chmod 700 {home}"
         )
 
 

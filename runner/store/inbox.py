@@ -23,17 +23,13 @@ class Inbox:
             "INSERT OR IGNORE INTO inbox (update_id, body, received_at) VALUES (?, ?, ?)",
             (update_id, json.dumps(body), clock.text(clock.now())),
         )
-        return stored.rowcount == 1
+        return bool(stored.rowcount == 1)
 
     def open(self) -> list[tuple[int, dict[str, Any]]]:
         """Updates not yet handled, in order."""
-        rows = self._store.rows(
-            "SELECT update_id, body FROM inbox WHERE handled_at IS NULL ORDER BY update_id"
-        )
+        rows = self._store.rows("SELECT update_id, body FROM inbox WHERE handled_at IS NULL ORDER BY update_id")
         return [(row["update_id"], json.loads(row["body"])) for row in rows]
 
     def handled(self, update_id: int) -> None:
         """Its effect is in the same transaction as this."""
-        self._store.execute(
-            "UPDATE inbox SET handled_at = ? WHERE update_id = ?", (clock.text(clock.now()), update_id)
-        )
+        self._store.execute("UPDATE inbox SET handled_at = ? WHERE update_id = ?", (clock.text(clock.now()), update_id))

@@ -87,7 +87,7 @@ class Jobs:
         row = self._store.row("SELECT * FROM jobs WHERE id = ?", (job_id,))
         return _job(row) if row else None
 
-    def list(self, states: Iterable[State] = (), limit: int = -1, *, newest_first: bool = False) -> list[Job]:
+    def find(self, states: Iterable[State] = (), limit: int = -1, *, newest_first: bool = False) -> list[Job]:
         """Jobs in these states (all if none are named), by id."""
         wanted = [state.value for state in states]
         where = f"WHERE state IN ({', '.join('?' * len(wanted))})" if wanted else ""
@@ -103,15 +103,11 @@ class Jobs:
 
     def live(self) -> list[Job]:
         """Jobs that an attempt is under way for."""
-        return [
-            _job(r) for r in self._store.rows("SELECT * FROM jobs WHERE state IN ('STARTING', 'RUNNING')")
-        ]
+        return [_job(r) for r in self._store.rows("SELECT * FROM jobs WHERE state IN ('STARTING', 'RUNNING')")]
 
     def under_way(self) -> list[UnderWay]:
         """The same, as little of each as the runner needs at every tick."""
-        rows = self._store.rows(
-            "SELECT id, attempt, stop_reason FROM jobs WHERE state IN ('STARTING', 'RUNNING')"
-        )
+        rows = self._store.rows("SELECT id, attempt, stop_reason FROM jobs WHERE state IN ('STARTING', 'RUNNING')")
         return [UnderWay(*row) for row in rows]
 
     def waiting(self, per_lane: int) -> list[Waiting]:
@@ -170,9 +166,7 @@ class Jobs:
                 (job_id, attempt, gpus, boot_id, at),
             )
             for resource, slot in leases:
-                self._store.execute(
-                    "INSERT INTO leases VALUES (?, ?, ?, ?)", (resource, slot, job_id, attempt)
-                )
+                self._store.execute("INSERT INTO leases VALUES (?, ?, ?, ?)", (resource, slot, job_id, attempt))
             return int(attempt)
 
     def started(self, job: Job, at: str) -> None:
@@ -188,14 +182,13 @@ class Jobs:
 
     def stopping(self, job_id: int) -> None:
         """The stop asked for has been passed on to the supervisor."""
-        self._store.execute(
-            "UPDATE jobs SET phase = 'stopping' WHERE id = ? AND state = 'RUNNING'", (job_id,)
-        )
+        self._store.execute("UPDATE jobs SET phase = 'stopping' WHERE id = ? AND state = 'RUNNING'", (job_id,))
 
     def ended(self, job: Job, state: State, reason: Reason, end: Exit | None) -> None:
         """An attempt is over: outcome, event, leases freed."""
         assert reason in REASONS[state], (state, reason)
         at = end.finished_at if end else clock.text(clock.now())
+        record = json.dumps(end.to_json()) if end else None
         started_at = end.started_at if end else job.started_at and clock.text(job.started_at)
         with self._store.transaction():
             self._transition(
@@ -205,11 +198,10 @@ class Jobs:
             self._store.execute(
                 "UPDATE attempts SET started_at = ?, finished_at = ?, state = ?, reason = ?, exit = ?"
                 " WHERE job_id = ? AND number = ?",
-                (started_at, at, state.value, reason.value, json.dumps(end.to_json()) if end else None)
-                + (job.id, job.attempt),
+                (started_at, at, state.value, reason.value, record, job.id, job.attempt),
             )
             self._free(job)
-            said = {
+            said: dict[str, Any] = {
                 "state": state.value,
                 "reason": reason.value,
                 "attempt": job.attempt,
@@ -246,7 +238,7 @@ class Jobs:
         took = self._store.execute(
             "UPDATE jobs SET retries_left = retries_left - 1 WHERE id = ? AND retries_left > 0", (job.id,)
         )
-        return took.rowcount == 1
+        return bool(took.rowcount == 1)
 
     def cancel_waiting(self, job: Job, reason: Reason, by: str) -> bool:
         """QUEUED → CANCELLED; False if it has left the queue meanwhile."""

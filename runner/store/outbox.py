@@ -36,16 +36,11 @@ class Outbox:
 
     def about(self, job_id: int) -> list[Notice]:
         """All notices of one job, told or not."""
-        return [
-            _notice(r)
-            for r in self._store.rows("SELECT * FROM notices WHERE job_id = ? ORDER BY id", (job_id,))
-        ]
+        return [_notice(r) for r in self._store.rows("SELECT * FROM notices WHERE job_id = ? ORDER BY id", (job_id,))]
 
     def told(self, notice_id: int) -> None:
         """It has arrived."""
-        self._store.execute(
-            "UPDATE notices SET told_at = ? WHERE id = ?", (clock.text(clock.now()), notice_id)
-        )
+        self._store.execute("UPDATE notices SET told_at = ? WHERE id = ?", (clock.text(clock.now()), notice_id))
 
 
 def _notice(row: Any) -> Notice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite_utils
 from sqlite_utils import Migrations
 
-from runner.store.connection import SCHEMA_VERSION, sqlite3
+from runner.store.connection import SCHEMA_VERSION, connect
 
 migrations = Migrations("nightshift")
 
@@ -123,7 +123,7 @@ CREATE TABLE box (
 
 def migrate(path: str) -> None:
     """Bring a database, new or old, to this program's schema. The caller holds the opening lock."""
-    connection = sqlite3.connect(path, timeout=15.0)
+    connection = connect(path, timeout=15.0)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         db = sqlite_utils.Database(connection)

@@ -65,9 +65,7 @@ class Workspaces:
         variables = environment_of(workspace)
         key = fingerprint(variables)
         with self._store.transaction():
-            self._store.execute(
-                "INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables))
-            )
+            self._store.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables)))
             self._store.execute(
                 "UPDATE workspaces SET stamp = ?, environment = ? WHERE name = ?", (now, key, workspace.name)
             )

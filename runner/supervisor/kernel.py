@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import resource
@@ -32,22 +33,30 @@ def supervise(folder: str, lock: int, leash: int, boot_id: str) -> None:
     if spec is None:
         return  # nothing was executed: the runner queues the job again
     wake = _hear_signals()
+    drain, pipe = os.pipe2(os.O_CLOEXEC)
     try:
-        rundir.write_started(folder, _started_record(spec, boot_id))
+        rundir.write_started(folder, _started_record(spec, boot_id, pipe))
     except OSError as error:
-        os.write(leash, TROUBLE + str(error).encode())
+        _say(leash, TROUBLE + str(error).encode())
         return
-    attempt = _Attempt(folder, spec, wake)
-    attempt.start()
-    os.write(leash, STARTED)
+    attempt = _Attempt(folder, spec, wake, drain)
+    attempt.start(pipe)
+    _say(leash, STARTED)
     attempt.watch()
     _record(folder, attempt)
     os.close(lock)
-    os.write(leash, ENDED)  # quicker than our own end, which says the same
+    _say(leash, ENDED)  # quicker than our own end, which says the same
 
 
-def _started_record(spec: dict[str, Any], boot_id: str) -> dict[str, Any]:
+def _say(leash: int, what: bytes) -> None:
+    with contextlib.suppress(OSError):  # the runner is gone; the next one reads the run directory
+        os.write(leash, what)
+
+
+def _started_record(spec: dict[str, Any], boot_id: str, pipe: int) -> dict[str, Any]:
     return {
+        # whoever holds this pipe open is of this attempt, whatever else it has cast off
+        "pipe": os.fstat(pipe).st_ino,
         "job_id": spec["job_id"],
         "attempt": spec["attempt"],
         "pid": os.getpid(),
@@ -86,11 +95,11 @@ def _hear_signals() -> int:
 class _Attempt:
     """The job's processes and what has been seen of them."""
 
-    def __init__(self, folder: str, spec: dict[str, Any], wake: int) -> None:
+    def __init__(self, folder: str, spec: dict[str, Any], wake: int, drain: int) -> None:
         self._spec = spec
         self._wake = wake
         self._output = Output(folder, spec["log_limit_bytes"], spec["log_tail_bytes"])
-        self._drain, self._pipe = os.pipe2(os.O_CLOEXEC)
+        self._drain = drain
         os.set_blocking(self._drain, False)
         self._poll = select.poll()
         self._poll.register(wake, select.POLLIN)
@@ -106,18 +115,18 @@ class _Attempt:
         self._folder = folder
         self.reserved: int | None = None
 
-    def start(self) -> None:
-        """Execute the job."""
+    def start(self, pipe: int) -> None:
+        """Execute the job with its output going into the pipe."""
         self._started_at, self._began = _now(), time.monotonic()
         limit_s = self._spec["time_limit_s"]
         self._deadline = self._began + limit_s if limit_s is not None else None
         try:
-            self._main = launch(self._spec, self._pipe)
+            self._main = launch(self._spec, pipe)
         except JobError as error:
             self._spawn_error = str(error)
             self._ended_at = time.monotonic()
         finally:
-            os.close(self._pipe)
+            os.close(pipe)
         self.reserved = rundir.reserve_exit(self._folder)
 
     def watch(self) -> None:

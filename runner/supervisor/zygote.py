@@ -113,7 +113,7 @@ class Zygote:
         try:
             self._wait_for_order()
             code = 0
-        except BaseException:  # noqa: BLE001 - a fork must never return into the zygote's loop
+        except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(code)
@@ -137,9 +137,7 @@ class Zygote:
 def receive(orders: socket.socket) -> tuple[str, int, int]:
     """The next order: a run directory, its lock and the leash; an empty one when there are no more."""
     fds = array.array("i")
-    message, ancillary, _, _ = orders.recvmsg(
-        ORDER_LIMIT, socket.CMSG_SPACE(2 * fds.itemsize), socket.MSG_CMSG_CLOEXEC
-    )
+    message, ancillary, _, _ = orders.recvmsg(ORDER_LIMIT, socket.CMSG_SPACE(2 * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
     for _, _, data in ancillary:
         fds.frombytes(data[: 2 * fds.itemsize])
     return (os.fsdecode(message), fds[0], fds[1]) if message else ("", -1, -1)

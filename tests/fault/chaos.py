@@ -1,0 +1,194 @@
+"""A runner under random SIGKILLs of all its parts, with jobs whose outcome is known beforehand."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.api import Queue, job_spec
+from runner.environment import captured, fingerprint
+from runner.model import FINAL_STATES, State
+
+SETTINGS = {
+    "NIGHTSHIFT_GPUS": "sim:2x24GiB",
+    "NIGHTSHIFT_SLOTS_PER_GPU": "2",
+    "NIGHTSHIFT_BREAKER": "0",
+    "NIGHTSHIFT_STOP_GRACE": "1s",
+}
+NAMES = {"runner": "runner", "ns-zygote": "zygote", "ns-supervisor": "supervisor", "ns-sampler": "sampler"}
+
+
+@dataclass
+class Report:
+    jobs: int
+    kills: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        kills = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))
+        states = ", ".join(f"{name} {count}" for name, count in sorted(self.states.items()))
+        return f"{self.jobs} jobs, {sum(self.kills.values())} SIGKILLs ({kills}) -> {states}; {len(self.problems)} problems"
+
+
+class Chaos:
+    """One box that is being shot at."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.home = str(folder / "home")
+        self.ledger = folder / "ledger"
+        self.log = folder / "runner.out"
+        self.random = random.Random(seed)
+        self.environ = {**os.environ, **SETTINGS, "NIGHTSHIFT_HOME": self.home}
+        self.runner: subprocess.Popen[bytes] | None = None
+        self.expected: dict[int, int] = {}
+
+    def command(self) -> tuple[str, int]:
+        code = self.random.choice((0, 0, 0, 1, 3, 7, 42))
+        note = f'echo "$NIGHTSHIFT_JOB_ID" >> {self.ledger}'
+        rest = self.random.choice(
+            (
+                "true",
+                f"sleep {self.random.uniform(0, 0.3):.3f}",
+                "(setsid sleep 30 &) ; sleep 0.05",  # a stray that has left its parents behind
+                "for i in 1 2 3; do (env -i setsid sleep 30 &) ; done",  # strays that even lost their mark
+                "seq 2000",
+            )
+        )
+        return f"{note}; {rest}; exit {code}", code
+
+    def submit(self, count: int) -> None:
+        variables = captured({"PATH": os.environ["PATH"]})
+        key = fingerprint(variables)
+        drawn = [self.command() for _ in range(count)]
+        specs = [
+            job_spec({"gpus": self.random.choice((0, 1, 1, 1, 2))}, command=command, owner="chaos", folder="/",
+                     environment_key=key, umask=0o022)
+            for command, _ in drawn
+        ]  # fmt: skip
+        with Queue(self.home, actor="chaos") as queue:
+            ids = queue.submit(specs, {key: variables})
+        self.expected |= {job_id: code for job_id, (_, code) in zip(ids, drawn, strict=True)}
+
+    def keep_runner_up(self) -> None:
+        if self.runner is None or self.runner.poll() is not None:
+            with self.log.open("ab") as log:
+                self.runner = subprocess.Popen(
+                    [sys.executable, str(Path(__file__).parents[2] / "nightshift.py"), "runner"],
+                    env=self.environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                )  # fmt: skip
+
+    def processes(self) -> dict[int, str]:
+        """Everything of this box that is alive: our own parts, and jobs' processes."""
+        marker = f"NIGHTSHIFT_HOME={self.home}".encode()
+        found = {}
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid():
+                try:
+                    if marker in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                        found[int(name)] = Path(f"/proc/{name}/comm").read_text().strip()
+                except OSError:
+                    continue
+        return found
+
+    def shoot(self, report: Report) -> None:
+        assert self.runner is not None
+        victims: dict[str, list[int]] = {}
+        for pid, comm in self.processes().items():
+            if comm in NAMES:
+                victims.setdefault(NAMES[comm], []).append(pid)
+        victims["runner"] = [self.runner.pid]
+        part = self.random.choice(sorted(set(NAMES.values())))  # each as often, though there are more of some
+        try:
+            os.kill(self.random.choice(victims[part]), signal.SIGKILL)
+        except (KeyError, ProcessLookupError):
+            return  # none is up just now
+        report.kills[part] += 1
+
+    def run(self, jobs: int, kills: int, timeout_s: float) -> Report:
+        report = Report(jobs)
+        self.submit(jobs)
+        deadline = time.monotonic() + timeout_s
+        with Queue(self.home, actor="chaos") as queue:
+            while time.monotonic() < deadline:
+                self.keep_runner_up()
+                left = jobs - queue.jobs.count(*FINAL_STATES)
+                if left == 0:
+                    break
+                if sum(report.kills.values()) < kills:
+                    self.shoot(report)
+                time.sleep(self.random.uniform(0, 0.5))
+            self.stop()
+            self.check(queue, report)
+        return report
+
+    def stop(self) -> None:
+        assert self.runner is not None
+        self.keep_runner_up()
+        if self.runner.poll() is None:
+            self.runner.terminate()
+            self.runner.wait(20)
+
+    def check(self, queue: Queue, report: Report) -> None:
+        runs = Counter(int(line) for line in self.ledger.read_text().split())
+        problems = report.problems
+        for job in queue.jobs.find():
+            report.states[job.state.value] += 1
+            if not job.state.final:
+                problems.append(f"job {job.id} is {job.state.value}")
+            if runs[job.id] > 1:
+                problems.append(f"job {job.id} ran {runs[job.id]} times")
+            expected = self.expected[job.id]
+            if job.state in (State.SUCCEEDED, State.FAILED) and job.exit_code != expected:
+                problems.append(f"job {job.id}: exit code {job.exit_code}, not {expected} ({job.reason})")
+            ended = [n for n in queue.outbox.about(job.id) if n.kind == "ended"]
+            if [n.data["state"] for n in ended] != [job.state.value]:
+                problems.append(f"job {job.id} is {job.state.value}; told: {[n.data for n in ended]}")
+        if report.states["LOST"] > report.kills["supervisor"]:
+            problems.append(f"{report.states['LOST']} lost, {report.kills['supervisor']} supervisors killed")
+        problems += [f"left alive: {pid} {name}" for pid, name in self.left_alive().items()]
+        problems += [f"lease left: {lease}" for lease in queue.jobs.leases()]
+        integrity = queue.store.row("PRAGMA integrity_check")[0]
+        if integrity != "ok":
+            problems.append(integrity)
+
+    def left_alive(self) -> dict[int, str]:
+        """Processes of jobs, or of ours, that should be gone; those that are just leaving get a moment."""
+        deadline = time.monotonic() + 5
+        while (left := {**self.processes(), **_orphaned_sleeps()}) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return left
+
+
+def _orphaned_sleeps() -> dict[int, str]:
+    """The strays without a mark: `sleep 30` that nobody is the parent of any more."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if Path(f"/proc/{name}/cmdline").read_bytes() == b"sleep\x0030\x00":
+                    found[int(name)] = "sleep 30"
+            except OSError:
+                continue
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    folder, seed, jobs, kills = Path(arguments[0]), *map(int, arguments[1:4])
+    folder.mkdir(parents=True, exist_ok=True)
+    chaos = Chaos(folder, seed)
+    report = chaos.run(jobs, kills, timeout_s=3000)
+    print(report)
+    for problem in report.problems[:50]:
+        print(" ", problem)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

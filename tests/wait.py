@@ -1,0 +1,21 @@
+"""Waiting in tests: for a condition, with a deadline, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+    """Return what `look` returns as soon as it is true; fail after the deadline."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what or look}; last seen: {found!r}")
+        time.sleep(0.01)
