@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SOON_S = 0.02
 LOOK_AGAIN_S = 0.01
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
@@ -108,17 +109,17 @@ class Attempts:
         for job_id in list(self._watches):
             self._forget(job_id)
 
-    def _hear(self, watch: Watch) -> None:
+    def _hear(self, watch: Watch) -> bool:
         assert watch.leash is not None
-        watch.spoke = True
-        try:
-            said = os.read(watch.leash, 4096)
-        except BlockingIOError:
-            return
-        if not said.startswith((STARTED, ENDED)) and said:
+        said = os.read(watch.leash, 4096)
+        if said == STARTED:
+            self._look_again(watch, SOON_S)  # often enough its end is then known as well
+            return False
+        if said[:1] not in (STARTED, ENDED, b""):
             watch.trouble = said[1:].decode(errors="replace")
-        if not said or ENDED in said[:2]:
-            self._drop_leash(watch)
+        self._drop_leash(watch)
+        watch.spoke = True
+        return True
 
     def _look(self, job: Job, watch: Watch) -> None:
         folder = rundir.folder_of(self._home, job.id, job.attempt)

@@ -58,9 +58,11 @@ class Runner:
         with contextlib.ExitStack() as stack:
             self._open(stack)
             log.info("runner up: state in %s", self._settings.home)
+            due = True
             while not self._leaving:
-                self.tick()
-                self._waiter.wait()
+                if due:
+                    self.tick()
+                due = self._waiter.wait()
             log.info("runner leaves; running jobs go on")
 
     def tick(self) -> None:
@@ -141,7 +143,7 @@ class Runner:
         if now < self._hold_until:
             self._waiter.after(self._hold_until - now, lambda: None)
             return True
-        return bool(self._box.get("paused") or self._box.get("draining"))
+        return self._box.any("paused", "draining")
 
     def _hold(self) -> None:
         """Nothing can be started just now: wait a little longer each time."""
@@ -218,14 +220,16 @@ class Runner:
             self._waiter.remove(descriptor)
             self._keep_sampler_alive()
 
-    def _keep_sampler_alive(self) -> None:
+    def _keep_sampler_alive(self) -> bool:
         if (after_s := self._telemetry.keep_alive()) is not None:
             self._waiter.after(after_s, self._keep_sampler_alive)
+        return False
 
-    def _replace_zygote(self) -> None:
+    def _replace_zygote(self) -> bool:
         self._waiter.remove(self._engine.pidfd)
         self._engine.replace_dead_zygote()
         self._waiter.add(self._engine.pidfd, self._replace_zygote)
+        return False
 
     def _attempt_pids(self) -> list[int]:
         return self._attempts.supervisor_pids()

@@ -37,7 +37,7 @@ def _variable(line: str, place: str) -> tuple[str, str]:
     found = re.fullmatch(_LINE, line, re.DOTALL)
     if found is None or "\0" in line:
         raise UserError(f"{place}: not of the form KEY=VALUE")
-    value = _value(found[2].strip())
+    value = _value(found[2])
     if value is None:
         raise UserError(f"{place}: the quotes of {found[1]} do not close; put the whole value into '…' or \"…\"")
     return found[1], value
@@ -45,6 +45,9 @@ def _variable(line: str, place: str) -> tuple[str, str]:
 
 def _value(text: str) -> str | None:
     """The value without its quotes and the comment after it; None if the quotes make no sense."""
+    if re.match(r"\s+#", text):
+        return ""
+    text = text.strip()
     if single := re.fullmatch(_SINGLE, text, re.DOTALL):
         return single[1]
     if double := re.fullmatch(_DOUBLE, text, re.DOTALL):

@@ -1,4 +1,7 @@
-"""What the runner sleeps on: descriptors that speak, and moments that come."""
+"""What the runner sleeps on: descriptors that speak, and moments that come.
+
+A call may return False to say that it has dealt with the matter and nothing is left to do about it.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Call = Callable[[], bool | None]
+
 
 class Waiter:
     """Calls back when a descriptor is readable or a moment has come. Single-threaded."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._ready: dict[int, Callable[[], None]] = {}
-        self._moments: list[tuple[float, int, Callable[[], None]]] = []
+        self._ready: dict[int, Call] = {}
+        self._moments: list[tuple[float, int, Call]] = []
         self._count = itertools.count()
 
-    def add(self, descriptor: int, call: Callable[[], None]) -> None:
+    def add(self, descriptor: int, call: Call) -> None:
         """Call this each time the descriptor is readable, until it is removed."""
         self._ready[descriptor] = call
         self._poll.register(descriptor, select.POLLIN)
@@ -31,18 +36,20 @@ class Waiter:
         if self._ready.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
+    def after(self, seconds: float, call: Call) -> None:
         """Call this once, so many seconds from now."""
         heapq.heappush(self._moments, (time.monotonic() + seconds, next(self._count), call))
 
-    def wait(self) -> None:
-        """Sleep until something is to be done, and do it."""
+    def wait(self) -> bool:
+        """Sleep until something happens and make its calls; whether any of them left something to do."""
         wait_ms = None
         if self._moments:
             wait_ms = max(0.0, (self._moments[0][0] - time.monotonic()) * 1000)
+        left = False
         for descriptor, _ in self._poll.poll(wait_ms):
             if call := self._ready.get(descriptor):
-                call()
+                left |= call() is not False
         now = time.monotonic()
         while self._moments and self._moments[0][0] <= now:
-            heapq.heappop(self._moments)[2]()
+            left |= heapq.heappop(self._moments)[2]() is not False
+        return left

@@ -206,7 +206,7 @@ class Sampler:
     def _settle(self, chosen: list[Gpu]) -> list[Gpu]:
         self._settled = True
         self._connection.keep({gpu.index for gpu in chosen})
-        if self._selection.entries is not None:
+        if self._simulated or self._selection.entries is not None:
             # from here on by UUID: an index may come to mean another GPU when the driver is opened again
             self._selection = selection.Selection(tuple(gpu.uuid for gpu in chosen))
         self._known.forget_others(self._selection)

@@ -20,6 +20,11 @@ class Box:
         row = self._store.row("SELECT value FROM box WHERE name = ?", (name,))
         return json.loads(row["value"]) if row else default
 
+    def any(self, *names: str) -> bool:
+        """Whether at least one of these has a value."""
+        marks = ", ".join("?" * len(names))
+        return self._store.row(f"SELECT 1 FROM box WHERE name IN ({marks})", names) is not None  # noqa: S608
+
     def set(self, name: str, value: Any) -> None:
         """Remember a value; None forgets it."""
         if value is None:

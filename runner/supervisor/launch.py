@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 EVERY_SIGNAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-OOM_SCORE = "/proc/self/oom_score_adj"
 
 
 def launch(spec: dict[str, Any], output: int) -> int:
@@ -41,10 +40,16 @@ def _environment(spec: dict[str, Any]) -> dict[str, str]:
     return merged
 
 
-def _spawn(argv: list[str], environment: dict[str, str], output: int) -> int:
+def get_ready() -> None:
+    """What can be settled before there is a job."""
     # a job that prints its core into a full disk helps nobody; its user may still raise the soft limit
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with _first_to_go_when_memory_ends():
+    # the kernel's out-of-memory killer is to take the job, which inherits this, before its supervisor
+    _set_oom_score("500")
+
+
+def _spawn(argv: list[str], environment: dict[str, str], output: int) -> int:
+    try:
         return os.posix_spawn(
             _find(argv[0], environment.get("PATH", os.defpath)),
             argv,
@@ -58,28 +63,13 @@ def _spawn(argv: list[str], environment: dict[str, str], output: int) -> int:
             setsigmask=(),
             setsigdef=EVERY_SIGNAL,
         )
-
-
-@contextlib.contextmanager
-def _first_to_go_when_memory_ends():  # type: ignore[no-untyped-def]
-    """The kernel's out-of-memory killer takes the job before its supervisor."""
-    before = _swap_oom_score("500")
-    try:
-        yield
     finally:
-        if before is not None:
-            _swap_oom_score(before)
+        _set_oom_score("0")
 
 
-def _swap_oom_score(value: str) -> str | None:
-    try:
-        with open(OOM_SCORE, "r+") as file:
-            before = file.read()
-            file.seek(0)
-            file.write(value)
-    except OSError:
-        return None
-    return before
+def _set_oom_score(value: str) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(value)
 
 
 def _find(program: str, path: str) -> str:

@@ -9,15 +9,16 @@ import resource
 import select
 import signal
 import time
+from typing import NamedTuple
 
 from runner import rundir
 from runner.errors import JobError
-from runner.supervisor import kernel
-from runner.supervisor.launch import launch
+from runner.supervisor import kernel, launch
 from runner.supervisor.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 CHUNK = 1 << 16
@@ -27,21 +28,49 @@ KILL_EVERY_AT_MOST_S = 1.0
 STARTED, ENDED, TROUBLE = b"s", b"x", b"e"  # what is said on the leash
 
 
-def supervise(folder: str, lock: int, leash: int, boot_id: str) -> None:
+class Ready(NamedTuple):
+    """A supervisor that only lacks its order."""
+
+    identity: dict[str, Any]  # what started.json says of the supervisor itself
+    wake: int  # signals are heard here
+    drain: int  # the job's output comes out here
+    pipe: int  # ... and goes in here
+
+
+def get_ready(boot_id: str) -> Ready:
+    """Do all that can be done before there is a job, so that a job need not wait for it."""
+    kernel.become_subreaper()
+    drain, pipe = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(drain, False)
+    identity = {
+        "pid": os.getpid(),
+        "start_time": kernel.start_time(),
+        "boot_id": boot_id,
+        # whoever holds this pipe open is of this attempt, whatever else it has cast off
+        "pipe": os.fstat(pipe).st_ino,
+        "at": _now(),
+    }
+    wake = _hear_signals()
+    launch.get_ready()
+    rundir.rehearse(identity)
+    return Ready(identity, wake, drain, pipe)
+
+
+def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callable[[], None]) -> None:
     """Run one attempt from its spec to its exit record, and let the lock go."""
     spec = rundir.read(folder, rundir.SPEC)
     if spec is None:
         return  # nothing was executed: the runner queues the job again
-    wake = _hear_signals()
-    drain, pipe = os.pipe2(os.O_CLOEXEC)
+    who = {"job_id": spec["job_id"], "attempt": spec["attempt"]}
     try:
-        rundir.write_started(folder, _started_record(spec, boot_id, pipe))
+        rundir.write_started(folder, {**ready.identity, **who, "at": _now()})
     except OSError as error:
         _say(leash, TROUBLE + str(error).encode())
         return
-    attempt = _Attempt(folder, spec, wake, drain)
-    attempt.start(pipe)
+    attempt = _Attempt(folder, spec, ready)
+    attempt.start()
     _say(leash, STARTED)
+    on_start()
     attempt.watch()
     _record(folder, attempt)
     os.close(lock)
@@ -51,19 +80,6 @@ def supervise(folder: str, lock: int, leash: int, boot_id: str) -> None:
 def _say(leash: int, what: bytes) -> None:
     with contextlib.suppress(OSError):  # the runner is gone; the next one reads the run directory
         os.write(leash, what)
-
-
-def _started_record(spec: dict[str, Any], boot_id: str, pipe: int) -> dict[str, Any]:
-    return {
-        # whoever holds this pipe open is of this attempt, whatever else it has cast off
-        "pipe": os.fstat(pipe).st_ino,
-        "job_id": spec["job_id"],
-        "attempt": spec["attempt"],
-        "pid": os.getpid(),
-        "start_time": kernel.start_time(),
-        "boot_id": boot_id,
-        "at": _now(),
-    }
 
 
 def _record(folder: str, attempt: _Attempt) -> None:
@@ -95,15 +111,9 @@ def _hear_signals() -> int:
 class _Attempt:
     """The job's processes and what has been seen of them."""
 
-    def __init__(self, folder: str, spec: dict[str, Any], wake: int, drain: int) -> None:
+    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready) -> None:
         self._spec = spec
-        self._wake = wake
-        self._output = Output(folder, spec["log_limit_bytes"], spec["log_tail_bytes"])
-        self._drain = drain
-        os.set_blocking(self._drain, False)
-        self._poll = select.poll()
-        self._poll.register(wake, select.POLLIN)
-        self._poll.register(self._drain, select.POLLIN)
+        _, self._wake, self._drain, self._pipe = ready
         self._main: int | None = None
         self._status: int | None = None  # the main process' wait status, once it has ended
         self._ended_at = 0.0
@@ -115,18 +125,22 @@ class _Attempt:
         self._folder = folder
         self.reserved: int | None = None
 
-    def start(self, pipe: int) -> None:
-        """Execute the job with its output going into the pipe."""
+    def start(self) -> None:
+        """Execute the job, and only then make ready for what it prints."""
         self._started_at, self._began = _now(), time.monotonic()
         limit_s = self._spec["time_limit_s"]
         self._deadline = self._began + limit_s if limit_s is not None else None
         try:
-            self._main = launch(self._spec, pipe)
+            self._main = launch.launch(self._spec, self._pipe)
         except JobError as error:
             self._spawn_error = str(error)
             self._ended_at = time.monotonic()
         finally:
-            os.close(pipe)
+            os.close(self._pipe)
+        self._output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        self._poll.register(self._drain, select.POLLIN)
         self.reserved = rundir.reserve_exit(self._folder)
 
     def watch(self) -> None:

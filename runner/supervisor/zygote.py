@@ -19,7 +19,7 @@ import struct
 import sys
 
 from runner.supervisor import kernel
-from runner.supervisor.supervise import supervise
+from runner.supervisor.supervise import get_ready, supervise
 
 ORDER_LIMIT = 1 << 14
 TAKEN = struct.Struct("<i")  # the pid of a fork that has taken an order
@@ -92,7 +92,7 @@ class Zygote:
                 if pid == 0:
                     break
                 self._take_notes()  # a fork's note is always older than its death
-                orphaned |= pid not in self._spares and status != 0
+                orphaned |= status != 0
                 self._spares.discard(pid)
                 self._supervisors.discard(pid)
         if orphaned:
@@ -121,17 +121,19 @@ class Zygote:
     def _wait_for_order(self) -> None:
         """In the fork: take one order and be its supervisor."""
         kernel.die_with_parent(signal.SIGKILL)
-        signal.set_wakeup_fd(-1)
+        os.setsid()
+        ready = get_ready(self._boot_id)
         order, lock, leash = receive(self._orders)
         if not order:
             return  # the runner is gone
         kernel.die_with_parent(0)
-        os.write(self._take, TAKEN.pack(os.getpid()))
-        os.setsid()
         kernel.set_name("ns-supervisor")
-        kernel.become_subreaper()
         self._orders.close()
-        supervise(order, lock, leash, self._boot_id)
+        # the zygote forks the next one when this is said: after the job has its processor
+        supervise(ready, order, lock, leash, self._say_taken)
+
+    def _say_taken(self) -> None:
+        os.write(self._take, TAKEN.pack(os.getpid()))
 
 
 def receive(orders: socket.socket) -> tuple[str, int, int]:

@@ -112,9 +112,7 @@ def test_a_bad_variable_is_refused_without_repeating_it(text: str) -> None:
         ("--env A=x\\ y cmd \\ z", {"env": {"A": "x y"}}, "cmd \\ z"),
     ],
 )
-def test_a_message_is_options_and_then_raw_shell_text(
-    text: str, values: dict[str, object], rest: str
-) -> None:
+def test_a_message_is_options_and_then_raw_shell_text(text: str, values: dict[str, object], rest: str) -> None:
     assert read_text(text) == (values, rest)
 
 

@@ -78,9 +78,7 @@ def test_sizes_are_read(text: str, mib: int) -> None:
     assert parse_size_mib(text) == mib
 
 
-@pytest.mark.parametrize(
-    "text", ["", "G", "nan", "-1G", "1e3G", "20K", "20Gi", "20 apples", "9999T", "1" * 40]
-)
+@pytest.mark.parametrize("text", ["", "G", "nan", "-1G", "1e3G", "20K", "20Gi", "20 apples", "9999T", "1" * 40])
 def test_other_sizes_are_refused_with_the_forms_that_are_read(text: str) -> None:
     with pytest.raises(UserError, match=r"20G.*GiB"):
         parse_size_mib(text)

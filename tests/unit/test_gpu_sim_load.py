@@ -1,0 +1,132 @@
+"""Load on simulated GPUs: out of memory, exact fit, and claims that never overlap."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runner.errors import UserError
+from runner.gpu import sim_state
+from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold, main
+from tests.wait import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROOM_MIB = 24576 - sim_state.RESERVED_MIB
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("NIGHTSHIFT_HOME", str(tmp_path))
+    sim_state.build(sim_state.folder_of(str(tmp_path)), "sim:2x24GiB")
+    return str(tmp_path)
+
+
+def _start(*options: str) -> subprocess.Popen[bytes]:
+    start = "import sys; from runner.gpu.sim_load import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.Popen([sys.executable, "-c", start, *options], stderr=subprocess.DEVNULL)
+
+
+def _used(home: str, index: int) -> int:
+    return sum(claim.memory_mib for claim in sim_state.Claims(sim_state.folder_of(home)).on(index))
+
+
+def test_exact_fit_and_not_one_more(home: str) -> None:
+    with hold(memory_mib=ROOM_MIB, gpu=0) as held:
+        assert _used(home, 0) == ROOM_MIB
+        with pytest.raises(SimulatedOutOfMemoryError, match=r"CUDA out of memory. Tried to allocate 0.00 GiB. GPU 0"):
+            held.resize(ROOM_MIB + 1)
+        assert _used(home, 0) == ROOM_MIB
+        with pytest.raises(SimulatedOutOfMemoryError):
+            hold(memory_mib=1, gpu=0)
+        with hold(memory_mib=1, gpu=1):
+            assert _used(home, 1) == 1
+    assert _used(home, 0) == 0
+
+
+def test_too_much_prints_what_a_trainer_prints(home: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--memory", "25G", "--time", "1s"]) == 1
+    assert "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 25.00 GiB." in capfd.readouterr().err
+
+
+def test_growth_ends_in_out_of_memory(home: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--memory", "20G", "--grow", "2G/10ms", "--time", "20s", "--gpu", "1"]) == 1
+    assert "Tried to allocate 2.00 GiB" in capfd.readouterr().err
+    assert _used(home, 1) == 0
+
+
+def test_it_ends_by_itself(home: str) -> None:
+    assert main(["--memory", "1G", "--time", "50ms"]) == 0
+    assert _used(home, 0) == 0
+
+
+@pytest.mark.parametrize("options", [["--load", "101"], ["--memory", "much"], ["--gpu", "2"], ["--time", "5"]])
+def test_bad_options_are_the_users_to_mend(home: str, options: list[str]) -> None:
+    assert main(options) == 1
+
+
+def test_claims_made_at_once_never_overlap(home: str) -> None:
+    loads = [_start("--memory", "5000M", "--gpu", "0") for _ in range(8)]
+    try:
+        eventually(lambda: sum(load.poll() is not None for load in loads) + _used(home, 0) // 5000 == 8)
+        assert sorted(load.poll() or 0 for load in loads) == [0] * 4 + [1] * 4
+    finally:
+        for load in loads:
+            load.kill()
+            load.wait()
+    assert _used(home, 0) == 0
+
+
+def test_the_dead_make_room_and_are_swept(home: str) -> None:
+    load = _start("--memory", "20G")
+    eventually(lambda: _used(home, 0) == _used(home, 1) == 20480)
+    load.kill()
+    load.wait()
+    with hold(memory_mib=ROOM_MIB, gpu=0):
+        (name,) = os.listdir(os.path.join(sim_state.folder_of(home), sim_state.PROCS))
+        assert name.startswith(f"0.{os.getpid()}")
+
+
+def test_one_gpu_without_room_leaves_the_other_alone(home: str) -> None:
+    with hold(memory_mib=20000, gpu=1):
+        with pytest.raises(SimulatedOutOfMemoryError, match="GPU 1"):
+            hold(memory_mib=5000)
+        assert _used(home, 0) == 0
+
+
+def test_visible_devices_are_obeyed(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (card.uuid for card in sim_state.cards(sim_state.folder_of(home)))
+    for value, expected in {
+        second: [1],
+        second[:12]: [1],
+        f"{second},{first}": [1, 0],
+        "1": [1],
+        "0,1": [0, 1],
+        "0,7,1": [0],
+    }.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        with hold(memory_mib=1) as held:
+            assert [card.index for card in held.cards] == expected, value
+
+
+@pytest.mark.parametrize("value", ["", "-1", "GPU-", "NoDevFiles"])
+def test_nothing_visible_is_said_so(home: str, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    with pytest.raises(UserError, match="No simulated GPU is visible"):
+        hold(memory_mib=1)
+
+
+def test_a_forked_child_does_not_let_go_of_its_parents_memory(home: str) -> None:
+    with hold(memory_mib=1000, gpu=0) as held:
+        child = os.fork()
+        if child == 0:
+            held.release()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert _used(home, 0) == 1000
