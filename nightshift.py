@@ -15,13 +15,26 @@ def _leave_users_path() -> None:
         sys.path.insert(0, ours)
 
 
-def main() -> None:
+def _take_env_file(words: list[str]) -> list[str]:
+    """The words without --env-file, which counts for every command and stands before it."""
+    from runner import home
+
+    while words and words[0].partition("=")[0] == "--env-file":
+        _, glued, file = words[0].partition("=")
+        if not glued and len(words) < 2:
+            break  # no file is named: for the command line to complain about
+        home.use_env_file(file if glued else words[1])
+        words = words[1 if glued else 2 :]
+    return words
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit 1 for what the user can mend, 2 for what the operator must."""
     _leave_users_path()
     from runner.errors import NightshiftError
 
-    words = sys.argv[1:]
     try:
+        words = _take_env_file(sys.argv[1:] if arguments is None else arguments)
         if words[:1] == ["submit"]:
             from runner.submit import main as submit
 

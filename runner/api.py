@@ -24,9 +24,9 @@ from runner.store.workspaces import Workspaces
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from runner.gpu.standing import Standing
     from runner.model import Snapshot
-
-STALE_AFTER_S = 15.0
+    from runner.store.jobs import Lease
 
 
 class Queue:
@@ -110,13 +110,15 @@ class Queue:
         general = self._why_nothing_starts()
         if general:
             return {job.id: general for job in queued}
-        snapshot = self.snapshot()
         leases = self.jobs.leases()
-        rooms = [_room(gpu, leases, int(self.box.get("slots", 1))) for gpu in (snapshot[0].gpus if snapshot else ())]
+        cpu_slots = int(self.box.get("cpu slots", 1))
         cpu_taken = sum(lease.resource == CPU for lease in leases)
-        cpu_free = range(cpu_taken, int(self.box.get("cpu slots", 1)))
-        asked = sorted((_Asked(job) for job in queued), key=lambda asked: (-asked.rank, asked.id))
-        plan = choose(asked, rooms, cpu_free)
+        rooms = self._standing(leases).rooms()
+        # Those at the front keep what they wait for from the ones behind them, whichever of them were asked about.
+        front = self.jobs.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
+        asked = {job.id: _Asked(job) for job in queued} | {waiting.id: waiting for waiting in front}
+        in_order = sorted(asked.values(), key=lambda one: one.order)
+        plan = choose(in_order, rooms, range(cpu_taken, cpu_slots))
         return {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
 
     def _why_nothing_starts(self) -> str | None:
@@ -135,32 +137,13 @@ class Queue:
 
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs for programs; what is not known, or no longer known, is None."""
-        found = self.snapshot()
-        if found is None:
-            return []
-        snapshot, age_s = found
-        leases = self.jobs.leases()
-        current = age_s < STALE_AFTER_S
-        rows = []
-        for gpu in snapshot.gpus:
-            jobs = sorted({lease.job_id for lease in leases if lease.resource == gpu.uuid})
-            rows.append(
-                {
-                    "index": gpu.index,
-                    "uuid": gpu.uuid,
-                    "name": gpu.name,
-                    "memory_total_mib": gpu.memory_total_mib,
-                    "memory_used_mib": gpu.memory_used_mib if current else None,
-                    "utilization": gpu.utilization if current else None,
-                    "temperature_c": gpu.temperature_c if current else None,
-                    "power_w": gpu.power_w if current else None,
-                    "state": _gpu_state(gpu, bool(jobs), current),
-                    "detail": gpu.detail or snapshot.trouble,
-                    "simulated": snapshot.simulated,
-                    "jobs": jobs,
-                }
-            )
-        return rows
+        return self._standing(self.jobs.leases()).described()
+
+    def _standing(self, leases: Sequence[Lease]) -> Standing:
+        from runner.gpu.standing import Rules, Standing
+
+        free = self.box.get("free", {})
+        return Standing(self.snapshot(), leases, Rules(slots=int(self.box.get("slots", 1)), **free))
 
     def log(self, job_id: int, attempt: int | None = None) -> Log:
         """The output of a job's latest attempt, or of the one named."""
@@ -235,27 +218,13 @@ class _Asked:
     """A queued job as the scheduler wants to see it."""
 
     def __init__(self, job: Job) -> None:
-        self.id, self.gpus, self.on, self.rank = job.id, job.spec.gpus, job.spec.on, job.spec.priority.rank
+        self.id, self.gpus, self.on = job.id, job.spec.gpus, job.spec.on
+        self.order = (-job.spec.priority.rank, job.id)
 
 
 def _existing(snapshot: Snapshot) -> list[Room]:
     usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
     return [Room(index=gpu.index, uuid=gpu.uuid, free_slots=(0,), slots=1) for gpu in usable]
-
-
-def _room(gpu: Any, leases: Sequence[Any], slots: int) -> Room:
-    taken = {lease.slot for lease in leases if lease.resource == gpu.uuid}
-    why_not = None if gpu.health is GpuHealth.OK else f"is {gpu.health.value}"
-    free = tuple(slot for slot in range(slots) if slot not in taken)
-    return Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=slots, why_not=why_not)
-
-
-def _gpu_state(gpu: Any, leased: bool, current: bool) -> str:
-    if not current:
-        return GpuHealth.UNKNOWN.value
-    if gpu.health is not GpuHealth.OK:
-        return str(gpu.health.value)
-    return "busy" if leased else "free"
 
 
 def _described(job: Job, waiting_for: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from runner import rundir
@@ -130,8 +130,11 @@ class Attempts:
             has_started=facts.started is not None,
             was_running=job.state is State.RUNNING,
         )
+        if facts.started is not None and job.state is State.STARTING:
+            self._jobs.started(job, facts.started["at"])
+            job = replace(job, state=State.RUNNING)
         if step is Recovery.ADOPT:
-            self._adopt(job, watch, folder, facts.started)
+            self._adopt(watch, folder, facts.started)
         elif step is Recovery.LOOK_AGAIN:
             self._look_again(watch, LOOK_AGAIN_S)
         elif step is Recovery.FINISHED:
@@ -143,14 +146,12 @@ class Attempts:
         else:
             self._give_back(job, watch)
 
-    def _adopt(self, job: Job, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
+    def _adopt(self, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
         if started is None:
             if watch.leash is None:
                 self._look_again(watch, LOOK_AGAIN_S)  # it is just about to write it
             return
         self.never_ran = 0
-        if job.state is State.STARTING:
-            self._jobs.started(job, started["at"])
         watch.supervisor = started["pid"]
         if watch.pidfd is None:
             try:

@@ -1,12 +1,117 @@
-"""Terminal commands about jobs."""
+"""Terminal commands about jobs: their names, what each does, and where it is."""
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import TYPE_CHECKING
 
-def main(words: list[str]) -> int:
-    if words == ["runner"]:
-        from runner import daemon, settings
+import click
 
-        daemon.main(settings.load())
-        return 0
-    return 1
+from runner.errors import UserError
+from runner.terminal.completion import VARIABLE, complete
+from runner.terminal.group import HELP_NAMES, Commands, Entry, PassedOn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_T = "runner.terminal"
+
+SECTIONS = {
+    "Jobs": {
+        "submit": Entry("runner.cli:submit", "queue a job, or one per line from standard input"),
+        "ls": Entry(f"{_T}.ls:ls", "what runs, what waits, what ended last"),
+        "show": Entry(f"{_T}.show:show", "all about one job"),
+        "log": Entry(f"{_T}.log:log", "the output of a job; -f follows it"),
+        "kill": Entry(f"{_T}.acting:kill", "stop jobs that run, cancel those that wait"),
+        "rerun": Entry(f"{_T}.acting:rerun", "the same job again"),
+        "wait": Entry(f"{_T}.acting:wait", "wait until jobs have ended"),
+        "shell": Entry(f"{_T}.shell:shell", "a shell in a job's folder, with its environment and GPUs"),
+    },
+    "The box": {
+        "gpus": Entry(f"{_T}.gpus:gpus", "load, memory, state and jobs of each GPU"),
+        "pause": Entry(f"{_T}.acting:pause", "start nothing more"),
+        "resume": Entry(f"{_T}.acting:resume", "go on after a pause or a drain"),
+        "drain": Entry(f"{_T}.acting:drain", "let running jobs finish, start no more"),
+        "ws": Entry(f"{_T}.workspaces:workspaces", "workspaces: where and as what jobs run"),
+        "prune": Entry(f"{_T}.prune:prune", "remove old output, run directories, jobs"),
+    },
+    "Running nightshift": {
+        "up": Entry(f"{_T}.service:up", "run jobs; --detach stays after the terminal is closed"),
+        "down": Entry(f"{_T}.service:down", "stop that; running jobs go on"),
+        "runner": Entry(f"{_T}.service:runner", "the runner alone, in the foreground"),
+        "demo": Entry(f"{_T}.service:demo", "try it, with simulated GPUs where there are none"),
+        "doctor": Entry("runner.doctor:doctor", "check this box, and how to mend it"),
+        "sim-load": Entry("runner.cli:sim_load", "put load on simulated GPUs"),
+        "completion": Entry(f"{_T}.completion:completion", "the script for your shell's Tab key"),
+    },
+}
+
+submit = PassedOn(
+    "submit",
+    Entry("runner.submit:main", "Queue a job."),
+    Entry(f"{_T}.completion:submit_flags", ""),
+)
+sim_load = PassedOn("sim-load", Entry("runner.gpu.sim_load:main", "Hold memory of simulated GPUs."))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("nightshift-gpu")
+    except metadata.PackageNotFoundError:
+        version = "(not installed)"
+    click.echo(f"nightshift {version}")
+    ctx.exit()
+
+
+def _use_env_file(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+    from runner import home
+
+    if path is not None and not ctx.resilient_parsing:
+        home.use_env_file(path)
+
+
+commands = Commands(
+    SECTIONS,
+    name="nightshift",
+    help="A queue for your GPUs: submit jobs, and each starts the moment a GPU is free.",
+    context_settings=HELP_NAMES,
+    epilog="Exit codes: 0; 1 for what you can mend; 2 for what whoever runs the box must mend.",
+    params=[
+        click.Option(
+            ["--env-file"],
+            metavar="FILE",
+            expose_value=False,
+            is_eager=True,
+            callback=_use_env_file,
+            help="Settings from this file instead of .env in the state folder.",
+        ),
+        click.Option(
+            ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="The version."
+        ),
+    ],
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command; its exit code. What the user got wrong is raised as UserError."""
+    if VARIABLE in os.environ:
+        return complete(commands, os.environ[VARIABLE])
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a terminal that knows no … gets \u2026
+    try:
+        with commands.make_context("nightshift", list(words)) as context:
+            return int(commands.invoke(context) or 0)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.Abort:
+        return 130
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "nightshift"
+        raise UserError(f"{error.format_message()}\nMore: {path} --help") from error
+    except click.ClickException as error:
+        raise UserError(error.format_message()) from error

@@ -25,7 +25,7 @@ from runner.placement import Placement
 from runner.schedule import choose
 from runner.store.backup import Backup
 from runner.store.box import Box
-from runner.store.connection import DatabaseError, open_store
+from runner.store.connection import StoreError, open_store
 from runner.store.jobs import CPU, Jobs
 from runner.store.outbox import Outbox
 from runner.supervisor import kernel
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 BUSY_PERIOD_S, IDLE_PERIOD_S = 1.0, 2.0
 TRY_AGAIN_S = 1.0
 HOLD_AT_MOST_S = 30.0
+LOCK_TRIES, LOCK_AGAIN_S = 100, 0.005
 
 
 class Runner:
@@ -57,7 +58,7 @@ class Runner:
         """Until a signal says to leave."""
         with contextlib.ExitStack() as stack:
             self._open(stack)
-            log.info("runner up: state in %s", self._settings.home)
+            log.info("runner pid %s up: state in %s", os.getpid(), self._settings.home)
             due = True
             while not self._leaving:
                 if due:
@@ -72,8 +73,8 @@ class Runner:
                 self._recover_and_collect()
                 self._pass_on_stops()
                 starts = self._schedule()
-        except DatabaseError as error:
-            log.error("the database does not take changes (%s); trying again", error)
+        except StoreError as error:
+            log.error("%s", error)
             self._attempts.reconsider()
             self._waiter.after(TRY_AGAIN_S, lambda: None)
             return
@@ -196,6 +197,8 @@ class Runner:
         with self._store.transaction():  # what clients reckon with
             self._box.set("slots", settings.slots_per_gpu)
             self._box.set("cpu slots", settings.cpu_slots)
+            shares = {"max_utilization": settings.free_utilization, "max_foreign_percent": settings.free_memory}
+            self._box.set("free", shares)
         self._listen()
 
     def _listen(self) -> None:
@@ -239,19 +242,29 @@ def _discard(descriptor: int) -> None:
     os.read(descriptor, 64)
 
 
+def _taken(lock: int) -> bool:
+    """Take the lock. Clients that look whether a runner is up have it for an instant each, so once is not enough."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_AGAIN_S)
+        else:
+            return True
+    return False
+
+
 @contextlib.contextmanager
 def _only_runner(folder: str):  # type: ignore[no-untyped-def]
     """Hold the lock that makes this the one runner of the state folder."""
     lock = os.open(os.path.join(folder, home.RUNNER_LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _taken(lock):
         holder = os.read(lock, 20).decode().strip() or "?"
         os.close(lock)
         raise OperatorError(
             f"A runner (pid {holder}) is already up for {folder}. Stop it with: kill {holder} "
             "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
-        ) from None
+        )
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     try:

@@ -58,13 +58,16 @@ def _value(text: str) -> str | None:
 
 def _content(path: str) -> str:
     try:
-        # Non-blocking: a pipe that nobody writes to must not hold up a runner.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        with open(path, "rb", opener=_open) as file:
+            content = file.read(_MAX_BYTES + 1) or b""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a file name"
         raise UserError(f"cannot read the env file {path}: {reason}") from None
-    if len(content or b"") > _MAX_BYTES:
+    if len(content) > _MAX_BYTES:
         raise UserError(f"cannot read the env file {path}: it is larger than 1 MiB")
-    return (content or b"").decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n")
+    return content.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n")
+
+
+def _open(path: str, flags: int) -> int:
+    # A pipe that nobody writes to must not hold up a runner.
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -91,8 +91,7 @@ class Log:
 
     def _tails(self) -> list[str]:
         """The tail files that exist, older first."""
-        found = [(os.stat(path).st_mtime_ns, name) for name in rundir.TAILS if os.path.exists(path := self._path(name))]
-        return [name for _, name in sorted(found)]
+        return [name for name in rundir.TAILS if os.path.exists(self._path(name))]
 
     def _tail_position(self, tails: list[str]) -> int:
         """Where in the whole output the kept tail begins."""

@@ -73,7 +73,8 @@ def _folder(text: str) -> str:
     return text
 
 
-def _variable(text: str) -> dict[str, str]:
+def parse_variable(text: str) -> dict[str, str]:
+    """A variable and its value, from K=V."""
     name, equals, value = text.partition("=")
     if not equals or not is_variable_name(name) or "\0" in value:
         # What follows the name may be a secret, and without a "=" all of it may be.
@@ -89,7 +90,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--name",), "NAME", "name", "what to call it", parse_name),
     Option(("-w", "--workspace"), "NAME", "workspace", "where and as what it runs", parse_name),
     Option(("--dir",), "FOLDER", "dir", "the folder it runs in", _folder),
-    Option(("--env",), "K=V", "env", "a variable for it; may be given again", _variable, repeatable=True),
+    Option(("--env",), "K=V", "env", "a variable for it; may be given again", parse_variable, repeatable=True),
     Option(("--retries",), "N", "retries", "try again so often if it is lost with its host", _count),
     Option(("--grace",), "30s", "stop_grace_s", "time to end by itself when it is stopped", parse_duration),
 )

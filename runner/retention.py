@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -40,11 +40,13 @@ class Removed:
     runs: int = 0
     jobs: int = 0
     bytes: int = 0
+    dry_run: bool = False  # only count
+    folders: set[str] = field(default_factory=set)  # counted already
 
 
-def prune(store: Store, rules: Rules) -> Removed:
+def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
     """Apply the rules now. Jobs that wait or run are never touched."""
-    removed = Removed()
+    removed = Removed(dry_run=dry_run)
     if rules.keep_jobs is not None:
         _forget_jobs(store, rules.keep_jobs, removed)
     finished = sorted(_finished_runs(store))
@@ -83,6 +85,11 @@ def _run_names(home: str) -> list[str]:
 
 def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
     cutoff = clock.text(clock.now() - timedelta(seconds=keep_s))
+    if removed.dry_run:
+        for row in store.rows("SELECT id FROM jobs WHERE finished_at < ?", (cutoff,)):
+            removed.jobs += 1
+            _remove_run(os.path.join(store.home, "runs", str(row["id"])), removed)
+        return
     while True:
         rows = store.rows("SELECT id FROM jobs WHERE finished_at < ? LIMIT ?", (cutoff, AT_ONCE))
         if not rows:
@@ -103,20 +110,23 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
 
 
 def _remove_run(folder: str, removed: Removed) -> None:
-    if os.path.isdir(folder):
+    if os.path.isdir(folder) and folder not in removed.folders:
         removed.bytes += size_of(folder)
         removed.runs += 1
-        shutil.rmtree(folder, ignore_errors=True)
+        removed.folders.add(folder)
+        if not removed.dry_run:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_logs(folder: str, removed: Removed) -> None:
     found = False
-    for parent, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder) if folder not in removed.folders else ():
         for name in {rundir.OUTPUT, rundir.TIMES, *rundir.TAILS} & set(names):
             path = os.path.join(parent, name)
             removed.bytes += os.path.getsize(path)
-            os.unlink(path)
             found = True
+            if not removed.dry_run:
+                os.unlink(path)
     removed.logs += found
 
 

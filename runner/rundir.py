@@ -5,7 +5,7 @@ A run directory holds
     spec.json       what to run, written by the runner before the supervisor is asked for
     lock            flocked by the runner before the supervisor exists, inherited by it, free when it is gone
     started.json    durable before the job's first instruction
-    output.log      the job's output from its beginning; beyond the limit output.tail.0 and .1 take turns
+    output.log      the job's output from its beginning; beyond the limit its end in output.tail.0 (older) and .1
     output.times    when each part of the output came
     exit.json       durable before the supervisor lets the lock go
     script          the job's own script, where it was submitted as a file

@@ -19,12 +19,12 @@ SAFETY_S = 5.0  # a filesystem that tells of no changes
 
 
 class Changes:
-    """Tells when anything in a folder is written to."""
+    """Tells when anything in these folders is written to."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, *folders: str) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor >= 0:
+        for folder in folders if self._descriptor >= 0 else ():
             libc.inotify_add_watch(self._descriptor, os.fsencode(folder), IN_MODIFY | IN_CREATE | IN_MOVED_TO)
 
     def wait(self, timeout_s: float = SAFETY_S) -> None:
@@ -51,10 +51,12 @@ def wait_until(folder: str, done: Callable[[], bool]) -> None:
 
 def wait_for(queue: Queue, job_ids: Sequence[int]) -> int:
     """Return when all these jobs have ended: 0 if all succeeded, else the code of the first that did not."""
-    left = {queue.job(job_id).id for job_id in job_ids}
+    left = [queue.job(job_id).id for job_id in job_ids]
 
     def done() -> bool:
-        left.difference_update([job_id for job_id in left if queue.job(job_id).state in FINAL_STATES])
+        # one look at a time, however many there are: all must end, so it does not matter which is looked at
+        while left and queue.job(left[-1]).state in FINAL_STATES:
+            left.pop()
         return not left
 
     wait_until(queue.home, done)

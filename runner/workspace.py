@@ -81,7 +81,7 @@ def _env_file(folder: str, text: str) -> str:
     path = os.path.join(folder, os.path.expanduser(text))
     read_env_file(path)
     if os.stat(path).st_mode & 0o077:
-        raise UserError(f"others can read {path}, and it may hold secrets; type: chmod 600 {shlex.quote(path)}")
+        raise UserError(f"others can open {path}, which may hold secrets; type: chmod 600 {shlex.quote(path)}")
     return path
 
 

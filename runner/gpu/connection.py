@@ -33,23 +33,19 @@ class Connection:
         self.opening_since: float | None = None
         self.sessions = 0  # opened so far
         self.failures = 0  # in a row, since the last good reading
+        self.retry_at: float | None = None
         self.worn_out = False  # a new process could do what this one cannot
         self._simulated = simulated
         self._post = post
         self._retry_s = retry_s
-        self._retry_at: float | None = None
         self._clock = clock
         self._session: Session | None = None
 
     def open(self, seen: Mapping[int, Gpu]) -> None:
         """Try to open NVML; how that went comes as an event."""
-        self.opening_since, self._retry_at = self._clock(), None
+        self.opening_since, self.retry_at = self._clock(), None
         threading.Thread(target=self._try, args=(dict(seen), self._session), daemon=True).start()
         self._session = None
-
-    def is_due(self, now: float) -> bool:
-        """Whether it is time to try again."""
-        return self._retry_at is not None and now >= self._retry_at
 
     def keep(self, indices: set[int]) -> None:
         """Read only these GPUs from now on."""
@@ -64,7 +60,7 @@ class Connection:
             reader.leave()
         self.readers = []
         self.outage = why
-        self._retry_at = self._clock() + min(RETRY_MAX_S, self._retry_s * 2**self.failures)
+        self.retry_at = self._clock() + min(RETRY_MAX_S, self._retry_s * 2**self.failures)
         self.failures += 1
 
     def took(self, reader: Reader, reading: Reading) -> None:

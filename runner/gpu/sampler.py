@@ -72,6 +72,7 @@ class Sampler:
         self._rounds: list[_Round] = []
         self._next_tick = time.monotonic() + options.slow_s
         self._sessions_seen = 0
+        self._outage_seen: str | None = None
         self._patient_until: float | None = None  # the GPUs may take seconds to wake when first asked
         self._exit_code: int | None = None
         self._watch = UpgradeWatch(self._events.put, options.library_check_s)
@@ -94,7 +95,8 @@ class Sampler:
 
     def _take_event(self) -> None:
         not_before = self._not_before()
-        until = min([self._next_tick, *(max(owed.deadline, not_before) for owed in self._rounds)])
+        moments = [self._next_tick, *(max(owed.deadline, not_before) for owed in self._rounds)]
+        until = min([*moments, self._connection.retry_at or math.inf])
         try:
             event = self._events.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
@@ -132,8 +134,11 @@ class Sampler:
             self._leave(START_AGAIN)
         elif connection.outage and not connection.sessions and not self._options.wait_for_driver:
             self._fatal(connection.outage)
-        elif connection.is_due(now):
+        elif connection.retry_at is not None and now >= connection.retry_at:
             connection.open(self._known.by_index())
+        elif connection.outage != self._outage_seen:
+            self._outage_seen = connection.outage
+            self._begin_unasked(now)
         elif connection.sessions != self._sessions_seen:
             self._sessions_seen = connection.sessions
             self._patient_until = now + self._options.patience_s

@@ -23,6 +23,8 @@ import os
 import time
 from typing import NamedTuple
 
+from runner.gpu.sim_state import SETTLED_NS
+
 FAULTS = "faults.conf"
 FOREIGN_PID_OFFSET = 4_000_000
 
@@ -81,7 +83,7 @@ class Faults:
         except FileNotFoundError:
             return {}
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if self._seen.stamp != stamp:
+        if self._seen.stamp != stamp or time.time_ns() - stat.st_mtime_ns < SETTLED_NS:
             with open(self._path, encoding="utf-8") as file:
                 rows = [line.split(maxsplit=2) for line in file if line.strip()]
             self._seen = _Seen(stamp, {(r[0], r[1]): r[2].strip() if len(r) > 2 else "" for r in rows})

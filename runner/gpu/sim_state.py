@@ -32,7 +32,7 @@ LOCK = "lock"
 RESERVED_MIB = 300
 MAX_GPUS = 64
 ELSEWHERE = 0
-_SETTLED_NS = 50_000_000
+SETTLED_NS = 50_000_000  # a file's clock ticks in steps: what changed just now may change again unseen
 
 _KIND = re.compile(r"([1-9]\d?)x([1-9]\d{0,3})GiB", re.IGNORECASE)
 _NAMESPACE = uuid.UUID("6e696768-7473-4869-8674-2d73696d7531")
@@ -120,8 +120,7 @@ class Claims:
             return {}
         if self._seen[0] == changed_ns:
             return self._seen[1]
-        # A folder that changed just now may change once more without its clock showing it.
-        settled = time.time_ns() - changed_ns > _SETTLED_NS
+        settled = time.time_ns() - changed_ns > SETTLED_NS
         found: dict[int, list[Claim]] = {}
         for name, claim in _claim_files(self._folder):
             found.setdefault(_index(name), []).append(claim)

@@ -25,8 +25,7 @@ class Backup:
 
     def __init__(self, home: str, folder: str | None) -> None:
         self._home, self._folder = home, folder
-        self._wake = threading.Event()
-        self._leaving = False
+        self._wake, self._leaving = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         if folder:
             copy(home, folder)  # a folder that cannot be written to is an error now, not at the next crash
@@ -40,36 +39,33 @@ class Backup:
     def close(self) -> None:
         """Copy a last time."""
         if self._thread:
-            self._leaving = True
+            self._leaving.set()
             self._wake.set()
             self._thread.join()
 
     def _run(self) -> None:
-        assert self._folder is not None
         seen = None
         with contextlib.closing(connect(os.path.join(self._home, DATABASE))) as connection:
-            while not self._leaving:
+            while True:
                 self._wake.wait()
                 self._wake.clear()
+                leaving, began = self._leaving.is_set(), time.monotonic()
                 version = connection.execute("PRAGMA data_version").fetchone()[0]
-                if version == seen:
-                    continue
-                seen = version
-                began = time.monotonic()
-                try:
-                    copy(self._home, self._folder)
-                except (OSError, OperatorError, DatabaseError) as error:
-                    log.error("the backup in %s failed: %s", self._folder, error)
-                    seen = None
-                    self._wake.set()
-                pause_s = max(AT_MOST_EVERY_S, (time.monotonic() - began) / SHARE_OF_TIME)
-                self._pause(pause_s)
+                if version != seen:
+                    seen = version if self._copy() else None
+                if leaving:
+                    return
+                self._leaving.wait(max(AT_MOST_EVERY_S, (time.monotonic() - began) / SHARE_OF_TIME))
 
-    def _pause(self, seconds: float) -> None:
-        """Gather changes for a while; leaving cuts it short."""
-        until = time.monotonic() + seconds
-        while not self._leaving and time.monotonic() < until:
-            time.sleep(min(0.2, max(0.0, until - time.monotonic())))
+    def _copy(self) -> bool:
+        assert self._folder is not None
+        try:
+            copy(self._home, self._folder)
+        except (OSError, OperatorError, DatabaseError) as error:
+            log.error("the backup in %s failed: %s", self._folder, error)
+            self._wake.set()
+            return False
+        return True
 
 
 def copy(home: str, folder: str) -> None:

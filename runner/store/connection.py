@@ -29,6 +29,10 @@ connect = sqlite3.connect
 Row = sqlite3.Row
 
 
+class StoreError(OperatorError):
+    """The database did not take it: nothing of the change is there."""
+
+
 class Store:
     """A connection of this process to the queue. Never carried across a fork."""
 
@@ -42,42 +46,53 @@ class Store:
         if self.connection.in_transaction:
             yield
             return
-        self.connection.execute("BEGIN IMMEDIATE")
+        self.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.execute("COMMIT")
         except BaseException:
-            self.connection.rollback()
-            raise
-        try:
-            self.connection.commit()
-        except DatabaseError:
-            self.connection.rollback()
+            if self.connection.in_transaction:
+                self.connection.rollback()
             raise
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         """One statement."""
-        return self.connection.execute(sql, values)
+        try:
+            return self.connection.execute(sql, values)
+        except sqlite3.OperationalError as error:
+            raise StoreError(_sentence(self.home, str(error))) from error
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query; columns by name."""
-        return list(self.connection.execute(sql, values))
+        return list(self.execute(sql, values))
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
         """The first row of a query, or None."""
-        return self.connection.execute(sql, values).fetchone()
+        return self.execute(sql, values).fetchone()
 
     def close(self) -> None:
         """End the connection."""
         self.connection.close()
 
 
+def _sentence(home: str, said: str) -> str:
+    if "full" in said or os.statvfs(home).f_bavail == 0:
+        return f"The disk that holds {home} is full. Free some space and try again; nothing was lost."
+    if "locked" in said:
+        return f"The queue in {home} is held by another process for more than {BUSY_S:.0f} s. Try again."
+    return f"The queue in {home} cannot be used ({said}). `nightshift doctor` tells more."
+
+
 def open_store(home: str, *, backup_dir: str | None = None) -> Store:
     """Open the queue in this state folder, making or upgrading or restoring it where needed."""
     prepare_home(home)
     path = os.path.join(home, DATABASE)
-    if not os.path.exists(path) or _version_of(path) != SCHEMA_VERSION:
-        _make_ready(home, path, backup_dir)
-    return Store(home, _connect(path))
+    try:
+        if not os.path.exists(path) or _version_of(path) != SCHEMA_VERSION:
+            _make_ready(home, path, backup_dir)
+        return Store(home, _connect(path))
+    except sqlite3.Error as error:
+        raise StoreError(_sentence(home, str(error))) from error
 
 
 def prepare_home(home: str) -> None:

@@ -85,7 +85,7 @@ class Jobs:
     def get(self, job_id: int) -> Job | None:
         """One job, or None."""
         row = self._store.row("SELECT * FROM jobs WHERE id = ?", (job_id,))
-        return _job(row) if row else None
+        return job_of(row) if row else None
 
     def find(self, states: Iterable[State] = (), limit: int = -1, *, newest_first: bool = False) -> list[Job]:
         """Jobs in these states (all if none are named), by id."""
@@ -93,7 +93,7 @@ class Jobs:
         where = f"WHERE state IN ({', '.join('?' * len(wanted))})" if wanted else ""
         order = "DESC" if newest_first else "ASC"
         rows = self._store.rows(f"SELECT * FROM jobs {where} ORDER BY id {order} LIMIT ?", (*wanted, limit))  # noqa: S608
-        return [_job(row) for row in rows]
+        return [job_of(row) for row in rows]
 
     def count(self, *states: State) -> int:
         """How many jobs are in these states."""
@@ -103,7 +103,7 @@ class Jobs:
 
     def live(self) -> list[Job]:
         """Jobs that an attempt is under way for."""
-        return [_job(r) for r in self._store.rows("SELECT * FROM jobs WHERE state IN ('STARTING', 'RUNNING')")]
+        return [job_of(r) for r in self._store.rows("SELECT * FROM jobs WHERE state IN ('STARTING', 'RUNNING')")]
 
     def under_way(self) -> list[UnderWay]:
         """The same, as little of each as the runner needs at every tick."""
@@ -304,7 +304,8 @@ def _request(lane: str) -> tuple[int, tuple[str, ...]]:
     return int(gpus), tuple(on.split(",")) if on else ()
 
 
-def _job(row: Any) -> Job:
+def job_of(row: Any) -> Job:
+    """A job from its row."""
     stop = None
     if row["stop_reason"]:
         at = clock.moment(row["stop_at"])

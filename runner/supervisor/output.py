@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
@@ -22,7 +23,6 @@ class Output:
         self._file = self._open(rundir.OUTPUT)
         self._index = self._open(rundir.TIMES)
         self._tail: int | None = None
-        self._tail_number = 0
         self._tail_size = 0
         self._indexed_at_ns = 0
         self.bytes = 0
@@ -50,11 +50,13 @@ class Output:
             self._write(self._tail, part)
 
     def _turn(self) -> None:
-        """Go on in the other tail file: what it held before is given up."""
+        """Go on in a new tail file; the full one takes the place of the one before it, which is given up."""
+        older, newer = (os.path.join(self._folder, name) for name in rundir.TAILS)
         if self._tail is not None:
             os.close(self._tail)
-            self._tail_number = 1 - self._tail_number
-        self._tail = self._open(rundir.TAILS[self._tail_number])
+            with contextlib.suppress(OSError):
+                os.rename(newer, older)
+        self._tail = self._open(rundir.TAILS[1])
         self._tail_size = 0
 
     def _note_time(self) -> None:

@@ -75,8 +75,8 @@ def test_a_bad_line_is_named_but_never_shown(tmp_path: Path, line: str) -> None:
 def test_a_file_that_cannot_be_read_is_the_users_to_mend(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in ("missing", "a\0b", str(tmp_path)):
-        with pytest.raises(UserError, match="cannot read the env file"):
+    for path, reason in (("missing", "No such file"), ("a\0b", "not a file name"), (str(tmp_path), "directory")):
+        with pytest.raises(UserError, match=f"cannot read the env file .*: .*{reason}"):
             read_env_file(path)
     assert read_env_file(str(pipe)) == {}
     assert read_env_file("/dev/null") == {}
@@ -89,3 +89,11 @@ def test_a_file_that_cannot_be_read_is_the_users_to_mend(tmp_path: Path) -> None
 )
 def test_variable_names(name: str, good: bool) -> None:
     assert is_variable_name(name) is good
+
+
+def test_a_refused_file_is_not_kept_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for path in (str(tmp_path), "/dev/zero"):
+        with pytest.raises(UserError):
+            read_env_file(path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ def test_foreign_memory(gpu: Gpu, own_pids: tuple[int, ...], expected: int | Non
 
 def test_holders_are_named_as_far_as_they_can_be() -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
-    name = open("/proc/self/comm").read().strip()  # noqa: SIM115
+    name = Path("/proc/self/comm").read_text().strip()
     listed = (GpuProcess(pid=THEIRS, memory_mib=100), GpuProcess(pid=os.getpid(), memory_mib=5222))
     assert holders(_gpu(processes=listed)) == (
         f"pid {os.getpid()} ({name}, {me}) 5.1 GiB, pid {THEIRS} (not visible from here) 0.1 GiB"

@@ -28,8 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def _faults(folder: str, text: str) -> None:
-    with open(f"{folder}/faults.conf", "w") as file:
-        file.write(text)
+    sim_state._write(f"{folder}/faults.conf", text)
 
 
 def test_a_lost_gpu_keeps_what_it_is_and_comes_back(folder: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from runner.gpu import probe_check, sim_state
 from runner.gpu.probe_check import ERROR, OK, WARNING, check
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def _check(home: Path, faults: str = "", **options: float) -> list[tuple[str, str]]:

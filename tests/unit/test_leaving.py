@@ -29,6 +29,12 @@ LEAVING = {
     "x='&' a &": "x='&' a",
     "find . -exec rm {} \\; &": "find . -exec rm {} \\;",
     "{ find . -exec rm {} \\; & }": "find . -exec rm {} \\;",
+    "for i in 1 2; do a; done; b &": "for i in 1 2; do a; done; b",
+    "case done in x) a ;; esac &": "case done in x) a ;; esac",
+    "x=(nohup b); nohup a &": "x=(nohup b); a",
+    "((a); b &)": "(a); b",
+    "a > >(tee log &) &": "a > >(tee log &)",
+    "if x; then command nohup a & fi": "if x; then command a; fi",
     # several at once, and loops: they stay together, and are waited for
     "a & b &": "a & b & wait",
     "a & b & # both": "a & b & wait # both",
@@ -51,13 +57,18 @@ LEAVING = {
     "a & disown; exit; echo x": "a & echo x; wait $!",
     "a & PID=$!": "a & PID=$!; wait $!",
     "(nohup a & nohup b &) && echo ok": "(a & b & wait) && echo ok",
+    "a & disown; echo x || exit; echo y": "a & echo x ; echo y; wait $!",
+    "nohup a & true; :": "a & true; :; wait $!",
     # here-documents
+    "cat <<EOF\nx\nEOF\na &": "cat <<EOF\nx\nEOF\na",
+    "cat <<-EOF\n\tx\n\tEOF\na &\n": "cat <<-EOF\n\tx\n\tEOF\na",
     "cat <<EOF &\nx &\nEOF\n": "cat <<EOF\nx &\nEOF",
     "a & cat <<EOF &\nx &\nEOF\n": "a & cat <<EOF & wait\nx &\nEOF",
     "nohup cat <<E & disown\nbody\nE\n": "cat <<E \nbody\nE",
     # in the foreground, but setsid leaves by itself
     "setsid python a.py": "python a.py",
     "cd x; nohup setsid -f a": "cd x; a",
+    "setsid a;\n": "a;",
 }
 
 
@@ -134,6 +145,13 @@ def test_a_command_that_leaves_is_refused_with_one_that_stays(command: str, bett
         "& a",
         "a &&",
         "a & ;",
+        "a ; &",
+        "a && &",
+        "a || & b &",
+        "( &)",
+        "a & >",
+        "a & b ||",
+        "a |& setsid b",
         "a & }",
         "a &)",
         "(a &",

@@ -95,6 +95,8 @@ def test_other_sizes_are_refused_with_the_forms_that_are_read(text: str) -> None
         (14.2, "14 s"),
         (59.7, "1m 00s"),
         (125, "2m 05s"),
+        (3599, "59m 59s"),
+        (3600, "1h 00m"),
         (7500, "2h 05m"),
         (86399.9, "1d 0h"),
         (3 * 86400 + 4 * 3600, "3d 4h"),

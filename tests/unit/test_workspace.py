@@ -106,6 +106,19 @@ def test_a_stamp_changes_with_the_script_that_is_sourced(home: Path, line: str) 
     assert stamp(workspace) != before
 
 
+def test_a_stamp_changes_with_the_profiles_of_the_box(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.workspace._PROFILE_FOLDER", str(tmp_path / "profile.d"))
+    workspace = Workspace(name="a", dir=str(home / "project"))
+    stamps = [stamp(workspace)]
+    (tmp_path / "profile.d").mkdir()
+    for content in ("", "export A=1"):
+        (tmp_path / "profile.d" / "modules.sh").write_text(content)
+        stamps.append(stamp(workspace))
+    assert len(set(stamps)) == 3
+
+
 def test_a_stamp_changes_with_what_the_workspace_says(home: Path) -> None:
     first = Workspace(name="a", dir=str(home / "project"))
     others = [replace(first, dir=str(home)), replace(first, activate=". x"), replace(first, variables={"A": "1"})]

@@ -6,7 +6,8 @@
     nvml.fault(0, "lost")
 
 The folder is laid out as `runner/gpu/sim_state.py` describes, faults as `runner/gpu/sim_faults.py` does; on top of
-those `fault("all", "driver", "535.54.03")` sets the driver's version.
+those `fault("all", "driver", "535.54.03")` sets the version the driver tells. An upgrade is
+`replace_library(build=2)`, which leaves the old driver loaded, and a reload of the driver `fault("all", "loaded", 2)`.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ class FakeNvml:
         self._faults.clear()
         self._write_faults()
 
-    def replace_library(self) -> None:
+    def replace_library(self, build: int = 1) -> None:
         """Another file in the library's place, as a driver upgrade leaves it."""
         fresh = self._libraries / "new"
-        shutil.copy(_built(self._driver), fresh)
+        shutil.copy(_built(self._driver, build), fresh)
         fresh.replace(self._libraries / LIBRARY)
 
     def _write_faults(self) -> None:
@@ -106,7 +107,7 @@ class FakeNvml:
 
 
 @functools.cache
-def _built(driver: str) -> Path:
+def _built(driver: str, build: int) -> Path:
     """The library, compiled once per test process. Skips the test where there is no compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -115,7 +116,8 @@ def _built(driver: str) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     target = folder / LIBRARY
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    flags += ["-Wl,-Bsymbolic", f"-Wl,-soname,{LIBRARY}", *(f"-D{name}" for name in DRIVERS[driver])]
+    flags += ["-Wl,-Bsymbolic", f"-Wl,-soname,{LIBRARY}", f"-DBUILD={build}"]
+    flags += [f"-D{name}" for name in DRIVERS[driver]]
     subprocess.run([compiler, *flags, "-o", target, *SOURCES], check=True)
     return target
 

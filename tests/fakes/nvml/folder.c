@@ -48,6 +48,11 @@ static void wait_while_blocked(const char *who) {
     while (fault(who, "block", rest) || fault("all", "block", rest)) usleep(20000);
 }
 
+int loaded_driver(void) {
+    char rest[64];
+    return fault("all", "loaded", rest) ? atoi(rest) : 1;
+}
+
 int session_fault(int opening) {
     char rest[64];
     wait_while_blocked("all");

@@ -13,7 +13,9 @@ enum {
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     GPU_IS_LOST = 15,
-    ARGUMENT_VERSION_MISMATCH = 25
+    LIB_RM_VERSION_MISMATCH = 18,
+    ARGUMENT_VERSION_MISMATCH = 25,
+    UNKNOWN = 999
 };
 
 #define MAX_GPUS 64
@@ -28,6 +30,8 @@ int fault(const char *who, const char *what, char rest[64]);
 int says(int index, const char *what, const char *word);
 /* What a query answers in place of its usual value. */
 int answer(int index, const char *what, int usual);
+/* The version of the driver that is loaded; a library of another one cannot open it. */
+int loaded_driver(void);
 /* The code a call about no GPU in particular fails with. */
 int session_fault(int opening);
 /* The code a query about a GPU fails with; does not return while the GPU is blocked. */

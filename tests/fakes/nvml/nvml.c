@@ -4,7 +4,8 @@
  * does not have is meant to be missing, so that callers meet an absent symbol. A handle that was seen lost stays
  * lost: only a new one works again, as with a real driver after a reset.
  *
- * -DNO_MEMORY_V2, -DNO_PROCESSES_V3, -DNO_PROCESSES_V2 leave out what older drivers lack.
+ * -DNO_MEMORY_V2, -DNO_PROCESSES_V3, -DNO_PROCESSES_V2 leave out what older drivers lack. -DBUILD=2 is a library
+ * that fits a driver of that number only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,15 +38,22 @@ _Static_assert(sizeof(pci_info) == 68, "nvmlPciInfo_t");
 
 typedef struct { int index, lost; } handle;
 
-static int opened;
+#ifndef BUILD
+#define BUILD 1
+#endif
+
+static int opened, driver_at_opening;
 
 /* -- the session ------------------------------------------------------------------------------------------ */
 
 int nvmlInitWithFlags(uint flags) {
     (void)flags;
     int code = session_fault(1);
-    if (!code) opened++;
-    return code;
+    if (!code && loaded_driver() != BUILD) code = LIB_RM_VERSION_MISMATCH;
+    if (code) return code;
+    driver_at_opening = loaded_driver();
+    opened++;
+    return SUCCESS;
 }
 
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
@@ -61,7 +69,16 @@ const char *nvmlErrorString(int code) {
     return "as the test wants it";
 }
 
-static int about_all(void) { return opened ? session_fault(0) : UNINITIALIZED; }
+/* A driver that was unloaded takes its sessions with it. */
+static int session(void) {
+    if (!opened) return UNINITIALIZED;
+    return loaded_driver() == driver_at_opening ? SUCCESS : UNKNOWN;
+}
+
+static int about_all(void) {
+    int code = session();
+    return code ? code : session_fault(0);
+}
 
 int nvmlSystemGetDriverVersion(char *text, uint size) {
     char rest[64];
@@ -87,9 +104,8 @@ int nvmlDeviceGetCount_v2(uint *count) {
 
 static int hand_out(int index, handle **out) {
     gpu g;
-    if (!opened) return UNINITIALIZED;
-    if (!find(index, &g)) return INVALID_ARGUMENT;
-    int code = query_fault(index, "handle");
+    int code = session();
+    if (!code) code = find(index, &g) ? query_fault(index, "handle") : INVALID_ARGUMENT;
     if (code) return code;
     *out = calloc(1, sizeof **out); /* never freed: a caller may keep it for ever */
     (*out)->index = index;
@@ -97,9 +113,10 @@ static int hand_out(int index, handle **out) {
 }
 
 static int ask(handle *h, const char *what, gpu *g) {
-    if (!opened) return UNINITIALIZED;
+    int code = session();
+    if (code) return code;
     if (!h || !find(h->index, g)) return INVALID_ARGUMENT;
-    int code = h->lost ? GPU_IS_LOST : query_fault(h->index, what);
+    code = h->lost ? GPU_IS_LOST : query_fault(h->index, what);
     if (code == GPU_IS_LOST) h->lost = 1;
     return code;
 }

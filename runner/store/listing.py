@@ -1,0 +1,68 @@
+"""Parts of the queue for people to look at, found by index however long it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runner.model import FINAL_STATES, Job, State
+from runner.store.jobs import Jobs, job_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from runner.store.connection import Store
+
+NO_LIMIT = -1
+
+
+class Listing:
+    """What has ended, what is under way, what comes next."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._jobs = Jobs(store)
+
+    def finished(self, states: Collection[State] = FINAL_STATES, limit: int = NO_LIMIT) -> list[Job]:
+        """The latest that ended so, the latest last."""
+        marks = ", ".join("?" * len(states))
+        rows = self._store.rows(
+            f"SELECT * FROM jobs WHERE finished_at IS NOT NULL AND state IN ({marks})"  # noqa: S608
+            " ORDER BY finished_at DESC, id DESC LIMIT ?",
+            (*(state.value for state in states), limit),
+        )
+        return [job_of(row) for row in reversed(rows)]
+
+    def live(self) -> list[Job]:
+        """Those under way, by when they began."""
+        return sorted(self._jobs.live(), key=lambda job: (job.started_at or job.submitted_at, job.id))
+
+    def queued(self, limit: int = NO_LIMIT) -> list[Job]:
+        """Those that wait, in the order they are to start."""
+        if limit < 0:
+            rows = self._store.rows("SELECT * FROM jobs WHERE state = 'QUEUED' ORDER BY ready DESC, rank, position")
+            return [job_of(row) for row in rows]
+        first = [job for waiting in self._jobs.waiting(limit)[:limit] if (job := self._jobs.get(waiting.id))]
+        held = self._store.rows(
+            "SELECT * FROM jobs WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
+            (limit - len(first),),
+        )
+        return first + [job_of(row) for row in held]
+
+    def ahead_of(self, job_id: int) -> int:
+        """How many waiting jobs come before this one."""
+        found = self._store.row(
+            "SELECT count(*) FROM jobs AS other, (SELECT rank, position FROM jobs WHERE id = ?) AS this"
+            " WHERE other.state = 'QUEUED' AND other.ready = 1"
+            " AND (other.rank, other.position) < (this.rank, this.position)",
+            (job_id,),
+        )
+        return int(found[0])
+
+    def unfinished(self) -> list[int]:
+        """The numbers of all that wait or are under way."""
+        rows = self._store.rows("SELECT id FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') ORDER BY id")
+        return [row["id"] for row in rows]
+
+    def latest(self, limit: int) -> list[Job]:
+        """The newest, the newest first."""
+        return self._jobs.find(limit=limit, newest_first=True)

@@ -1,0 +1,159 @@
+"""Commands that change something: kill, rerun, wait, pause, resume, drain."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from runner.terminal.session import (
+    JOB,
+    UNFINISHED_JOB,
+    counted,
+    open_queue,
+    print_json,
+    say,
+    warn_without_runner,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.api import Queue
+
+
+@click.command("kill")
+@click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
+def kill(job_ids: tuple[int, ...], yes: bool, wait_for_end: bool) -> int:
+    """Stop jobs that run and cancel those that wait."""
+    with open_queue() as queue:
+        if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not _confirmed(queue, job_ids):
+            return 1
+        asked = [job_id for job_id in dict.fromkeys(job_ids) if _stop(queue, job_id)]
+        if any(queue.job(job_id).state.live for job_id in asked):
+            warn_without_runner(queue, "running jobs are stopped when one is")
+        if wait_for_end:
+            _wait_until_ended(queue, asked)
+        return 0 if len(asked) == len(set(job_ids)) else 1
+
+
+def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
+    from runner.terminal.table import shortened
+    from runner.terminal.words import state_words, title
+
+    for job_id in job_ids:
+        job = queue.jobs.get(job_id)
+        if job:
+            click.echo(f"{job.id:>6}  {state_words(job)}  {shortened(title(job), 60)}")
+    return click.confirm("Stop this job?" if len(job_ids) == 1 else f"Stop these {len(job_ids)} jobs?")
+
+
+def _stop(queue: Queue, job_id: int) -> bool:
+    from runner.errors import UserError
+
+    try:
+        print(queue.stop(job_id))
+    except UserError as error:
+        say(str(error))
+        return False
+    return True
+
+
+def _wait_until_ended(queue: Queue, job_ids: list[int]) -> None:
+    from runner.waiting import wait_for
+
+    wait_for(queue, job_ids)
+
+
+@click.command("rerun")
+@click.argument("job_ids", type=JOB, metavar="N…", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help='Print {"ids": [12]}.')
+def rerun(job_ids: tuple[int, ...], as_json: bool) -> int:
+    """Queue the same again, each under a new number."""
+    from runner.errors import UserError
+
+    made = []
+    with open_queue() as queue:
+        for job_id in job_ids:
+            try:
+                made.append(queue.rerun(job_id))
+            except UserError as error:
+                say(str(error))
+                continue
+            if not as_json:
+                print(f"Submitted job {made[-1]} ({job_id} again)")
+        if as_json:
+            print_json({"ids": made})
+        if made:
+            warn_without_runner(queue, "they wait")
+    return 0 if len(made) == len(job_ids) else 1
+
+
+@click.command("wait")
+@click.argument("job_ids", type=UNFINISHED_JOB, metavar="[N…]", nargs=-1)
+def wait(job_ids: tuple[int, ...]) -> int:
+    """Wait until these jobs have ended; without a number, all there are now.
+
+    The exit code is 0 if all succeeded, otherwise that of the first that did not.
+    """
+    from runner.store.listing import Listing
+    from runner.terminal.words import state_words
+    from runner.waiting import wait_for
+
+    with open_queue() as queue:
+        awaited = job_ids or Listing(queue.store).unfinished()
+        for job_id in awaited:
+            queue.job(job_id)
+        if awaited:
+            warn_without_runner(queue, "this waits until one is")
+        code = wait_for(queue, awaited)
+        for job_id in awaited:
+            print(f"Job {job_id}: {state_words(queue.job(job_id))}")
+    return code
+
+
+@click.command("pause")
+def pause() -> None:
+    """Start nothing more until `nightshift resume`; running jobs go on."""
+    with open_queue() as queue:
+        queue.pause()
+        print(f"Paused: nothing more starts until `nightshift resume`. {_standing(queue)}")
+
+
+@click.command("resume")
+def resume() -> None:
+    """Go on starting jobs after a pause or a drain."""
+    with open_queue() as queue:
+        held = queue.box.get("paused") or queue.box.get("draining")
+        queue.resume()
+        print(f"{'Resumed' if held else 'Nothing was paused'}. {_standing(queue)}")
+        warn_without_runner(queue, "nothing starts")
+
+
+@click.command("drain")
+@click.option("--wait", "wait_for_end", is_flag=True, help="Return when nothing runs any more.")
+def drain(wait_for_end: bool) -> None:
+    """Let running jobs finish and start no more until `nightshift resume`."""
+    from runner.waiting import wait_until
+
+    with open_queue() as queue:
+        queue.drain()
+        print(f"Draining: running jobs finish, no more start until `nightshift resume`. {_standing(queue)}")
+        if wait_for_end:
+            if queue.jobs.live():
+                warn_without_runner(queue, "this waits until one is")
+            wait_until(queue.home, lambda: not queue.jobs.under_way())
+            print("Drained: nothing runs.")
+
+
+def _standing(queue: Queue) -> str:
+    """What runs and what waits, in one sentence."""
+    from runner.model import State
+
+    live = queue.jobs.live()
+    named = ", ".join(f"#{job.id}" for job in live[:10]) + (" …" if len(live) > 10 else "")
+    running = f"{counted(len(live), 'job')} running ({named})" if live else "No job is running"
+    return f"{running}, {queue.jobs.count(State.QUEUED):,} queued."

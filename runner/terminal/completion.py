@@ -1,0 +1,86 @@
+"""What the shell offers after a Tab: commands, options and the numbers of jobs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+if TYPE_CHECKING:
+    from runner.model import Job
+
+VARIABLE = "_NIGHTSHIFT_COMPLETE"
+PROGRAM = "nightshift"
+OFFERED = 50
+WIDEST = 60
+
+_INSTALL = {
+    "bash": '# put this into ~/.bashrc:  eval "$(nightshift completion bash)"',
+    "zsh": '# put this into ~/.zshrc, after compinit:  eval "$(nightshift completion zsh)"',
+    "fish": "# put this into ~/.config/fish/completions/nightshift.fish",
+}
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(sorted(_INSTALL)))
+def completion(shell: str) -> None:
+    """Print the script that teaches a shell to complete nightshift's commands, options and job numbers."""
+    from runner.cli import commands
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(_INSTALL[shell])
+    click.echo(kind(commands, {}, PROGRAM, VARIABLE).source())
+
+
+def complete(group: click.Command, instruction: str) -> int:
+    """Answer a shell that asks for completions."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(group, {}, PROGRAM, VARIABLE, instruction)
+
+
+def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
+    """The latest jobs; none, rather than a complaint in the middle of typing, where there is no queue to be had."""
+    from runner import home
+    from runner.errors import NightshiftError
+    from runner.store.connection import DATABASE, DatabaseError
+
+    try:
+        folder = home.state_folder()
+        if not os.path.exists(os.path.join(folder, DATABASE)):
+            return []
+        found = _latest(folder, unfinished)
+    except (NightshiftError, DatabaseError, OSError):
+        return []
+    wanted = incomplete.removeprefix("#")
+    return [_item(job) for job in found if str(job.id).startswith(wanted)]
+
+
+def _latest(folder: str, unfinished: bool) -> list[Job]:
+    from runner.store.connection import open_store
+    from runner.store.listing import Listing
+
+    store = open_store(folder)
+    try:
+        listing = Listing(store)
+        return listing.live() + listing.queued(OFFERED) if unfinished else listing.latest(OFFERED)
+    finally:
+        store.close()
+
+
+def _item(job: Job) -> CompletionItem:
+    from runner.terminal.table import shortened
+    from runner.terminal.words import state_words, title
+
+    return CompletionItem(str(job.id), help=shortened(f"{state_words(job)}: {title(job)}", WIDEST))
+
+
+def submit_flags() -> list[tuple[str, str]]:
+    """Every flag of `submit` with what it does."""
+    from runner.options import OPTIONS
+    from runner.submit import OWN
+
+    return [(flag, option.help) for option in (*OPTIONS, *OWN) for flag in option.flags]

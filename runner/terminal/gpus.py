@@ -1,0 +1,77 @@
+"""`nightshift gpus`: what is known of each GPU, and who has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from runner.terminal.session import open_queue, print_json
+
+if TYPE_CHECKING:
+    from runner.api import Queue
+    from runner.terminal.table import Row
+
+UNKNOWN = "–"
+_COLOURS = {"free": "green", "busy": "cyan", "taken": "yellow", "held": "yellow", "lost": "red", "unknown": "red"}
+
+
+@click.command("gpus")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def gpus(as_json: bool) -> None:
+    """Show the GPUs: load, memory, state and jobs."""
+    with open_queue() as queue:
+        found = queue.gpus()
+        if as_json:
+            print_json(found)
+        elif not found:
+            print(_why_none(queue))
+        else:
+            _print_gpus(queue, found)
+
+
+def _why_none(queue: Queue) -> str:
+    if not queue.runner_is_up():
+        return f"No GPU has been read yet: no runner is up for {queue.home}. Start one: nightshift up --detach"
+    return "This runner uses no GPUs (NIGHTSHIFT_GPUS=none): only jobs with --gpus 0 run."
+
+
+def _print_gpus(queue: Queue, found: list[dict[str, Any]]) -> None:
+    from runner.terminal.table import print_table
+
+    headers = ["GPU", "NAME", "STATE", "LOAD", "MEMORY", "TEMP", "POWER", "JOBS"]
+    print_table(headers, [_row(gpu) for gpu in found], cut=(1,), right=(3, 4, 5, 6))
+    for gpu in found:
+        if gpu["detail"]:
+            print(f"GPU {gpu['index']}: {gpu['detail']}")
+    if found[0]["simulated"]:
+        print("These GPUs are simulated.")
+    if not queue.runner_is_up():
+        print("No runner is up: these are the last readings of an earlier one.")
+
+
+def _row(gpu: dict[str, Any]) -> Row:
+    from runner.terminal.table import Row
+
+    return Row(
+        [
+            str(gpu["index"]),
+            gpu["name"] or UNKNOWN,
+            gpu["state"],
+            _with_unit(gpu["utilization"], " %"),
+            _memory(gpu["memory_used_mib"], gpu["memory_total_mib"]),
+            _with_unit(gpu["temperature_c"], " °C"),
+            _with_unit(gpu["power_w"], " W"),
+            ", ".join(f"#{job_id}" for job_id in gpu["jobs"]),
+        ],
+        {2: _COLOURS.get(gpu["state"])},
+    )
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def _memory(used_mib: int | None, total_mib: int | None) -> str:
+    used, total = (UNKNOWN if mib is None else f"{mib / 1024:.1f}" for mib in (used_mib, total_mib))
+    return f"{used} / {total} GiB"

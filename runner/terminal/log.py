@@ -1,0 +1,189 @@
+"""`nightshift log`: the output of a job, byte for byte, and as it comes."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from runner.terminal.session import JOB, open_queue, say
+
+if TYPE_CHECKING:
+    from runner.api import Queue
+    from runner.terminal.follow import Growing, Stamps
+
+NO_TIME = " " * 23
+
+
+@click.command("log")
+@click.argument("job_id", type=JOB, metavar="N")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends; wait for one that has not started.")
+@click.option("--times", is_flag=True, help="Put before each line when it came.")
+@click.option("--tail", "lines", type=click.IntRange(min=0), metavar="K", help="Only the last K lines.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="A", help="Of this attempt instead of the latest.")
+def log(job_id: int, follow: bool, times: bool, lines: int | None, attempt: int | None) -> None:
+    """Print the output of job N, stdout and stderr in order."""
+    with open_queue() as queue:
+        _check(queue, job_id, attempt)
+        if follow:
+            _follow(queue, job_id, attempt, times, lines)
+        else:
+            _print_now(queue, job_id, attempt, times, lines)
+
+
+def _check(queue: Queue, job_id: int, attempt: int | None) -> None:
+    from runner.errors import UserError
+
+    made = queue.job(job_id).attempt
+    if attempt is not None and attempt > made:
+        raise UserError(f"Job {job_id} has no attempt {attempt}; there were {made}.")
+
+
+def _print_now(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: int | None) -> None:
+    kept = queue.log(job_id, attempt)
+    folder = _folder(queue, job_id, attempt or queue.job(job_id).attempt)
+    if times or lines is not None:
+        with closing(_Printer(folder, times, lines)) as printer:
+            printer.catch_up()
+    else:
+        for _, piece in kept.parts():
+            sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+    _explain_nothing(queue, job_id, folder)
+
+
+def _explain_nothing(queue: Queue, job_id: int, folder: str) -> None:
+    """Where there is no output, say why, if that is known."""
+    import os
+
+    from runner import rundir
+
+    end = rundir.read(folder, rundir.EXIT) or {}
+    if end.get("spawn_error"):
+        say(f"job {job_id} could not be started: {end['spawn_error']}")
+    elif queue.job(job_id).state.final and not os.path.exists(os.path.join(folder, rundir.OUTPUT)):
+        say(f"there is no output of job {job_id}: it was removed, or the job never ran")
+
+
+def _folder(queue: Queue, job_id: int, attempt: int) -> str:
+    from runner import rundir
+
+    return rundir.folder_of(queue.home, job_id, attempt)
+
+
+class _Printer:
+    """Prints the output of one attempt as far as it goes."""
+
+    def __init__(self, folder: str, times: bool, lines: int | None) -> None:
+        from runner.terminal.follow import Growing, Stamps
+
+        self._growing: Growing = Growing(folder)
+        self._stamps: Stamps | None = Stamps(folder) if times else None
+        self._last: deque[bytes] | None = deque(maxlen=lines) if times and lines is not None else None
+        self._line, self._line_at = b"", 0
+        if lines is not None and not times:
+            self._growing.skip_to_last_lines(lines)
+
+    def catch_up(self) -> None:
+        """Print all that has come."""
+        for piece in self._growing.read():
+            if self._stamps is None:
+                sys.stdout.buffer.write(piece)
+            else:
+                self._take(piece, self._growing.position - len(piece))
+        if self._last is not None:
+            sys.stdout.buffer.writelines(self._last)
+            self._last = None
+        sys.stdout.buffer.flush()
+
+    def close(self) -> None:
+        """Print a last line that was never ended."""
+        if self._line:
+            self._print_line(self._line + b"\n")
+        sys.stdout.buffer.flush()
+        self._growing.close()
+
+    def _take(self, piece: bytes, position: int) -> None:
+        for part in piece.splitlines(keepends=True):
+            if not self._line:
+                self._line_at = position
+            self._line += part
+            position += len(part)
+            if part.endswith((b"\n", b"\r")):
+                self._print_line(self._line.rstrip(b"\r\n") + b"\n")
+                self._line = b""
+
+    def _print_line(self, line: bytes) -> None:
+        assert self._stamps is not None
+        at = self._stamps.at(self._line_at)
+        stamp = at.astimezone().isoformat(" ", "milliseconds")[:23] if at else NO_TIME
+        stamped = f"{stamp}  ".encode() + line
+        if self._last is not None:
+            self._last.append(stamped)
+        else:
+            sys.stdout.buffer.write(stamped)
+
+
+def _follow(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: int | None) -> None:
+    """Attempt by attempt, until the job has ended."""
+    number = attempt or _wait_for_attempt(queue, job_id, after=0)
+    while number is not None:
+        with closing(_Printer(_folder(queue, job_id, number), times, lines)) as printer:
+            _follow_attempt(queue, job_id, number, printer)
+        if attempt is not None:
+            return
+        number, lines = _wait_for_attempt(queue, job_id, after=number), None
+        if number is not None:
+            say(f"attempt {number} of job {job_id}")
+
+
+def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
+    """The number of an attempt later than this one; None if the job ends without another."""
+    from runner.waiting import wait_until
+
+    job = queue.job(job_id)
+    if job.attempt <= after and not job.state.final:
+        waits = queue.waiting_reasons([job])
+        if waits:
+            say(f"job {job_id} has not started yet: {waits[job_id]}")
+        elif not queue.runner_is_up():
+            say("its output is complete; how it ended will be recorded when a runner is up")
+            return None
+        wait_until(queue.home, lambda: queue.job(job_id).attempt > after or queue.job(job_id).state.final)
+        job = queue.job(job_id)
+    return job.attempt if job.attempt > after else None
+
+
+def _follow_attempt(queue: Queue, job_id: int, number: int, printer: _Printer) -> None:
+    import os
+
+    from runner.waiting import Changes, wait_until
+
+    folder = _folder(queue, job_id, number)
+    wait_until(queue.home, lambda: os.path.isdir(folder) or _is_over(queue, job_id, number))
+    with closing(Changes(queue.home, folder)) as changes:
+        while True:
+            over = _is_over(queue, job_id, number)  # asked before reading, so that nothing is left unread
+            printer.catch_up()
+            if over:
+                return
+            changes.wait()
+
+
+def _is_over(queue: Queue, job_id: int, number: int) -> bool:
+    """Whether no more output can come of an attempt."""
+    import os
+
+    from runner import rundir
+
+    folder = _folder(queue, job_id, number)
+    if os.path.exists(os.path.join(folder, rundir.EXIT)):
+        return True
+    job = queue.job(job_id)
+    if job.attempt != number or not job.state.live:
+        return True
+    has_started = os.path.exists(os.path.join(folder, rundir.STARTED))
+    return has_started and not rundir.lock_is_held(folder)

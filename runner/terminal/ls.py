@@ -1,0 +1,154 @@
+"""`nightshift ls`: what has ended, what is under way, what comes next; time runs downwards."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from runner.terminal.session import open_queue, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.api import Queue
+    from runner.model import Job, State
+    from runner.store.listing import Listing
+
+FINISHED_SHOWN, QUEUED_SHOWN = 10, 20
+REASON_WIDTH = 48
+
+
+class Wanted(NamedTuple):
+    """Which jobs to list, and how many of each kind; a limit of -1 is none."""
+
+    ended: frozenset[State]
+    running: bool
+    queued: bool
+    ended_limit: int
+    queued_limit: int
+
+
+@click.command("ls")
+@click.option("--all", "everything", is_flag=True, help="All jobs there are.")
+@click.option("--failed", is_flag=True, help="Those that failed or were lost.")
+@click.option("--succeeded", is_flag=True, help="Those that succeeded.")
+@click.option("--running", is_flag=True, help="Those under way.")
+@click.option("--queued", is_flag=True, help="Those that wait.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N that ended and N that wait.")
+@click.option("--commands", "only_commands", is_flag=True, help="Only the commands, one per line, for `submit -`.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: all jobs, unless others are asked for.")
+def ls(
+    everything: bool,
+    failed: bool,
+    succeeded: bool,
+    running: bool,
+    queued: bool,
+    limit: int | None,
+    only_commands: bool,
+    as_json: bool,
+) -> None:
+    """List jobs: by default what runs, what waits and what ended last."""
+    chosen = failed or succeeded or running or queued
+    short = not (chosen or everything or only_commands or as_json)
+    wanted = Wanted(
+        ended=_ended(failed, succeeded) if chosen else _ended(True, True, rest=True),
+        running=running or not chosen,
+        queued=queued or not chosen,
+        ended_limit=limit if limit is not None else FINISHED_SHOWN if short else -1,
+        queued_limit=limit if limit is not None else QUEUED_SHOWN if short else -1,
+    )
+    from runner.store.listing import Listing
+
+    with open_queue() as queue:
+        listing = Listing(queue.store)
+        jobs = _find(listing, wanted)
+        if as_json:
+            print_json(queue.describe(sorted(jobs, key=lambda job: job.id)))
+        elif only_commands:
+            _print_commands(jobs)
+        else:
+            _print_jobs(queue, jobs)
+            _print_rest(queue, jobs, wanted)
+
+
+def _ended(failed: bool, succeeded: bool, *, rest: bool = False) -> frozenset[State]:
+    from runner.model import State
+
+    states = {State.FAILED: failed, State.LOST: failed, State.SUCCEEDED: succeeded, State.CANCELLED: rest}
+    return frozenset(state for state, is_wanted in states.items() if is_wanted)
+
+
+def _find(listing: Listing, wanted: Wanted) -> list[Job]:
+    jobs = listing.finished(wanted.ended, wanted.ended_limit) if wanted.ended else []
+    jobs += listing.live() if wanted.running else []
+    return jobs + (listing.queued(wanted.queued_limit) if wanted.queued else [])
+
+
+def _print_commands(jobs: list[Job]) -> None:
+    from runner.terminal.words import as_one_line
+
+    for job in jobs:
+        sys.stdout.buffer.write(as_one_line(job).encode("utf-8", "surrogateescape") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _print_jobs(queue: Queue, jobs: list[Job]) -> None:
+    from runner import clock
+    from runner.terminal import words
+    from runner.terminal.table import Row, print_table
+
+    if not jobs:
+        print("No such jobs. Queue one: nightshift submit -- python train.py")
+        return
+    now, indices = clock.now(), gpu_indices(queue)
+    reasons, common = _reasons(queue, jobs)
+    rows = []
+    for job in jobs:
+        when = job.finished_at or job.started_at or job.submitted_at
+        rows.append(
+            Row(
+                [
+                    str(job.id),
+                    words.state_words(job),
+                    words.gpu_words(job, indices),
+                    words.duration_words(job, now),
+                    words.short_time(when, now),
+                    words.title(job),
+                    *([reasons.get(job.id, "")] if reasons else []),
+                ],
+                {1: words.colour(job.state)},
+            )
+        )
+    headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *(["WAITS FOR"] if reasons else [])]
+    print_table(headers, rows, cut=(5, 6) if reasons else (5,), right=(0, 3))
+    if common:
+        print(f"\nWaiting: {common}.")
+
+
+def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:
+    """Why each of them waits; or, where all wait for the same, that alone."""
+    from runner.terminal.table import shortened
+
+    reasons = queue.waiting_reasons(jobs)
+    if len(set(reasons.values())) == 1:
+        return {}, next(iter(reasons.values()))
+    return {job_id: shortened(reason, REASON_WIDTH) for job_id, reason in reasons.items()}, None
+
+
+def _print_rest(queue: Queue, jobs: list[Job], wanted: Wanted) -> None:
+    """How many are not shown."""
+    from runner.model import State
+
+    if not wanted.queued or wanted.queued_limit < 0:
+        return
+    more = queue.jobs.count(State.QUEUED) - sum(job.state is State.QUEUED for job in jobs)
+    if more > 0:
+        print(f"… and {more:,} more queued")
+
+
+def gpu_indices(queue: Queue) -> dict[str, int]:
+    """The index people know a GPU by, for each UUID."""
+    found = queue.snapshot()
+    return {gpu.uuid: gpu.index for gpu in found[0].gpus} if found else {}

@@ -1,0 +1,89 @@
+"""Who is up for a state folder, and asking them to leave."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+from typing import TYPE_CHECKING
+
+from runner import doorbell, home
+from runner.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEEPER_LOCK = "keeper.lock"
+LEAVES_WITHIN_S = 30.0
+
+
+def holder(folder: str, name: str) -> int | None:
+    """The pid of whoever holds a lock of the state folder."""
+    try:
+        lock = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return written_pid(folder, name)
+    finally:
+        os.close(lock)
+    return None
+
+
+def written_pid(folder: str, name: str) -> int | None:
+    """The pid that a lock file names, whether or not it is held."""
+    try:
+        with open(os.path.join(folder, name), encoding="ascii") as file:
+            return int(file.read().strip() or 0) or None
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def is_ready(folder: str, pid: int) -> bool:
+    """Whether the runner with this pid is fully up. Takes no lock: that could make a runner believe another is up."""
+    return written_pid(folder, home.RUNNER_LOCK) == pid and doorbell.ring(folder, home.RUNNER_BELL)
+
+
+@contextlib.contextmanager
+def held(folder: str, name: str) -> Iterator[None]:
+    """Hold a lock of the state folder with our pid in it."""
+    lock = os.open(os.path.join(folder, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    except BlockingIOError:
+        pid = written_pid(folder, name) or "?"
+        raise OperatorError(f"nightshift is already up for {folder} (pid {pid}). Stop it: nightshift down") from None
+    finally:
+        os.close(lock)
+
+
+def ask_to_leave(folder: str, name: str) -> bool:
+    """Have the holder of a lock leave, and wait until it has; False if there is none."""
+    pid = holder(folder, name)
+    if pid is None:
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if holder(folder, name) != pid:  # it left meanwhile, and the number may be somebody else's
+            return False
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        if not select.select([handle], [], [], LEAVES_WITHIN_S)[0]:
+            raise OperatorError(
+                f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/runner.log."
+                f" `kill -9 {pid}` ends it; running jobs go on."
+            )
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True

@@ -1,0 +1,81 @@
+"""What every command needs: the queue, the numbers of jobs, and a voice."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from runner.api import Queue
+
+    NumberType = click.ParamType[int]
+else:
+    NumberType = click.ParamType  # generic only in later versions of click
+
+LARGEST_ID = (1 << 63) - 1  # SQLite's
+
+
+def open_queue() -> Queue:
+    """The queue of the state folder in force, used by whoever is at the terminal."""
+    from runner.api import Queue
+    from runner.submit import user
+
+    return Queue(actor=user())
+
+
+class JobNumber(NumberType):
+    """The number of a job, as `12` or `#12`."""
+
+    name = "job"
+
+    def __init__(self, unfinished: bool = False) -> None:
+        self._unfinished = unfinished
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002
+        """The number, or a complaint that says what one looks like."""
+        text = str(value).removeprefix("#")
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= LARGEST_ID):
+            raise click.UsageError(f"{value!r} is not the number of a job; `nightshift ls` lists them.", ctx)
+        return int(text)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The latest jobs, those already typed left out."""
+        from runner.terminal.completion import job_numbers
+
+        typed = {str(value) for values in ctx.params.values() if isinstance(values, tuple) for value in values}
+        return [item for item in job_numbers(incomplete, unfinished=self._unfinished) if item.value not in typed]
+
+
+JOB = JobNumber()
+UNFINISHED_JOB = JobNumber(unfinished=True)
+
+
+def say(sentence: str) -> None:
+    """To the person, not to the pipe."""
+    print(f"nightshift: {sentence}", file=sys.stderr)
+
+
+def warn_without_runner(queue: Queue, consequence: str) -> None:
+    """Nothing happens while no runner is up: say so."""
+    if not queue.runner_is_up():
+        say(f"no runner is up for {queue.home}: {consequence}. Start one: nightshift up --detach")
+
+
+def print_json(value: Any) -> None:
+    """For programs."""
+    print(json.dumps(value, indent=2))
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,94 @@
+"""`nightshift shell`: a shell where a job is, as the job sees the world."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from runner.terminal.session import JOB, open_queue, say
+
+if TYPE_CHECKING:
+    from runner.api import Queue
+    from runner.model import Job
+
+# The mark by which strays of the job are found and ended, and what is the bot's alone.
+_NOT_FOR_A_GUEST = ("NIGHTSHIFT_ATTEMPT", "NIGHTSHIFT_TOKEN")
+_OF_THIS_TERMINAL = ("TERM", "COLORTERM", "COLUMNS", "LINES", "SSH_TTY", "SSH_CONNECTION", "TMUX", "TMUX_PANE")
+
+
+@click.command("shell", context_settings={"allow_interspersed_args": False})
+@click.argument("job_id", type=JOB, metavar="N")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
+def shell(job_id: int, command: tuple[str, ...]) -> None:
+    """Open a shell in job N's folder, with its environment and its GPUs.
+
+    With a command, run that instead and exit with its code: one argument is shell text, several are an exact
+    argument list. Works for jobs that run, wait or have ended; it takes nothing from the queue's accounting.
+    """
+    with open_queue() as queue:
+        job = queue.job(job_id)
+        variables = guest_environment(queue, job)
+        said = _where(queue, job)
+    _enter(job)
+    say(said)
+    _become(_words(command[1:] if command[:1] == ("--",) else command, variables), variables)
+
+
+def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
+    """What the job's processes have, but for what marks them as the job's."""
+    from runner import orders, rundir, settings
+    from runner.envfile import read_env_file
+
+    folder = rundir.folder_of(queue.home, job.id, job.attempt)
+    spec = rundir.read(folder, rundir.SPEC)
+    if spec is None:
+        captured = queue.jobs.environment(job.spec.environment)
+        spec, _ = orders.order(job, job.attempt, job.gpus, captured, folder, settings.load())
+    from_file = read_env_file(spec["env_file"]) if spec.get("env_file") else {}
+    here = {name: os.environ[name] for name in _OF_THIS_TERMINAL if name in os.environ}
+    merged = {**spec["env"], **from_file, **spec["env_over"], **here}
+    return {name: value for name, value in merged.items() if name not in _NOT_FOR_A_GUEST}
+
+
+def _where(queue: Queue, job: Job) -> str:
+    from runner.terminal.ls import gpu_indices
+    from runner.terminal.words import gpu_words, state_words
+
+    what = f"job {job.id} ({state_words(job)}), folder {job.spec.dir}"
+    if not job.gpus:
+        return f"{what}, no GPU"
+    others = sorted(
+        {lease.job_id for lease in queue.jobs.leases() if lease.resource in job.gpus and lease.job_id != job.id}
+    )
+    in_use = f" (now used by {', '.join(f'#{other}' for other in others)})" if others else ""
+    return f"{what}, GPU {gpu_words(job, gpu_indices(queue))}{in_use}"
+
+
+def _enter(job: Job) -> None:
+    from runner.errors import UserError
+
+    try:
+        os.chdir(job.spec.dir)
+    except OSError as error:
+        raise UserError(f"The folder of job {job.id} cannot be entered: {error.strerror}: {job.spec.dir}") from error
+    os.umask(job.spec.umask)
+
+
+def _words(command: tuple[str, ...], variables: dict[str, str]) -> list[str]:
+    if len(command) == 1:
+        return ["bash", "-c", command[0]]
+    return list(command) or [os.environ.get("SHELL") or variables.get("SHELL") or "bash"]
+
+
+def _become(words: list[str], variables: dict[str, str]) -> NoReturn:
+    """Go on as that program: what it returns is what we return."""
+    from runner.errors import UserError
+
+    sys.stdout.flush()
+    try:
+        os.execvpe(words[0], words, variables)  # noqa: S606 - a shell is what is asked for
+    except OSError as error:
+        raise UserError(f"{words[0]!r} cannot be run here: {error.strerror}") from error

@@ -1,0 +1,178 @@
+"""`nightshift show`: everything about one job, but for the values in its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from runner.terminal.session import JOB, counted, open_queue, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from runner.api import Queue
+    from runner.model import Job
+
+LABEL = 12
+
+
+@click.command("show")
+@click.argument("job_id", type=JOB, metavar="N")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def show(job_id: int, as_json: bool) -> None:
+    """Show all there is to know about job N."""
+    with open_queue() as queue:
+        job = queue.job(job_id)
+        if as_json:
+            print_json(_described(queue, job))
+            return
+        for label, text in _lines(queue, job):
+            click.echo(f"{label:<{LABEL}} {text}".rstrip())
+
+
+def _described(queue: Queue, job: Job) -> dict[str, Any]:
+    return {
+        **queue.describe([job])[0],
+        "argv": list(job.spec.argv) if job.spec.argv is not None else None,
+        "script": job.spec.script,
+        "retries": job.spec.retries,
+        "env_names": sorted(job.spec.env),
+        "env_file": job.spec.env_file,
+        "run_dir": _run_dir(queue, job),
+        "attempts": [_attempt(attempt) for attempt in queue.jobs.attempts(job.id)],
+        "events": queue.jobs.events(job.id),
+    }
+
+
+def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"gpus": json.loads(row["gpus"]), "exit": json.loads(row["exit"]) if row["exit"] else None}
+    return {**row, **told}
+
+
+def _run_dir(queue: Queue, job: Job) -> str | None:
+    from runner import rundir
+
+    folder = rundir.folder_of(queue.home, job.id, job.attempt)
+    return folder if os.path.isdir(folder) else None
+
+
+def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """What to print: labels and texts."""
+    from runner import clock
+    from runner.terminal import words
+    from runner.terminal.ls import gpu_indices
+    from runner.terminal.table import paint
+
+    indices = gpu_indices(queue)
+    yield f"Job {job.id}", paint(words.state_words(job), words.colour(job.state))
+    yield from _what(job)
+    yield from _where(job)
+    yield "GPUs", _gpus(job, indices)
+    yield from _limits(job)
+    yield from _waiting(queue, job)
+    yield "Submitted", words.long_time(job.submitted_at)
+    if job.started_at:
+        yield "Started", words.long_time(job.started_at)
+    if job.finished_at:
+        yield "Ended", words.long_time(job.finished_at)
+    if took := words.duration_words(job, clock.now()):
+        yield ("Took" if job.finished_at else "Runs for"), took
+    yield "Run id", job.run_id
+    if folder := _run_dir(queue, job):
+        yield "Run dir", folder
+    yield from _attempts(queue, job)
+    yield from _events(queue, job, indices)
+
+
+def _what(job: Job) -> Iterator[tuple[str, str]]:
+    from runner.terminal.words import printable
+
+    if job.spec.name:
+        yield "Name", job.spec.name
+    lines = job.spec.command.rstrip("\n").split("\n")
+    yield ("Script" if job.spec.script else "Command"), printable(lines[0])
+    for line in lines[1:]:
+        yield "", printable(line)
+
+
+def _where(job: Job) -> Iterator[tuple[str, str]]:
+    spec = job.spec
+    yield "Owner", spec.owner
+    if spec.workspace:
+        yield "Workspace", spec.workspace
+    yield "Folder", spec.dir
+    if spec.env:
+        yield "Variables", ", ".join(sorted(spec.env)) + " (values not shown)"
+    if spec.env_file:
+        yield "Env file", spec.env_file
+
+
+def _gpus(job: Job, indices: Mapping[str, int]) -> str:
+    if job.gpus:
+        return ", ".join(f"{indices.get(uuid, '?')} ({uuid})" for uuid in job.gpus)
+    if job.spec.gpus == 0:
+        return "none wanted"
+    of = f" of {','.join(job.spec.on)}" if job.spec.on else ""
+    return f"{job.spec.gpus} wanted{of}"
+
+
+def _limits(job: Job) -> Iterator[tuple[str, str]]:
+    from runner.quantities import format_duration
+
+    if job.spec.priority.rank:
+        yield "Priority", job.spec.priority.value
+    if job.spec.time_limit_s is not None:
+        yield "Time limit", format_duration(job.spec.time_limit_s)
+    if job.spec.retries:
+        yield "Retries", str(job.spec.retries)
+    if job.batch_size is not None:
+        yield "Batch size", str(job.batch_size)
+    if job.stop:
+        yield "Stop", f"asked for by {job.stop.by}"
+
+
+def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    from runner.model import State
+    from runner.store.listing import Listing
+
+    if job.state is State.QUEUED:
+        ahead = Listing(queue.store).ahead_of(job.id)
+        before = f"; {counted(ahead, 'job')} before it" if ahead else ""
+        yield "Waits for", queue.waiting_reasons([job])[job.id] + before
+
+
+def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """Only where there were several: one is told by the lines above."""
+    from runner.model import Reason, State
+    from runner.terminal.words import outcome_words
+
+    found = [_attempt(row) for row in queue.jobs.attempts(job.id)]
+    if len(found) < 2:
+        return
+    for attempt in found:
+        end = attempt["exit"] or {}
+        state, reason = attempt["state"], attempt["reason"]
+        said = "under way" if attempt["finished_at"] is None else "never ran"
+        if state:
+            said = outcome_words(
+                State(state), Reason(reason) if reason else None, end.get("exit_code"), end.get("signal")
+            )
+        yield f"Attempt {attempt['number']}", said
+
+
+def _events(queue: Queue, job: Job, indices: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    from runner import clock
+    from runner.quantities import format_duration
+    from runner.terminal.words import event_words, long_time
+
+    yield "", ""
+    before = None
+    for event in queue.jobs.events(job.id):
+        at = clock.moment(event["at"])
+        assert at is not None
+        after = f"  (+{format_duration((at - before).total_seconds())})" if before else ""
+        yield long_time(at), f"{event_words(event, indices)}{after}"
+        before = at

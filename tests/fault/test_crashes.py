@@ -1,0 +1,164 @@
+"""Any of our processes may die at any moment; jobs and their exit codes survive it."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from tests.fault.chaos import Chaos
+from tests.wait import eventually
+
+
+def part(box, name):
+    """The pid of one of the box's own processes, by the name it gives itself."""
+    return next((pid for pid, comm in box.processes().items() if comm == name), None)
+
+
+def pid_of_job(box, job_id):
+    return int(eventually(lambda: box.log(job_id).split()[:1], 10)[0])
+
+
+def test_the_runner_is_killed_with_one_job_running_and_five_queued(box, tmp_path):
+    box.start_runner(gpus="sim:1x24GiB")
+    ledger = tmp_path / "ledger"
+    running = box.submit(f"echo $$; echo r >> {ledger}; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 5")
+    queued = [box.submit(f"echo {n} >> {ledger}; exit {n}") for n in range(5)]
+    pid = pid_of_job(box, running)
+
+    box.stop_runner(signal.SIGKILL)
+    assert psutil.pid_exists(pid)
+    assert box.job(running)["waiting_for"] is None
+    assert box.job(queued[0])["waiting_for"] == "no runner is up"
+    box.start_runner(gpus="sim:1x24GiB")
+    box.wait_state(running, "RUNNING")
+    assert psutil.pid_exists(pid)
+    (tmp_path / "go").touch()
+
+    for job_id in (running, *queued):
+        box.wait_state(job_id, "SUCCEEDED", "FAILED")
+    assert [box.job(job_id)["exit_code"] for job_id in (running, *queued)] == [5, 0, 1, 2, 3, 4]
+    assert ledger.read_text().split() == ["r", "0", "1", "2", "3", "4"]
+    assert box.job(running)["attempt"] == 1
+
+
+def test_a_job_that_ends_while_no_runner_is_up_keeps_its_exit_code(box, tmp_path):
+    box.start_runner()
+    job_id = box.submit(f"echo $$; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 42")
+    pid = pid_of_job(box, job_id)
+    box.stop_runner(signal.SIGKILL)
+    (tmp_path / "go").touch()
+    eventually(lambda: not psutil.pid_exists(pid))
+    box.start_runner()
+    assert box.wait_state(job_id, "FAILED")["exit_code"] == 42
+
+
+@pytest.mark.parametrize("name", ["ns-zygote", "ns-sampler"])
+def test_the_zygote_or_the_sampler_is_killed(box, tmp_path, name):
+    box.start_runner(gpus="sim:1x24GiB")
+    running = box.submit(f"echo $$; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 5")
+    queued = [box.submit(f"exit {n}") for n in range(3)]
+    pid = pid_of_job(box, running)
+    victim = part(box, name)
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: part(box, name) not in (None, victim))
+    assert psutil.pid_exists(pid)
+    (tmp_path / "go").touch()
+    for job_id in (running, *queued):
+        box.wait_state(job_id, "SUCCEEDED", "FAILED")
+    assert [box.job(job_id)["exit_code"] for job_id in (running, *queued)] == [5, 0, 1, 2]
+
+
+STRAYS = "(setsid sleep 300 &); (env -i setsid sleep 301 >/dev/null 2>&1 &); (setsid sh -c 'trap \"\" TERM; sleep 302' &)"
+
+
+def sleepers():
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if process.info["cmdline"] and process.info["cmdline"][-1] in ("300", "301", "302"):
+            found.append(process.pid)
+    return found
+
+
+def test_the_supervisor_is_killed_and_nothing_of_its_job_is_left(box):
+    box.start_runner()
+    job_id = box.submit(f"echo $$; {STRAYS}; sleep 300")
+    pid_of_job(box, job_id)
+    eventually(lambda: len(sleepers()) >= 4)
+    os.kill(part(box, "ns-supervisor"), signal.SIGKILL)
+
+    job = box.wait_state(job_id, "LOST")
+    assert (job["reason"], job["exit_code"]) == ("SUPERVISOR", None)
+    assert [n.data["state"] for n in box.notices(job_id) if n.kind == "ended"] == ["LOST"]
+    eventually(lambda: sleepers() == [], what="the strays are gone")
+    assert box.wait_state(box.submit("exit 0"), "SUCCEEDED")
+
+
+def test_supervisor_and_zygote_are_killed_together(box):
+    """Then nobody above the strays is left; those that kept the mark or the pipe are still found."""
+    box.start_runner()
+    job_id = box.submit("echo $$; (setsid sleep 300 &); (env -i setsid sleep 301 &); sleep 300")
+    pid_of_job(box, job_id)
+    eventually(lambda: len(sleepers()) >= 3)
+    os.kill(part(box, "ns-zygote"), signal.SIGKILL)
+    os.kill(part(box, "ns-supervisor"), signal.SIGKILL)
+    assert box.wait_state(job_id, "LOST")["reason"] == "SUPERVISOR"
+    assert sleepers() == []
+
+
+def test_a_lost_job_is_run_again_where_that_was_asked_for(box, tmp_path):
+    box.start_runner()
+    job_id = box.submit(f"echo x >> {tmp_path}/runs; test $(wc -l < {tmp_path}/runs) = 2 || sleep 300", "--retries", "1")
+    eventually(lambda: (tmp_path / "runs").exists())
+    os.kill(eventually(lambda: part(box, "ns-supervisor")), signal.SIGKILL)
+    job = box.wait_state(job_id, "SUCCEEDED")
+    assert job["attempt"] == 2
+    assert [n.kind for n in box.notices(job_id)] == ["started", "requeued", "started", "ended"]
+
+
+def test_a_reboot_is_told_from_a_killed_supervisor(box):
+    """A run directory of another boot, as it is found when the machine comes up again."""
+    box.start_runner()
+    job_id = box.submit("echo $$; sleep 300")
+    pid_of_job(box, job_id)
+    box.stop_runner(signal.SIGKILL)
+    for pid in box.processes():
+        os.kill(pid, signal.SIGKILL)
+    started = box.home / "runs" / str(job_id) / "1" / "started.json"
+    eventually(lambda: not box.processes())
+    import json
+
+    started.write_text(json.dumps({**json.loads(started.read_text()), "boot_id": "another"}))
+    box.start_runner()
+    job = box.wait_state(job_id, "LOST")
+    assert job["reason"] == "HOST"
+
+
+def test_a_removed_run_directory_ends_the_job_as_lost_and_not_twice(box, tmp_path):
+    import shutil
+
+    box.start_runner()
+    job_id = box.submit(f"echo x >> {tmp_path}/runs; echo $$; sleep 300")
+    pid_of_job(box, job_id)
+    box.wait_state(job_id, "RUNNING")
+    box.stop_runner(signal.SIGKILL)
+    shutil.rmtree(box.home / "runs")
+    box.start_runner()
+    assert box.wait_state(job_id, "LOST")["reason"] == "SUPERVISOR"
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+@pytest.mark.timeout(180)
+def test_a_little_chaos(tmp_path):
+    report = Chaos(tmp_path, seed=7).run(jobs=120, kills=30, timeout_s=150)
+    assert report.problems == [], str(report)
+    assert sum(report.kills.values()) >= 20, str(report)
+
+
+@pytest.mark.evidence
+@pytest.mark.timeout(3600)
+def test_a_thousand_kills(tmp_path):
+    report = Chaos(tmp_path, seed=2026).run(jobs=4500, kills=1000, timeout_s=3300)
+    print(f"\n{report}")
+    assert report.problems == [], str(report)
+    assert sum(report.kills.values()) >= 1000, str(report)

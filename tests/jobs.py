@@ -1,0 +1,31 @@
+"""Making jobs in tests."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from runner.api import Queue, job_spec
+from runner.environment import captured, fingerprint
+from runner.model import Exit, JobSpec
+
+VARIABLES = captured({"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")})
+KEY = fingerprint(VARIABLES)
+
+
+def a_spec(command: str = "true", **values: Any) -> JobSpec:
+    argv = values.pop("argv", None)
+    script = values.pop("script", False)
+    folder = values.pop("folder", "/")
+    return job_spec(
+        values, command=command, argv=argv, script=script, owner="somebody", folder=folder, environment_key=KEY, umask=0o022
+    )
+
+
+def submit(queue: Queue, *commands: str, **values: Any) -> list[int]:
+    return queue.submit([a_spec(command, **values) for command in commands], {KEY: VARIABLES})
+
+
+def an_exit(**changes: Any) -> Exit:
+    at = "2026-01-01T00:00:00.000000+00:00"
+    return Exit(**{"started_at": at, "finished_at": at, "duration_s": 1.0, "exit_code": 0, **changes})

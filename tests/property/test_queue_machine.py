@@ -1,0 +1,123 @@
+"""The store against a model: whatever is done in whatever order, no slot is held twice and nothing ends twice."""
+
+import tempfile
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+
+from runner.model import Reason, State
+from runner.store.connection import open_store
+from runner.store.jobs import Jobs
+from runner.store.outbox import Outbox
+from tests.jobs import a_spec, an_exit
+
+SLOTS = [("GPU-a", 0), ("GPU-a", 1), ("GPU-b", 0)]
+AT = "2026-01-01T00:00:00.000000+00:00"
+
+
+class QueueMachine(RuleBasedStateMachine):
+    ids = Bundle("ids")
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = open_store(self.folder.name + "/home")
+        self.jobs, self.outbox = Jobs(self.store), Outbox(self.store)
+        self.model: dict[int, State] = {}
+        self.held: dict[int, tuple[str, int]] = {}
+        self.told: dict[int, int] = {}
+
+    def teardown(self):
+        self.store.close()
+        self.folder.cleanup()
+
+    @rule(target=ids, priority=st.sampled_from(["low", "normal", "high"]), retries=st.integers(0, 1))
+    def submit(self, priority, retries):
+        job_id = self.jobs.add(a_spec(priority=priority, retries=retries))
+        self.model[job_id] = State.QUEUED
+        return job_id
+
+    @precondition(lambda self: len(self.held) < len(SLOTS))
+    @rule(job_id=ids)
+    def claim(self, job_id):
+        slot = next(slot for slot in SLOTS if slot not in self.held.values())
+        attempt = self.jobs.claim(job_id, [slot], "boot")
+        assert (attempt is not None) == (self.model[job_id] is State.QUEUED)
+        if attempt:
+            self.model[job_id] = State.STARTING
+            self.held[job_id] = slot
+
+    @rule(job_id=ids)
+    def start(self, job_id):
+        if self.model[job_id] is State.STARTING:
+            self.jobs.started(self.jobs.get(job_id), AT)
+            self.model[job_id] = State.RUNNING
+
+    @rule(job_id=ids, code=st.integers(0, 2))
+    def end(self, job_id, code):
+        if self.model[job_id].live:
+            state = State.FAILED if code else State.SUCCEEDED
+            self.jobs.ended(self.jobs.get(job_id), state, Reason.EXIT, an_exit(exit_code=code))
+            self._ended(job_id, state)
+
+    @rule(job_id=ids)
+    def lose(self, job_id):
+        if self.model[job_id].live:
+            job = self.jobs.get(job_id)
+            if self.jobs.use_retry(job):
+                self.jobs.back_to_queue(job, "retry", (State.LOST, Reason.HOST))
+                self.model[job_id] = State.QUEUED
+                del self.held[job_id]
+            else:
+                self.jobs.ended(job, State.LOST, Reason.HOST, None)
+                self._ended(job_id, State.LOST)
+
+    @rule(job_id=ids)
+    def give_back(self, job_id):
+        if self.model[job_id] is State.STARTING:
+            self.jobs.back_to_queue(self.jobs.get(job_id), "never ran")
+            self.model[job_id] = State.QUEUED
+            del self.held[job_id]
+
+    @rule(job_id=ids)
+    def stop(self, job_id):
+        job = self.jobs.get(job_id)
+        if self.jobs.cancel_waiting(job, Reason.USER, "ann"):
+            assert self.model[job_id] is State.QUEUED
+            self.model[job_id] = State.CANCELLED
+            self.told[job_id] = 1
+        else:
+            assert self.model[job_id] is not State.QUEUED
+            asked = self.jobs.ask_to_stop(job, Reason.USER, "ann")
+            assert not (asked and not self.model[job_id].live)
+
+    def _ended(self, job_id, state):
+        self.model[job_id] = state
+        self.told[job_id] = 1
+        del self.held[job_id]
+
+    @invariant()
+    def states_agree(self):
+        assert {job.id: job.state for job in self.jobs.find()} == self.model
+
+    @invariant()
+    def leases_agree(self):
+        assert {lease.job_id: (lease.resource, lease.slot) for lease in self.jobs.leases()} == self.held
+
+    @invariant()
+    def every_end_is_told_exactly_once(self):
+        for job_id, state in self.model.items():
+            told = sum(notice.kind == "ended" for notice in self.outbox.about(job_id))
+            assert told == (1 if state.final else 0)
+
+    @invariant()
+    def waiting_is_what_is_queued_in_order(self):
+        waiting = self.jobs.waiting(per_lane=1000)
+        assert {found.id for found in waiting} == {i for i, state in self.model.items() if state is State.QUEUED}
+        ranks = [(-self.jobs.get(found.id).spec.priority.rank, found.id) for found in waiting]
+        assert ranks == sorted(ranks)
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -1,0 +1,37 @@
+from runner.breaker import Streak, after
+from runner.model import Exit, State
+
+
+def failed(**changes):
+    return Exit(**{"started_at": "", "finished_at": "", "duration_s": 0.1, "exit_code": 1, **changes})
+
+
+def streak_of(*ends, within_s=10.0):
+    streak = Streak()
+    for number, (state, end) in enumerate(ends, 1):
+        streak = after(streak, number, state, end, within_s)
+    return streak
+
+
+def test_alike_failures_at_once_add_up():
+    assert streak_of(*[(State.FAILED, failed())] * 3) == Streak("exit code 1", (1, 2, 3))
+
+
+def test_another_way_of_failing_starts_anew():
+    ends = [(State.FAILED, failed(exit_code=code)) for code in (1, 1, 2)]
+    assert streak_of(*ends) == Streak("exit code 2", (3,))
+
+
+def test_success_and_a_long_run_clear_it():
+    assert streak_of((State.FAILED, failed()), (State.SUCCEEDED, failed(exit_code=0))) == Streak()
+    assert streak_of((State.FAILED, failed()), (State.FAILED, failed(duration_s=11))) == Streak()
+
+
+def test_a_stopped_job_says_nothing():
+    ends = [(State.FAILED, failed()), (State.CANCELLED, failed(signal=15)), (State.LOST, None), (State.FAILED, failed())]
+    assert streak_of(*ends).jobs == (1, 4)
+
+
+def test_spawn_errors_and_signals_have_manners_of_their_own():
+    end = failed(exit_code=None, spawn_error="command not found")
+    assert streak_of((State.FAILED, end), (State.FAILED, failed(exit_code=None, signal=11))) == Streak("signal 11", (2,))

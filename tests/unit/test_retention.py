@@ -1,0 +1,86 @@
+import os
+from datetime import timedelta
+
+import pytest
+
+from runner import clock, rundir
+from runner.model import Reason, State
+from runner.retention import Rules, prune
+from runner.store.connection import open_store
+from runner.store.jobs import Jobs
+from tests.jobs import a_spec, an_exit
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Jobs 1 to 3 ended 30, 20 and 10 days ago; 4 runs; 5 waits. Each run directory holds a log of 100 kB."""
+    store = open_store(str(tmp_path / "home"))
+    jobs = Jobs(store)
+    for _ in range(5):
+        jobs.add(a_spec())
+    for job_id, days in ((1, 30), (2, 20), (3, 10), (4, None)):
+        jobs.claim(job_id, [("cpu", job_id)], "boot")
+        folder = rundir.folder_of(store.home, job_id, 1)
+        os.makedirs(folder)
+        with open(os.path.join(folder, rundir.OUTPUT), "wb") as file:
+            file.write(b"x" * 100_000)
+        with open(os.path.join(folder, rundir.EXIT), "w") as file:
+            file.write("{}")
+        if days:
+            at = clock.text(clock.now() - timedelta(days=days))
+            jobs.ended(jobs.get(job_id), State.SUCCEEDED, Reason.EXIT, an_exit(finished_at=at))
+    yield store
+    store.close()
+
+
+def logs(store):
+    return [n for n in range(1, 6) if os.path.exists(os.path.join(rundir.folder_of(store.home, n, 1), rundir.OUTPUT))]
+
+
+def runs(store):
+    return sorted(int(name) for name in os.listdir(os.path.join(store.home, "runs")))
+
+
+def test_old_logs(store):
+    removed = prune(store, Rules(keep_logs=15 * DAY))
+    assert (removed.logs, logs(store), runs(store)) == (2, [3, 4], [1, 2, 3, 4])
+
+
+def test_old_runs(store):
+    removed = prune(store, Rules(keep_runs=15 * DAY))
+    assert (removed.runs, runs(store)) == (2, [3, 4])
+    assert len(Jobs(store).find()) == 5
+
+
+def test_old_jobs_go_with_all_that_is_theirs(store):
+    removed = prune(store, Rules(keep_jobs=15 * DAY))
+    assert removed.jobs == 2
+    assert [job.id for job in Jobs(store).find()] == [3, 4, 5]
+    assert runs(store) == [3, 4]
+    for table in ("events", "attempts", "notices"):
+        assert store.row(f"SELECT count(*) FROM {table} WHERE job_id < 3")[0] == 0
+
+
+def test_a_disk_limit_takes_the_oldest_and_never_what_runs(store):
+    prune(store, Rules(disk_limit=0))
+    assert runs(store) == [4]
+
+
+def test_a_disk_limit_that_is_kept_takes_nothing(store):
+    assert prune(store, Rules(disk_limit=1)).runs == 0
+
+
+def test_no_rules_no_removal(store):
+    removed = prune(store, Rules())
+    assert (removed.jobs, removed.runs, removed.logs) == (0, 0, 0)
+
+
+def test_environments_nobody_needs_any_more_go_too(store):
+    jobs = Jobs(store)
+    jobs.keep_environment("unused", {"A": "1"})
+    jobs.keep_environment(jobs.get(4).spec.environment, {"B": "2"})
+    prune(store, Rules(keep_jobs=15 * DAY))
+    assert jobs.environment("unused") == {}
+    assert jobs.environment(jobs.get(4).spec.environment) == {"B": "2"}

@@ -1,0 +1,227 @@
+"""The store by itself: opening, refusing, keys, the chain of the audit."""
+
+import os
+import sqlite3 as reader  # a second copy of SQLite is fine where nothing is written
+import subprocess
+import sys
+
+import pytest
+
+from runner.errors import OperatorError
+from runner.interpreter import ROOT
+from runner.model import Reason, State
+from runner.store import disk
+from runner.store.audit import Audit
+from runner.store.connection import DATABASE, SCHEMA_VERSION, open_store
+from runner.store.inbox import Inbox
+from runner.store.jobs import Jobs
+from runner.store.outbox import Outbox
+from tests.jobs import a_spec, an_exit
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = open_store(str(tmp_path / "home"))
+    yield store
+    store.close()
+
+
+def test_two_first_starts_at_once(tmp_path):
+    """Fresh state folders opened by four processes at the same moment, many times over."""
+    code = (
+        f"import sys; sys.path.insert(0, {ROOT!r})\n"
+        "from runner.store.connection import open_store\n"
+        "for line in sys.stdin:\n"
+        "    open_store(line.strip()).close(); print('ok', flush=True)\n"
+    )
+    openers = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for number in range(25):
+        for opener in openers:
+            opener.stdin.write(f"{tmp_path}/home{number}\n")
+            opener.stdin.flush()
+        assert [opener.stdout.readline() for opener in openers] == ["ok\n"] * 4
+    for opener in openers:
+        opener.stdin.close()
+        assert opener.wait(10) == 0
+        opener.stdout.close()
+
+
+def test_it_is_durable_private_and_in_wal_mode(store):
+    assert store.row("PRAGMA journal_mode")[0] == "wal"
+    assert store.row("PRAGMA synchronous")[0] == 2
+    assert os.stat(store.home).st_mode & 0o777 == 0o700
+    assert os.stat(os.path.join(store.home, DATABASE)).st_mode & 0o777 == 0o600
+
+
+def test_a_newer_schema_is_refused_with_the_way_out(tmp_path):
+    store = open_store(str(tmp_path / "home"))
+    store.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    store.close()
+    with pytest.raises(OperatorError, match=r"newer nightshift.*Upgrade nightshift") as refusal:
+        open_store(str(tmp_path / "home"))
+    assert refusal.value.exit_code == 2
+
+
+def test_a_folder_others_can_read_is_refused_with_the_way_out(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    home.chmod(0o755)
+    with pytest.raises(OperatorError, match=f"chmod 700 {home}"):
+        open_store(str(home))
+    home.chmod(0o700)
+    open_store(str(home)).close()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OperatorError, match="NIGHTSHIFT_HOME"):
+        open_store(str(tmp_path / "file" / "home"))
+
+
+MOUNTS = """\
+22 1 254:1 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:40 / /workspace rw - nfs4 server:/volume rw
+31 22 0:41 / /runpod\\040volume rw - fuse.juicefs volume rw
+32 30 254:2 / /workspace/local rw - xfs /dev/vdb rw
+33 22 0:42 / /home rw - fuse.fuse-overlayfs overlay rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "network"),
+    [
+        ("/var/x", "ext4", False),
+        ("/workspace/me", "nfs4", True),
+        ("/workspace/local/x", "xfs", False),
+        ("/runpod volume/x", "fuse.juicefs", True),
+        ("/home/me", "fuse.fuse-overlayfs", False),
+        ("/workspaceful", "ext4", False),
+    ],
+)
+def test_network_mounts_are_told_from_local_disks(tmp_path, path, kind, network):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    assert disk.filesystem_of(path, str(mounts)) == kind
+    assert disk.is_network(kind) is network
+
+
+def test_a_network_mount_is_refused_with_the_way_out(tmp_path):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    with pytest.raises(OperatorError, match=r"nfs4[\s\S]*NIGHTSHIFT_BACKUP_DIR=/workspace/me"):
+        disk.refuse_network_mount("/workspace/me", str(mounts))
+
+
+def test_the_same_key_gives_the_same_job(store):
+    jobs = Jobs(store)
+    first = jobs.add(a_spec("a"), key="update 7")
+    assert jobs.add(a_spec("b"), key="update 7") == first
+    assert jobs.add(a_spec("c"), key="update 8") == first + 1
+    assert jobs.get(first).spec.command == "a"
+
+
+def test_ids_count_from_1_and_are_never_given_again(store):
+    jobs = Jobs(store)
+    assert [jobs.add(a_spec()) for _ in range(3)] == [1, 2, 3]
+    store.execute("DELETE FROM jobs")
+    assert jobs.add(a_spec()) == 4
+
+
+def test_the_first_of_each_lane_is_found_without_reading_the_queue(store):
+    jobs = Jobs(store)
+    for number in range(200):
+        jobs.add(a_spec(gpus=1 if number % 2 else 2))
+    jobs.add(a_spec(gpus=1, priority="high"))
+    found = jobs.waiting(per_lane=2)
+    assert [(waiting.id, waiting.gpus) for waiting in found] == [(201, 1), (1, 2), (2, 1), (3, 2)]
+    plan = " ".join(
+        row["detail"]
+        for row in store.rows(
+            "EXPLAIN QUERY PLAN SELECT id, rank, position FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ?"
+            " ORDER BY rank, position LIMIT ?",
+            ("1:", 2),
+        )
+    )
+    assert "jobs_waiting" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def test_a_gpu_slot_cannot_be_leased_twice(store):
+    jobs = Jobs(store)
+    one, two = jobs.add(a_spec()), jobs.add(a_spec())
+    assert jobs.claim(one, [("GPU-a", 0)], "boot") == 1
+    with pytest.raises(Exception, match="UNIQUE"):
+        jobs.claim(two, [("GPU-a", 0)], "boot")
+    assert jobs.get(two).state is State.QUEUED  # all of the claim is undone
+    assert jobs.attempts(two) == []
+
+
+def test_an_end_frees_the_gpu_and_is_told_once(store):
+    jobs, outbox = Jobs(store), Outbox(store)
+    job_id = jobs.add(a_spec())
+    jobs.claim(job_id, [("GPU-a", 0)], "boot")
+    jobs.started(jobs.get(job_id), "2026-01-01T00:00:00.000000+00:00")
+    jobs.ended(jobs.get(job_id), State.FAILED, Reason.EXIT, an_exit(exit_code=3))
+    assert jobs.leases() == []
+    assert [notice.kind for notice in outbox.about(job_id)] == ["started", "ended"]
+    assert outbox.about(job_id)[1].data["exit_code"] == 3
+    with pytest.raises(AssertionError):
+        jobs.ended(jobs.get(job_id), State.FAILED, Reason.EXIT, an_exit(exit_code=4))
+
+
+def test_an_update_is_kept_once(store):
+    inbox = Inbox(store)
+    assert inbox.keep(5, {"text": "/submit"})
+    assert not inbox.keep(5, {"text": "/submit"})
+    assert inbox.open() == [(5, {"text": "/submit"})]
+    inbox.handled(5)
+    assert inbox.open() == []
+
+
+def test_told_notices_are_no_longer_open(store):
+    outbox = Outbox(store)
+    outbox.add("paused", {"why": "x"})
+    (notice,) = outbox.open()
+    outbox.told(notice.id)
+    assert outbox.open() == []
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        "UPDATE audit SET actor = 'nobody' WHERE id = 2",
+        "UPDATE audit SET data = '{}' WHERE id = 3",
+        "DELETE FROM audit WHERE id = 2",
+        "UPDATE audit SET at = '2000-01-01' WHERE id = 1",
+    ],
+)
+def test_a_changed_audit_is_noticed(store, tamper):
+    audit = Audit(store)
+    for number in range(5):
+        audit.add("ann", "kill", {"job": number})
+    assert audit.first_broken() is None
+    store.execute(tamper)
+    assert audit.first_broken() in (1, 2, 3)
+
+
+def test_nothing_of_a_failed_transaction_stays(store):
+    jobs = Jobs(store)
+
+    def fail():
+        with store.transaction():
+            jobs.add(a_spec())
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert jobs.find() == []
+
+
+def test_others_read_what_is_committed(store):
+    Jobs(store).add(a_spec("echo hi"))
+    with reader.connect(os.path.join(store.home, DATABASE)) as other:
+        assert other.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
+    other.close()
