@@ -60,7 +60,7 @@ class Connection:
             reader.leave()
         self.readers = []
         self.outage = why
-        self.retry_at = self._clock() + min(RETRY_MAX_S, self._retry_s * 2**self.failures)
+        self.retry_at = self._clock() + min(RETRY_MAX_S, self._retry_s * 2 ** min(self.failures, 10))
         self.failures += 1
 
     def took(self, reader: Reader, reading: Reading) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import select
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from runner import doorbell, home
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 KEEPER_LOCK = "keeper.lock"
 LEAVES_WITHIN_S = 30.0
+LOCK_TRIES, LOCK_AGAIN_S = 100, 0.005
 
 
 def holder(folder: str, name: str) -> int | None:
@@ -53,15 +55,26 @@ def held(folder: str, name: str) -> Iterator[None]:
     """Hold a lock of the state folder with our pid in it."""
     lock = os.open(os.path.join(folder, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _taken(lock):
+            pid = written_pid(folder, name) or "?"
+            raise OperatorError(f"nightshift is already up for {folder} (pid {pid}). Stop it: nightshift down")
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         yield
-    except BlockingIOError:
-        pid = written_pid(folder, name) or "?"
-        raise OperatorError(f"nightshift is already up for {folder} (pid {pid}). Stop it: nightshift down") from None
     finally:
         os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    """Take the lock; whoever only looks at it has it for an instant, so once is not enough."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_AGAIN_S)
+        else:
+            return True
+    return False
 
 
 def ask_to_leave(folder: str, name: str) -> bool:

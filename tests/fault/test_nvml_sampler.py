@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ import pytest
 from runner.errors import OperatorError
 from runner.gpu.client import SamplerClient
 from runner.gpu.published import FILE, read_published
+from runner.gpu.sim_state import start_time
+from runner.interpreter import python_command
 from runner.model import GpuHealth
 from tests.fakes.nvml import FakeNvml
 from tests.wait import eventually
@@ -109,6 +113,27 @@ def test_the_end_of_stdin_is_the_end_even_while_the_driver_blocks(nvml: FakeNvml
     assert _exit_code(sampler) == 0
 
 
+def test_a_runner_that_dies_takes_its_sampler_along_even_if_its_pipe_lives(nvml: FakeNvml, tmp_path: Path) -> None:
+    """A process forked from the runner may hold the other end of stdin open."""
+    command = [*python_command("runner.gpu.sampler", str(tmp_path), "auto"), *QUICK]
+    runner = (
+        f"import subprocess; print(subprocess.Popen({command!r}, stdout=subprocess.DEVNULL).pid, flush=True); input()"
+    )
+    read_end, write_end = os.pipe()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", runner], stdin=read_end, stdout=subprocess.PIPE, env={**os.environ, **nvml.env}
+        ) as parent:
+            assert parent.stdout is not None
+            sampler = int(parent.stdout.readline())
+            eventually((tmp_path / FILE).exists)
+            parent.kill()
+        eventually(lambda: start_time(sampler) is None)
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
 def test_a_private_sampler_publishes_nothing(nvml: FakeNvml, start: Start, tmp_path: Path) -> None:
     start(nvml, "--private").sample()
     assert not (tmp_path / FILE).exists()
@@ -175,22 +200,22 @@ def test_a_gpu_the_driver_lists_no_more_stays_known(nvml: FakeNvml, start: Start
 
 
 def test_a_blocked_gpu_does_not_hold_the_other(nvml: FakeNvml, start: Start) -> None:
-    sampler = start(nvml, "--slow-s", "0.8", "--answer-s", "0.4")
+    sampler = start(nvml, "--slow-s", "0.8", "--answer-s", "1.0")
     before = sampler.sample().gpus[1]
     nvml.block(1)
     asked_at = time.monotonic()
     first = sampler.sample()
-    assert time.monotonic() - asked_at < 1.5
+    assert time.monotonic() - asked_at < 2.5
     assert first.gpus[0].sampled_at >= asked_at > first.gpus[1].sampled_at
     silent = sampler.until(lambda s: s.gpus[1].health is GpuHealth.UNKNOWN)
-    assert silent.gpus[1].detail in ("has not answered for 1 s", "has not answered for 2 s")
+    assert str(silent.gpus[1].detail).startswith("has not answered for ")
     assert (silent.gpus[1].uuid, silent.gpus[1].memory_used_mib) == (before.uuid, None)
     assert silent.trouble is None
     for mib in (100, 200):
         nvml.hold(os.getpid(), 0, mib)
         asked_at = time.monotonic()
         snapshot = sampler.sample()
-        assert time.monotonic() - asked_at < 0.4, "a GPU known to be silent is not waited for"
+        assert time.monotonic() - asked_at < 0.9, "a GPU known to be silent is not waited for"
         assert (snapshot.gpus[0].memory_used_mib, _healths(snapshot)) == (mib, ["ok", "unknown"])
         assert snapshot.gpus[1].sampled_at == silent.gpus[1].sampled_at
     nvml.clear()
@@ -208,7 +233,7 @@ def test_a_slow_start_is_waited_for(nvml: FakeNvml, start: Start) -> None:
     """Without persistence mode a GPU takes seconds to wake: no snapshot before it has told who it is."""
     nvml.block(1)
     sampler = start(nvml)
-    assert sampler.line(time.monotonic() + 1.5) is None
+    assert sampler.line(time.monotonic() + 0.7) is None
     nvml.clear()
     first = sampler.until(lambda _: True)
     assert _healths(first) == ["ok", "ok"]

@@ -157,6 +157,12 @@ def test_a_lease_does_not_make_everything_free(gpu: Gpu) -> None:
     assert is_free(gpu, leased_by_us=1, own_pids={OURS}) is not None
 
 
+def test_without_a_lease_all_that_is_held_is_in_the_way() -> None:
+    """One of our jobs on another GPU that strays onto this one holds its memory no less."""
+    stray = _gpu(memory_used_mib=9000, processes=_held(ours=9000))
+    assert is_free(stray, leased_by_us=0, own_pids={OURS}) is not None
+
+
 def test_the_limits_are_settings() -> None:
     busy = _gpu(utilization=60, memory_used_mib=6000)
     assert is_free(busy, leased_by_us=0, own_pids=(), max_utilization=70, max_foreign_share=0.5) is None

@@ -66,6 +66,27 @@ def test_one_failing_query_hides_nothing_else(folder: str) -> None:
         assert gpu.utilization_supported
 
 
+@pytest.mark.parametrize(
+    "error", [pynvml.NVMLLibraryMismatchError("old"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")]
+)
+def test_not_every_failure_is_an_nvml_error(folder: str, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    device = open_session(SimulatedDriver(folder)).devices[0]
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses_v3", fail)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fail)
+    gpu = device.read().gpu
+    assert (gpu.health, gpu.processes, gpu.name, gpu.memory_used_mib) == (GpuHealth.OK, None, None, 0)
+
+
+@pytest.mark.parametrize("code", [15, 16])
+def test_any_query_may_be_the_one_that_tells_it_is_lost(folder: str, code: int) -> None:
+    device = open_session(SimulatedDriver(folder)).devices[0]
+    _faults(folder, f"0 temperature {code}\n")
+    assert device.read().gpu.health is GpuHealth.LOST
+
+
 def test_memory_that_fails_makes_the_gpu_unknown_but_not_the_rest(folder: str) -> None:
     device = open_session(SimulatedDriver(folder)).devices[0]
     device.read()

@@ -99,6 +99,28 @@ def test_sigkill_releases_memory_even_of_an_unreaped_process(home: str, simulate
         child.wait()
 
 
+def test_sigkill_releases_memory_in_the_c_library_too(tmp_path: Path) -> None:
+    nvml = FakeNvml(tmp_path)
+    nvml.add_gpu()
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        nvml.hold(child.pid, 0, 5000)
+        with SamplerClient(str(tmp_path), "auto", "--private", env={**os.environ, **nvml.env}) as sampler:
+            assert sampler.sample().gpus[0].memory_used_mib == 5000
+            child.send_signal(signal.SIGKILL)
+            eventually(lambda: _state(child.pid) == "Z")
+            assert sampler.sample().gpus[0].memory_used_mib == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_the_old_form_of_memory_counts_reserved_as_used(home: str, simulate: Simulate) -> None:
+    simulate(sim_state.folder_of(home))
+    old = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
+    assert (old.used, old.total - old.free) == (300 << 20, 300 << 20)
+
+
 def _state(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]

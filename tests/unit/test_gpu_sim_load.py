@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, TimeoutError  # noqa: A004 - not the built-in one before 3.11
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,6 +82,18 @@ def test_claims_made_at_once_never_overlap(home: str) -> None:
             load.kill()
             load.wait()
     assert _used(home, 0) == 0
+
+
+def test_a_claim_waits_for_the_one_before_it(home: str) -> None:
+    folder = sim_state.folder_of(home)
+    with ThreadPoolExecutor(1) as pool:
+        with sim_state.locked(folder):
+            claim = pool.submit(hold, memory_mib=20000, gpu=0)
+            with pytest.raises(TimeoutError):
+                claim.result(timeout=0.2)
+            sim_state.write_claim(folder, "0.4711", sim_state.Claim(4711, sim_state.ELSEWHERE, 20000, 0))
+        with pytest.raises(SimulatedOutOfMemoryError):
+            claim.result(timeout=10)
 
 
 def test_the_dead_make_room_and_are_swept(home: str) -> None:

@@ -1,0 +1,1 @@
+"""What `nightshift doctor` looks at, one file for each part of the box."""

@@ -1,0 +1,82 @@
+"""The GPUs, without ever loading the driver's library into this process."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from runner.errors import NightshiftError
+from runner.gpu import probe_check
+from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runner.model import Snapshot
+
+OLDEST_BINDING = (12, 535, 108)
+_LEVELS = {probe_check.OK: OK, probe_check.WARNING: WARN, probe_check.ERROR: FAIL}
+
+
+def binding() -> Iterator[Finding]:
+    """NVIDIA's own, and none of its namesakes."""
+    from runner.gpu.trouble import WRONG_BINDING
+
+    version = _version_of("nvidia-ml-py")
+    namesakes = [name for name in ("pynvml", "nvidia-ml-py3") if _version_of(name)]
+    good = version is not None and not namesakes and _numbers(version) >= OLDEST_BINDING
+    found = f"nvidia-ml-py {version or 'is not installed'}"
+    also = f", beside {' and '.join(namesakes)}" if namesakes else ""
+    yield verdict(good, "binding", found, found + also, WRONG_BINDING)
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def driver(home: str, gpus: str) -> Iterator[Finding]:
+    """Whether the driver answers: by a runner's fresh readings, or a sampler of our own."""
+    if gpus == "none":
+        yield Finding(INFO, "GPUs", "none, as NIGHTSHIFT_GPUS says")
+        return
+    try:
+        snapshot = _published(home) or _sampled(home, gpus)
+    except NightshiftError as error:
+        yield Finding(FAIL, "GPUs", str(error), "nightshift needs them, unless NIGHTSHIFT_GPUS=none")
+        return
+    simulated = " (SIMULATED)" if snapshot.simulated else ""
+    yield Finding(OK, "GPUs", f"{len(snapshot.gpus)} found, driver {snapshot.driver or 'unknown'}{simulated}")
+    if snapshot.trouble:
+        yield Finding(FAIL, "GPUs", snapshot.trouble, "see `nvidia-smi` and `dmesg`")
+    for gpu in snapshot.gpus:
+        if gpu.health.value != "ok":
+            yield Finding(WARN, f"GPU {gpu.index}", f"{gpu.health.value}: {gpu.detail}", "see `dmesg`")
+
+
+def _published(home: str) -> Snapshot | None:
+    from runner.gpu.published import read_published
+    from runner.gpu.standing import STALE_AFTER_S
+
+    found = read_published(home)
+    return found[0] if found and found[1] < STALE_AFTER_S else None
+
+
+def _sampled(home: str, gpus: str) -> Snapshot:
+    from runner.gpu.client import SamplerClient
+
+    with SamplerClient(home, gpus, "--private") as sampler:
+        return sampler.sample(timeout_s=60.0)
+
+
+def under_load(home: str, gpus: str) -> Iterator[Finding]:
+    """Load each free GPU and watch it: `doctor --gpu`."""
+    for found in probe_check.check(home, gpus):
+        level = _LEVELS[found.level]
+        yield Finding(level, "GPU load", found.sentence, "see docs/gpus.md" if level == FAIL else None)

@@ -1,0 +1,168 @@
+"""The host: kernel, shell, clock."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from runner.terminal.checks.finding import INFO, OK, WARN, Finding, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OLDEST_PYTHON = (3, 10)
+SANE_YEARS = range(2024, 2100)
+CGROUPS = "/sys/fs/cgroup"
+
+
+def python() -> Iterator[Finding]:
+    """The interpreter."""
+    version = platform.python_version()
+    yield verdict(
+        sys.version_info >= OLDEST_PYTHON,
+        "python",
+        f"{version} ({sys.executable})",
+        f"{version} is too old",
+        "install nightshift with Python 3.10 or newer",
+    )
+
+
+def pidfd() -> Iterator[Finding]:
+    """Processes by handle, not by number."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        works = True
+    except OSError:
+        works = False
+    yield verdict(
+        works,
+        "pidfd",
+        f"Linux {platform.release()}",
+        f"Linux {platform.release()} does not hand out pidfds",
+        "Linux 5.3 or newer is needed; a sandbox (seccomp) may forbid pidfd_open",
+    )
+
+
+def subreaper() -> Iterator[Finding]:
+    """Orphans of a job must come to its supervisor."""
+    yield verdict(
+        orphans_come_to_us(),
+        "subreaper",
+        "orphans of a job come to its supervisor",
+        "orphans of a job do not come to its supervisor: strays could outlive it",
+        "a sandbox forbids prctl(PR_SET_CHILD_SUBREAPER): run outside of it",
+    )
+
+
+def orphans_come_to_us() -> bool:
+    """Try it, in a process of its own."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] == 0
+    try:
+        os._exit(0 if _adopts_an_orphan() else 1)
+    finally:
+        os._exit(1)
+
+
+def _adopts_an_orphan() -> bool:
+    from runner.supervisor import kernel
+
+    kernel.become_subreaper()
+    told, tell = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        if os.fork() == 0:
+            before = os.getppid()
+            while os.getppid() == before:
+                time.sleep(0.001)
+            os.write(tell, str(os.getppid()).encode())
+        os._exit(0)
+    os.waitpid(parent, 0)
+    return int(os.read(told, 20)) == os.getpid()
+
+
+def proc() -> Iterator[Finding]:
+    """/proc, where a job's processes are found."""
+    from runner.supervisor import kernel
+
+    try:
+        seen = os.getpid() in kernel.parents() and os.path.exists("/proc/self/environ")
+    except OSError:
+        seen = False
+    yield verdict(
+        seen,
+        "/proc",
+        "readable",
+        "cannot be read: processes of jobs could not be found",
+        "mount /proc in the container",
+    )
+
+
+def bash() -> Iterator[Finding]:
+    """The shell that runs the commands."""
+    found = shutil.which("bash")
+    yield verdict(found is not None, "bash", str(found), "not found: commands are run by it", "install bash")
+
+
+def inotify(folder: str) -> Iterator[Finding]:
+    """Whether changes of files are told."""
+    from runner.waiting import Changes
+
+    path = os.path.join(folder, f".doctor.{os.getpid()}")
+    with closing(Changes(folder)) as changes:
+        with open(path, "w", encoding="ascii") as file:
+            file.write("?")
+        began = time.monotonic()
+        changes.wait(1.0)
+        told = time.monotonic() - began < 0.9
+        os.unlink(path)
+    yield verdict(
+        told,
+        "inotify",
+        "changes are told at once",
+        "changes are not told: `log -f` and `wait` notice them every 5 s only",
+        "raise fs.inotify.max_user_instances with sysctl",
+        level=WARN,
+    )
+
+
+def clock() -> Iterator[Finding]:
+    """The clock on the wall."""
+    now = time.localtime()
+    zone = time.strftime("%Z %z", now)
+    yield verdict(
+        now.tm_year in SANE_YEARS,
+        "clock",
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', now)} {zone}",
+        f"says it is the year {now.tm_year}",
+        "set the clock, and let NTP keep it (timedatectl set-ntp true)",
+        level=WARN,
+    )
+    wall, steady = time.time(), time.monotonic()
+    time.sleep(0.05)
+    drift_s = (time.time() - wall) - (time.monotonic() - steady)
+    yield verdict(
+        abs(drift_s) < 0.02,
+        "clock steps",
+        "wall and monotonic clock agree",
+        f"the wall clock moved by {drift_s:+.2f} s within a moment",
+        "something keeps setting it: times of jobs will look odd",
+        level=WARN,
+    )
+
+
+def cgroup() -> Iterator[Finding]:
+    """Not needed, but good to know."""
+    if not os.path.exists(os.path.join(CGROUPS, "cgroup.controllers")):
+        yield Finding(INFO, "cgroup", "no unified hierarchy (not needed)")
+        return
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        own = file.read().strip().rpartition("::")[2]
+    delegated = os.access(os.path.join(CGROUPS, own.lstrip("/"), "cgroup.procs"), os.W_OK)
+    yield Finding(OK if delegated else INFO, "cgroup", "delegated to us" if delegated else "not delegated (not needed)")

@@ -1,0 +1,83 @@
+"""The settings, and whether a runner is up."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
+from runner.terminal.group import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from runner.settings import Settings
+
+# What a job finds in its environment; a doctor called from within one must not take them for mistakes.
+_IN_JOBS = ("JOB_ID", "RUN_ID", "ATTEMPT", "BATCH_SIZE", "PROBE")
+_SECRET = ("token", "password", "secret", "key")
+
+
+def settings(found: Settings) -> Iterator[Finding]:
+    """Those that are not as they come."""
+    values = found.model_dump()
+    fields = type(found).model_fields
+    chosen = {
+        name: value
+        for name, value in values.items()
+        if name in found.model_fields_set and value != fields[name].get_default(call_default_factory=True)
+    }
+    told = ", ".join(f"{name.upper()}={shown(name, value)}" for name, value in sorted(chosen.items()))
+    yield Finding(OK, "settings", told or "all as they come")
+
+
+def shown(name: str, value: object) -> str:
+    """A value for everyone's eyes."""
+    return "(hidden)" if any(word in name.lower() for word in _SECRET) else str(value)
+
+
+def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Names that begin like ours and mean nothing."""
+    from runner.home import PREFIX
+    from runner.settings import CHAT_SETTINGS, Settings
+
+    known = [name.upper() for name in (*Settings.model_fields, *CHAT_SETTINGS)]
+    for variable in sorted(environ):
+        name = variable.removeprefix(PREFIX)
+        if variable.startswith(PREFIX) and name not in known and name not in _IN_JOBS:
+            hint = nearest(variable, [PREFIX + other for other in known])
+            yield Finding(WARN, "variables", f"{variable} is no setting{hint}", f"correct it or: unset {variable}")
+
+
+def runner(home: str) -> Iterator[Finding]:
+    """Who is up, and whether jobs may start."""
+    from runner.home import RUNNER_LOCK
+    from runner.terminal.presence import KEEPER_LOCK, holder
+
+    pid = holder(home, RUNNER_LOCK)
+    if pid is None:
+        yield Finding(WARN, "runner", "not up: jobs wait", "nightshift up --detach")
+        return
+    kept = ", kept up" if holder(home, KEEPER_LOCK) else ""
+    yield Finding(OK, "runner", f"up (pid {pid}{kept})")
+    yield from _held(home)
+
+
+def _held(home: str) -> Iterator[Finding]:
+    from runner.api import Queue
+
+    with Queue(home, actor="doctor") as queue:
+        for name in ("paused", "draining"):
+            if held := queue.box.get(name):
+                why = held.get("why") or f"by {held.get('by')}"
+                yield Finding(WARN, "queue", f"{name}: {why}", "nightshift resume")
+
+
+def env_file_rights(path: str | None) -> Iterator[Finding]:
+    """The file with the token in it is nobody else's to read."""
+    if path is None or not os.path.exists(path):
+        return
+    if os.stat(path).st_mode & 0o077:
+        yield Finding(FAIL, "env file", f"others can read {path}", f"chmod 600 {path}")
+    else:
+        yield Finding(INFO, "env file", path)
