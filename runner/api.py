@@ -65,7 +65,7 @@ class Queue:
             raise UserError("There is no command. Try: nightshift submit -- python train.py")
         if "\0" in spec.command:
             raise UserError("The command contains a NUL byte; send text.")
-        if spec.argv is None:
+        if spec.argv is None and _is_shell(spec):
             refuse_leaving(spec.command)
         if not os.path.isdir(spec.dir):
             raise UserError(f"The folder {spec.dir} does not exist. Name another with --dir.")
@@ -212,6 +212,12 @@ class Queue:
     def ring(self) -> None:
         """Wake the runner, if there is one."""
         doorbell.ring(self.home, home.RUNNER_BELL)
+
+
+def _is_shell(spec: JobSpec) -> bool:
+    """A script may be another language's; what ends in & there is none of our business."""
+    first = spec.command.partition("\n")[0]
+    return not (spec.script and first.startswith("#!") and not first.rstrip().endswith("sh"))
 
 
 class _Asked:

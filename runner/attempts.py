@@ -24,12 +24,15 @@ from runner.sweep import end_strays, mark_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    OnEnd = Callable[[Job, State, Exit | None, float], None]
+
     from runner.store.jobs import Jobs, UnderWay
     from runner.wait import Waiter
 
 log = logging.getLogger(__name__)
 
 SOON_S = 0.02
+PATIENCE_S = 0.005
 LOOK_AGAIN_S = 0.01
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
@@ -46,24 +49,24 @@ class Watch:
     spoke: bool = True  # something changed: look at the run directory
     stop_passed_on: bool = False
     swept_since: float | None = None
+    gpus: tuple[str, ...] = ()
+    ended_at: float | None = None  # when we heard of its end, by the monotonic clock
     trouble: str | None = None  # the supervisor's own word on why it could not start the job
 
 
 class Attempts:
     """What is under way, and what to do when it speaks."""
 
-    def __init__(
-        self, home: str, jobs: Jobs, waiter: Waiter, on_end: Callable[[Job, State, Exit | None], None]
-    ) -> None:
+    def __init__(self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, ask: Callable[[], bool]) -> None:
         self._home, self._jobs, self._waiter = home, jobs, waiter
-        self._on_end = on_end
+        self._on_end, self._ask = on_end, ask
         self._boot_id = kernel.boot_id()
         self._watches: dict[int, Watch] = {}
         self.never_ran = 0  # attempts in a row that came back unexecuted
 
-    def add(self, job_id: int, attempt: int, leash: int | None) -> None:
+    def add(self, job_id: int, attempt: int, gpus: tuple[str, ...], leash: int | None) -> None:
         """An attempt was given to the engine; without a leash its run directory tells."""
-        watch = Watch(attempt=attempt, leash=leash, spoke=leash is None)
+        watch = Watch(attempt=attempt, gpus=gpus, leash=leash, spoke=leash is None)
         self._watches[job_id] = watch
         if leash is not None:
             self._waiter.add(leash, lambda: self._hear(watch))
@@ -118,7 +121,11 @@ class Attempts:
         if said[:1] not in (STARTED, ENDED, b""):
             watch.trouble = said[1:].decode(errors="replace")
         self._drop_leash(watch)
-        watch.spoke = True
+        watch.spoke, watch.ended_at = True, time.monotonic()
+        if watch.gpus and self._ask():
+            # the reading that shows whether its memory is back is on its way: act upon both at once
+            self._waiter.after(PATIENCE_S, lambda: None)
+            return False
         return True
 
     def _look(self, job: Job, watch: Watch) -> None:
@@ -175,7 +182,7 @@ class Attempts:
 
     def _end(self, job: Job, watch: Watch, state: State, reason: Any, end: Exit | None) -> None:
         self._jobs.ended(job, state, reason, end)
-        self._on_end(job, state, end)
+        self._on_end(job, state, end, watch.ended_at or time.monotonic())
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
 

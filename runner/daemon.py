@@ -126,7 +126,7 @@ class Runner:
         except (OSError, TransientError) as error:
             log.warning("job %s could not be started now: %s", job.id, error)
             self._hold()
-        self._attempts.add(job.id, attempt, leash)
+        self._attempts.add(job.id, attempt, gpus, leash)
         if leash is None:
             self._waiter.after(0, lambda: None)
 
@@ -150,9 +150,9 @@ class Runner:
         """Nothing can be started just now: wait a little longer each time."""
         self._hold_until = time.monotonic() + min(0.05 * 2**self._attempts.never_ran, HOLD_AT_MOST_S)
 
-    def _on_end(self, job: Job, state: State, end: Exit | None) -> None:
+    def _on_end(self, job: Job, state: State, end: Exit | None, ended_at: float) -> None:
         """A job has ended; part of the transaction that records it."""
-        self._placement.released(job.gpus)
+        self._placement.released(job.gpus, ended_at)
         if self._settings.breaker:
             before = breaker.Streak(*self._box.get("streak", breaker.Streak()))
             streak = breaker.after(before, job.id, state, end, self._settings.breaker_within)
@@ -184,7 +184,7 @@ class Runner:
         self._placement = Placement(
             settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
         )
-        self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end)
+        self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end, self._telemetry.ask)
         stack.callback(self._attempts.close)
         self._engine = LocalEngine(settings.home)
         stack.callback(self._engine.close)

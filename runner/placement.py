@@ -45,12 +45,9 @@ class Placement:
         snapshot = self._telemetry.snapshot
         return len(snapshot.gpus) * self._settings.slots_per_gpu if snapshot else 0
 
-    def released(self, gpus: Iterable[str]) -> None:
-        """A job gave these back: nothing starts there before a reading shows that its memory is back."""
-        for uuid in gpus:
-            self._released[uuid] = time.monotonic()
-        if self._released:
-            self._telemetry.ask()
+    def released(self, gpus: Iterable[str], at: float) -> None:
+        """A job gave these back: nothing starts there before a later reading shows that its memory is back."""
+        self._released |= dict.fromkeys(gpus, at)
 
     def free_cpu_slots(self, leases: list[Lease]) -> list[int]:
         """Slots for jobs without a GPU."""
@@ -93,7 +90,7 @@ class Placement:
         if why_not is None:
             del self._released[gpu.uuid]
         elif time.monotonic() - released_at < SETTLES_WITHIN_S:
-            self._waiter.after(LOOK_AGAIN_S, self._telemetry.ask)
+            self._waiter.after(LOOK_AGAIN_S, lambda: self._telemetry.ask() and None)
         else:
             del self._released[gpu.uuid]
             self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from runner import clock
 from runner.errors import NightshiftError, OperatorError
-from runner.gpu import published, selection, sim_state
+from runner.gpu import published, selection
 from runner.gpu.connection import Connection
 from runner.gpu.known import KnownGpus
 from runner.gpu.library import UpgradeWatch
-from runner.gpu.sim import SimulatedDriver
+from runner.gpu.sim import simulate
 from runner.gpu.unread import is_identified
 from runner.model import Snapshot
 from runner.supervisor import kernel
@@ -75,8 +75,9 @@ class Sampler:
         self._outage_seen: str | None = None
         self._patient_until: float | None = None  # the GPUs may take seconds to wake when first asked
         self._exit_code: int | None = None
+        driver = simulate(options.home, options.gpus) if self._simulated else None
         self._watch = UpgradeWatch(self._events.put, options.library_check_s)
-        self._connection = Connection(_driver(options), self._events.put, options.retry_s, time.monotonic)
+        self._connection = Connection(driver, self._events.put, options.retry_s, time.monotonic)
 
     def run(self) -> int:
         """Sample until stdin ends; returns the exit code."""
@@ -201,12 +202,20 @@ class Sampler:
         """Our GPUs as last read; which ones are ours is settled once all have told who they are."""
         reports = [reader.report(now, self._options.slow_s) for reader in self._connection.readers]
         if self._settled or not reports or not all(map(is_identified, reports)):
-            return [gpu for gpu in reports if self._selection.allows(gpu)]
+            return self._ours(reports)
         try:
             return self._settle(self._selection.choose(reports))
         except OperatorError as error:
             self._refuse(str(error))
             return []
+
+    def _ours(self, reports: list[Gpu]) -> list[Gpu]:
+        """As far as is known; others are not read any more once it is settled that they are none of ours."""
+        ours = [gpu for gpu in reports if self._selection.allows(gpu)]
+        if self._settled:
+            nameless = [gpu for gpu in reports if not is_identified(gpu)]
+            self._connection.keep({gpu.index for gpu in [*ours, *nameless]})
+        return ours
 
     def _settle(self, chosen: list[Gpu]) -> list[Gpu]:
         self._settled = True
@@ -239,15 +248,6 @@ class Sampler:
     def _leave(self, code: int) -> None:
         if self._exit_code is None:
             self._exit_code = code
-
-
-def _driver(options: Namespace) -> SimulatedDriver | None:
-    """The simulated driver if one is asked for, its GPUs in place."""
-    if not options.gpus.startswith("sim:"):
-        return None
-    folder = sim_state.folder_of(options.home)
-    sim_state.build(folder, options.gpus)
-    return SimulatedDriver(folder)
 
 
 def _write(line: str, must: bool) -> None:

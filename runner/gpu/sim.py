@@ -208,6 +208,13 @@ class SimulatedDriver:
         return sorted((pid + offset, NOT_AVAILABLE if silent else size) for pid, size in held.items())
 
 
+def simulate(home: str, setting: str) -> SimulatedDriver:
+    """The driver for a setting such as `sim:2x24GiB`, its GPUs in place."""
+    folder = sim_state.folder_of(home)
+    sim_state.build(folder, setting)
+    return SimulatedDriver(folder)
+
+
 def _set(pointer: Any, value: int) -> None:
     """Write through what the binding passes as a pointer."""
     pointer._obj.value = value

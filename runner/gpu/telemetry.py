@@ -62,11 +62,14 @@ class Telemetry:
             return f"the driver has not answered for {silent_s:.0f} s"
         return self.snapshot.trouble if self.snapshot else "no reading yet"
 
-    def ask(self) -> None:
-        """Have all GPUs read now, unless that is already asked for."""
+    def ask(self) -> bool:
+        """Have all GPUs read now, unless that is already asked for; whether there is anybody to ask."""
+        if self._process is None:
+            return False
         if self._asked == self._answered:
             self._asked += 1
             self._tell(f"sample {self._asked}")
+        return True
 
     def set_period(self, seconds: float) -> None:
         """How often to read unasked."""
@@ -127,7 +130,8 @@ class Telemetry:
         while self.snapshot is None and time.monotonic() < deadline:
             if self._process is None:
                 self._start()
-            select.select([self.fileno()], [], [], 1.0)
+            assert self._process is not None
+            select.select([self._pipe(self._process.stdout)], [], [], 1.0)
             self.read()
         if self.snapshot is None:
             self.close()

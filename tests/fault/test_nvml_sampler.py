@@ -419,6 +419,17 @@ def test_only_the_chosen_gpus_are_read(nvml: FakeNvml, start: Start) -> None:
     assert _indices(start(nvml, CUDA_VISIBLE_DEVICES="0").sample().gpus) == [0]
 
 
+def test_the_choice_outlives_the_session_even_if_indices_move(nvml: FakeNvml, start: Start) -> None:
+    sampler = start(nvml, gpus="1")
+    (chosen,) = sampler.sample().gpus
+    nvml.fault("all", "code", 999)
+    sampler.until(lambda s: s.trouble is not None)
+    (nvml.folder / "gpus.conf").write_text(f"0 {chosen.uuid} 81920 300 Other GPU\n1 GPU-third 24576 300 Fake GPU\n")
+    nvml.clear()
+    back = sampler.until(lambda s: s.trouble is None)
+    assert [(gpu.uuid, gpu.index, gpu.health) for gpu in back.gpus] == [(chosen.uuid, 0, GpuHealth.OK)]
+
+
 def test_ctrl_c_is_not_for_the_sampler(nvml: FakeNvml, start: Start) -> None:
     sampler = start(nvml)
     sampler.sample()

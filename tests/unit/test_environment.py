@@ -172,6 +172,16 @@ def test_a_login_environment_is_what_profiles_set(home: Path, monkeypatch: pytes
     assert not {"LEAKED", "NIGHTSHIFT_TOKEN", "PWD", "SHLVL", "_"} & env.keys()
 
 
+def test_a_login_starts_from_who_and_where_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "ada")
+    monkeypatch.setenv("SHELL", "/bin/zsh")
+    monkeypatch.delenv("LANG", raising=False)
+    monkeypatch.delenv("LOGNAME", raising=False)
+    env = environment._bare_environment()
+    assert env.keys() == {"HOME", "USER", "LOGNAME", "SHELL", "LANG", "PATH"}
+    assert (env["HOME"], env["USER"], env["SHELL"], env["LANG"]) == (str(home), "ada", "/bin/zsh", "C.UTF-8")
+
+
 def test_the_activate_line_runs_in_the_folder_and_may_use_functions(home: Path, tmp_path: Path) -> None:
     (tmp_path / "conda.sh").write_text(
         "echo args=$#; conda() { export CONDA_DEFAULT_ENV=$2 ARGS=$#; PATH=/envs/$2/bin:$PATH; }\n"
