@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from runner.store.outbox import Outbox
     from runner.wait import Waiter
 
+ECHO_S = 2.0
 SETTLES_WITHIN_S = 10.0
 LOOK_AGAIN_S = 0.05
 
@@ -74,11 +76,13 @@ class Placement:
         if released_at is not None and gpu.sampled_at <= released_at:
             self._telemetry.ask()
             return "is being read to see that its memory is back"
+        # for a moment the driver still reports the load of our own job that has just ended
+        echo = released_at is not None and time.monotonic() - released_at < ECHO_S
         why_not = is_free(
             gpu,
             leased_by_us=leased,
             own_pids=self._own_pids() if leased else frozenset(),
-            max_utilization=self._settings.free_utilization,
+            max_utilization=math.inf if echo else self._settings.free_utilization,
             max_foreign_share=self._settings.free_memory / 100,
         )
         if released_at is not None and not leased:
@@ -87,9 +91,11 @@ class Placement:
 
     def _settle(self, gpu: Gpu, released_at: float, why_not: str | None) -> None:
         """After a job: memory comes back within moments, or somebody is told who holds it."""
+        since_s = time.monotonic() - released_at
         if why_not is None:
-            del self._released[gpu.uuid]
-        elif time.monotonic() - released_at < SETTLES_WITHIN_S:
+            if since_s > ECHO_S:
+                del self._released[gpu.uuid]
+        elif since_s < SETTLES_WITHIN_S:
             self._waiter.after(LOOK_AGAIN_S, lambda: self._telemetry.ask() and None)
         else:
             del self._released[gpu.uuid]
