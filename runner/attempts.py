@@ -18,7 +18,7 @@ from runner import rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.model import Exit, Job, State
 from runner.supervisor import kernel
-from runner.supervisor.supervise import ENDED, STARTED
+from runner.supervisor.supervise import ENDED, GONE, STARTED, TROUBLE
 from runner.sweep import end_strays, mark_of
 
 if TYPE_CHECKING:
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     OnEnd = Callable[[Job, State, Exit | None, float], None]
 
+    from runner.gpu.telemetry import Telemetry
     from runner.store.jobs import Jobs, UnderWay
     from runner.wait import Waiter
 
 log = logging.getLogger(__name__)
 
 SOON_S = 0.02
-PATIENCE_S = 0.005
+PATIENCE_S = 0.003
 LOOK_AGAIN_S = 0.01
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
@@ -50,16 +51,16 @@ class Watch:
     stop_passed_on: bool = False
     swept_since: float | None = None
     gpus: tuple[str, ...] = ()
-    ended_at: float | None = None  # when we heard of its end, by the monotonic clock
+    gone_at: float | None = None  # when its processes were gone, by the monotonic clock
     trouble: str | None = None  # the supervisor's own word on why it could not start the job
 
 
 class Attempts:
     """What is under way, and what to do when it speaks."""
 
-    def __init__(self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, ask: Callable[[], bool]) -> None:
+    def __init__(self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, telemetry: Telemetry) -> None:
         self._home, self._jobs, self._waiter = home, jobs, waiter
-        self._on_end, self._ask = on_end, ask
+        self._on_end, self._telemetry = on_end, telemetry
         self._boot_id = kernel.boot_id()
         self._watches: dict[int, Watch] = {}
         self.never_ran = 0  # attempts in a row that came back unexecuted
@@ -118,12 +119,17 @@ class Attempts:
         if said == STARTED:
             self._look_again(watch, SOON_S)  # often enough its end is then known as well
             return False
-        if said[:1] not in (STARTED, ENDED, b""):
+        if GONE in said and watch.gpus:
+            watch.gone_at = time.monotonic()
+            self._telemetry.ask()  # for the reading that shows whether its memory is back
+            if ENDED not in said:
+                return False
+        if said.startswith(TROUBLE):
             watch.trouble = said[1:].decode(errors="replace")
         self._drop_leash(watch)
-        watch.spoke, watch.ended_at = True, time.monotonic()
-        if watch.gpus and self._ask():
-            # the reading that shows whether its memory is back is on its way: act upon both at once
+        watch.spoke = True
+        if watch.gpus and self._telemetry.is_asked:
+            # its end and the start of the next job then need one transaction, not two
             self._waiter.after(PATIENCE_S, lambda: None)
             return False
         return True
@@ -182,7 +188,7 @@ class Attempts:
 
     def _end(self, job: Job, watch: Watch, state: State, reason: Any, end: Exit | None) -> None:
         self._jobs.ended(job, state, reason, end)
-        self._on_end(job, state, end, watch.ended_at or time.monotonic())
+        self._on_end(job, state, end, watch.gone_at or time.monotonic())
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
 
@@ -218,8 +224,9 @@ class Attempts:
         watch.attempt = -watch.attempt
 
     def _look_again(self, watch: Watch, after_s: float) -> None:
-        def look() -> None:
-            watch.spoke = True
+        def look() -> bool:
+            watch.spoke |= watch.attempt > 0  # it may have ended meanwhile
+            return watch.spoke
 
         self._waiter.after(after_s, look)
 

@@ -184,7 +184,7 @@ class Runner:
         self._placement = Placement(
             settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
         )
-        self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end, self._telemetry.ask)
+        self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end, self._telemetry)
         stack.callback(self._attempts.close)
         self._engine = LocalEngine(settings.home)
         stack.callback(self._engine.close)

@@ -55,7 +55,7 @@ def _command(job: Job, folder: str) -> tuple[list[str], str | None]:
     if job.spec.argv is not None:
         return [fill(word, job) for word in job.spec.argv], None
     text = fill(job.spec.command, job)
-    if not job.spec.script and len(text.encode()) < LONGEST_ARGUMENT:
+    if not job.spec.script and len(os.fsencode(text)) < LONGEST_ARGUMENT:
         return ["bash", "-c", text], None
     path = os.path.join(folder, "script")
     return ([path] if text.startswith("#!") else ["bash", path]), text

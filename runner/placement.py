@@ -96,7 +96,7 @@ class Placement:
             if since_s > ECHO_S:
                 del self._released[gpu.uuid]
         elif since_s < SETTLES_WITHIN_S:
-            self._waiter.after(LOOK_AGAIN_S, lambda: self._telemetry.ask() and None)
+            self._waiter.after(LOOK_AGAIN_S, self._telemetry.ask)
         else:
             del self._released[gpu.uuid]
             self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})

@@ -53,7 +53,7 @@ def create(folder: str, spec: dict[str, Any], script: str | None = None) -> int:
     """Make the run directory and return its lock, held, for the supervisor to inherit."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if script is not None:
-        _write(os.path.join(folder, SCRIPT), script.encode(), mode=0o700)
+        _write(os.path.join(folder, SCRIPT), os.fsencode(script), mode=0o700)
     _write(os.path.join(folder, SPEC), json.dumps({"version": VERSION, **spec}).encode())
     lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -56,8 +56,8 @@ def main(words: Sequence[str]) -> int:
         if values.get("wait"):
             from runner.waiting import wait_for
 
-            return wait_for(queue, submission.ids)
-    return 0
+            return wait_for(queue, submission.ids) or int(submission.refused)
+    return int(submission.refused)
 
 
 def _command(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
@@ -102,6 +102,7 @@ class Submission:
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self.ids: list[int] = []
+        self.refused = False
 
     def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
         """Queue one job."""
@@ -110,7 +111,21 @@ class Submission:
     def follow(self, lines: Any) -> None:
         """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
         for batch in _batches(lines):
-            self._add([self._spec(line, None, False) for line in batch])
+            try:
+                self._add([self._spec(line, None, False) for line in batch])
+            except UserError:
+                self._add_one_by_one(batch)
+        if not self.ids and not self.refused:
+            raise UserError("There was no command on standard input: it takes one per line.")
+
+    def _add_one_by_one(self, lines: list[str]) -> None:
+        """One line that cannot be must not keep back the others, nor end a pipe that is followed for days."""
+        for line in lines:
+            try:
+                self.submit(line)
+            except UserError as error:
+                self.refused = True
+                _say(f"not queued: {line}\n{error}")
 
     def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
         return job_spec(

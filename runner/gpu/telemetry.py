@@ -62,14 +62,16 @@ class Telemetry:
             return f"the driver has not answered for {silent_s:.0f} s"
         return self.snapshot.trouble if self.snapshot else "no reading yet"
 
-    def ask(self) -> bool:
-        """Have all GPUs read now, unless that is already asked for; whether there is anybody to ask."""
-        if self._process is None:
-            return False
-        if self._asked == self._answered:
+    @property
+    def is_asked(self) -> bool:
+        """An answer is on its way."""
+        return self._process is not None and self._asked != self._answered
+
+    def ask(self) -> None:
+        """Have all GPUs read now, unless that is already asked for."""
+        if not self.is_asked:
             self._asked += 1
             self._tell(f"sample {self._asked}")
-        return True
 
     def set_period(self, seconds: float) -> None:
         """How often to read unasked."""

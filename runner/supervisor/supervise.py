@@ -25,7 +25,7 @@ CHUNK = 1 << 16
 STRAY_GRACE_S = 2.0
 KILL_EVERY_S = 0.01
 KILL_EVERY_AT_MOST_S = 1.0
-STARTED, ENDED, TROUBLE = b"s", b"x", b"e"  # what is said on the leash
+STARTED, GONE, ENDED, TROUBLE = b"s", b"g", b"x", b"e"  # what is said on the leash
 
 
 class Ready(NamedTuple):
@@ -72,6 +72,7 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
     _say(leash, STARTED)
     on_start()
     attempt.watch()
+    _say(leash, GONE)  # the GPU can be read while the record is being written
     _record(folder, attempt)
     os.close(lock)
     _say(leash, ENDED)  # quicker than our own end, which says the same

@@ -77,9 +77,9 @@ def _adopts_an_orphan() -> bool:
     told, tell = os.pipe()
     parent = os.fork()
     if parent == 0:
+        between = os.getpid()
         if os.fork() == 0:
-            before = os.getppid()
-            while os.getppid() == before:
+            while os.getppid() == between:
                 time.sleep(0.001)
             os.write(tell, str(os.getppid()).encode())
         os._exit(0)
