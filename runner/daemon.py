@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -276,4 +277,17 @@ def _only_runner(folder: str):  # type: ignore[no-untyped-def]
 def main(settings: Settings) -> None:
     """Run a runner in this process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    Runner(settings).run()
+    logging.raiseExceptions = False
+    try:
+        Runner(settings).run()
+    finally:
+        _let_go_of_a_closed_terminal()
+
+
+def _let_go_of_a_closed_terminal() -> None:
+    """After a hang-up there is nobody to print to; that alone is no failure."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

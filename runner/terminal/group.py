@@ -55,7 +55,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command meant; one that is not there is answered with the nearest that is."""
         if args[0] not in self._entries and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(f"There is no command {args[0]!r}{nearest(args[0], list(self._entries)) or '.'}", ctx)
+            raise click.UsageError(
+                f"There is no command {args[0]!r}{nearest(args[0], list(self._entries)) or '.'}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

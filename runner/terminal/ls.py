@@ -69,8 +69,7 @@ def ls(
         elif only_commands:
             _print_commands(jobs)
         else:
-            _print_jobs(queue, jobs)
-            _print_rest(queue, jobs, wanted)
+            _print_jobs(queue, jobs, _not_shown(queue, jobs, wanted))
 
 
 def _ended(failed: bool, succeeded: bool, *, rest: bool = False) -> frozenset[State]:
@@ -94,7 +93,7 @@ def _print_commands(jobs: list[Job]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_jobs(queue: Queue, jobs: list[Job]) -> None:
+def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int) -> None:
     from runner import clock
     from runner.terminal import words
     from runner.terminal.table import Row, print_table
@@ -123,6 +122,8 @@ def _print_jobs(queue: Queue, jobs: list[Job]) -> None:
         )
     headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *(["WAITS FOR"] if reasons else [])]
     print_table(headers, rows, cut=(5, 6) if reasons else (5,), right=(0, 3))
+    if not_shown:
+        print(f"… and {not_shown:,} more queued")
     if common:
         print(f"\nWaiting: {common}.")
 
@@ -137,15 +138,13 @@ def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | No
     return {job_id: shortened(reason, REASON_WIDTH) for job_id, reason in reasons.items()}, None
 
 
-def _print_rest(queue: Queue, jobs: list[Job], wanted: Wanted) -> None:
-    """How many are not shown."""
+def _not_shown(queue: Queue, jobs: list[Job], wanted: Wanted) -> int:
+    """How many more wait than are listed."""
     from runner.model import State
 
     if not wanted.queued or wanted.queued_limit < 0:
-        return
-    more = queue.jobs.count(State.QUEUED) - sum(job.state is State.QUEUED for job in jobs)
-    if more > 0:
-        print(f"… and {more:,} more queued")
+        return 0
+    return max(0, queue.jobs.count(State.QUEUED) - sum(job.state is State.QUEUED for job in jobs))
 
 
 def gpu_indices(queue: Queue) -> dict[str, int]:

@@ -80,6 +80,7 @@ def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield "Ended", words.long_time(job.finished_at)
     if took := words.duration_words(job, clock.now()):
         yield ("Took" if job.finished_at else "Runs for"), took
+    yield from _end(queue, job)
     yield "Run id", job.run_id
     if folder := _run_dir(queue, job):
         yield "Run dir", folder
@@ -142,6 +143,23 @@ def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         ahead = Listing(queue.store).ahead_of(job.id)
         before = f"; {counted(ahead, 'job')} before it" if ahead else ""
         yield "Waits for", queue.waiting_reasons([job])[job.id] + before
+
+
+def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """What the supervisor saw of the last attempt's end."""
+    from runner.quantities import format_duration, format_mib
+
+    made = queue.jobs.attempts(job.id)
+    end = _attempt(made[-1])["exit"] if made else None
+    if not end:
+        return
+    if end.get("spawn_error"):
+        yield "Why", end["spawn_error"]
+    yield "Used", f"{format_duration(end['cpu_s'])} of CPU, {format_mib(end['max_rss_mib'])} of memory at most"
+    if end.get("dropped_bytes"):
+        yield "Output", f"{end['dropped_bytes']:,} bytes of it found no room on the disk"
+    if end.get("strays"):
+        yield "Left behind", f"{counted(end['strays'], 'process').replace('processs', 'processes')}, ended"
 
 
 def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ def settings(found: Settings) -> Iterator[Finding]:
         if name in found.model_fields_set and value != fields[name].get_default(call_default_factory=True)
     }
     told = ", ".join(f"{name.upper()}={shown(name, value)}" for name, value in sorted(chosen.items()))
-    yield Finding(OK, "settings", told or "all as they come")
+    yield Finding(OK, "settings", f"{told}; the rest as it comes" if told else "all as they come")
 
 
 def shown(name: str, value: object) -> str:

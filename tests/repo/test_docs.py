@@ -1,0 +1,83 @@
+"""What the documents say is what the program does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner import options
+from runner.lifecycle import REASONS
+from runner.settings import Settings
+from tests.repo import env_example
+
+ROOT = Path(__file__).parents[2]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def help_of(*words):
+    shown = subprocess.run(
+        [sys.executable, str(ROOT / "nightshift.py"), *words, "--help"], capture_output=True, text=True, check=True
+    )
+    return shown.stdout
+
+
+COMMANDS = re.findall(r"^  ([a-z][a-z-]*)  ", help_of(), re.MULTILINE)
+
+
+def test_env_example_lists_every_setting():
+    assert env_example.PATH.read_text() == env_example.text(), "run: python -m tests.repo.env_example"
+
+
+def test_every_command_is_in_the_readme_and_in_the_help():
+    expected = "submit ls show log kill rerun wait shell gpus pause resume drain prune ws doctor up down runner demo"
+    assert set(expected.split()) <= set(COMMANDS)
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in COMMANDS if f"`{name}`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "sim-load"])
+def test_every_command_explains_itself(name):
+    assert "Usage: nightshift" in help_of(name)
+
+
+def test_the_help_of_submit_lists_every_option():
+    shown = help_of("submit")
+    for flags, explanation in options.help_rows():
+        assert flags in shown
+        assert explanation in shown
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_commands_and_options_in_the_documents_exist(path):
+    """Every `nightshift x --option` that a document shows is one the command knows."""
+    unknown = []
+    for line in re.findall(r"nightshift ((?:--env-file \S+ )?[a-z-]+(?: [^`\n|&;]*)?)", path.read_text()):
+        words = line.split(" -- ")[0].split()
+        command = next((word for word in words if not word.startswith("-")), "")
+        if command not in COMMANDS:
+            continue
+        shown = help_of(command) if command != "ws" else help_of("ws", "add") + help_of("ws")
+        unknown += [f"{command} {word}" for word in words if re.fullmatch(r"--?[a-z-]+", word) and word not in shown]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_settings_in_the_documents_exist(path):
+    known = {f"NIGHTSHIFT_{name.upper()}" for name in Settings.model_fields}
+    in_jobs = {f"NIGHTSHIFT_{name}" for name in ("JOB_ID", "RUN_ID", "BATCH_SIZE", "PROBE")}
+    assert set(re.findall(r"NIGHTSHIFT_[A-Z_]+", path.read_text())) <= known | in_jobs
+
+
+def test_links_lead_somewhere():
+    for path in DOCS:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_states_and_reasons_are_documented():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for state, reasons in REASONS.items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| {state.value} "))
+        assert {reason.value for reason in reasons} <= set(re.findall(r"[A-Z]{3,}", row))
