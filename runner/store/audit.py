@@ -47,7 +47,9 @@ class Audit:
             if gap or last != row["hash"]:
                 return int(row["id"])
             expected_id = row["id"] + 1
-        return None
+        given = self._store.row("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
+        cut_off = given is not None and expected_id != given["seq"] + 1
+        return int(given["seq"]) if cut_off else None
 
 
 def _hash(*parts: str) -> str:

@@ -196,7 +196,7 @@ def test_completion_scripts_call_back(box, shell):
 
 def complete(box, *words):
     asked = {"_NIGHTSHIFT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return [line.partition(",")[2] for line in box.run(env=asked).stdout.splitlines()]
+    return [line.partition(",")[2] for line in box.run(env=asked).stdout.split()]
 
 
 def test_commands_options_and_job_numbers_are_completed(past):

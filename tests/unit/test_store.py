@@ -196,6 +196,9 @@ def test_told_notices_are_no_longer_open(store):
         "UPDATE audit SET data = '{}' WHERE id = 3",
         "DELETE FROM audit WHERE id = 2",
         "UPDATE audit SET at = '2000-01-01' WHERE id = 1",
+        "DELETE FROM audit WHERE id = 1",
+        "DELETE FROM audit WHERE id > 3",
+        "DELETE FROM audit",
     ],
 )
 def test_a_changed_audit_is_noticed(store, tamper):
@@ -204,7 +207,7 @@ def test_a_changed_audit_is_noticed(store, tamper):
         audit.add("ann", "kill", {"job": number})
     assert audit.first_broken() is None
     store.execute(tamper)
-    assert audit.first_broken() in (1, 2, 3)
+    assert audit.first_broken() is not None
 
 
 def test_nothing_of_a_failed_transaction_stays(store):
