@@ -53,6 +53,7 @@ class Runner:
         self._settings = settings
         self._leaving = False
         self._hold_until = 0.0
+        self._sampler_checks = 0
         self._boot_id = kernel.boot_id()
 
     def run(self) -> None:
@@ -225,8 +226,10 @@ class Runner:
             self._keep_sampler_alive()
 
     def _keep_sampler_alive(self) -> bool:
-        if (after_s := self._telemetry.keep_alive()) is not None:
-            self._waiter.after(after_s, self._keep_sampler_alive)
+        self._sampler_checks += 1
+        latest = self._sampler_checks  # an earlier appointment lapses when a new one is made
+        if (after_s := self._telemetry.keep_alive()) is not None and latest == self._sampler_checks:
+            self._waiter.after(after_s, lambda: latest == self._sampler_checks and self._keep_sampler_alive())
         return False
 
     def _replace_zygote(self) -> bool:
