@@ -93,7 +93,10 @@ class Runner:
 
     def _recover_and_collect(self) -> None:
         self._under_way = self._jobs.under_way()
+        unexecuted = self._attempts.never_ran
         self._attempts.collect(self._under_way)
+        if self._attempts.never_ran > unexecuted:
+            self._hold()
         self._placement.watch_health()
 
     def _pass_on_stops(self) -> None:
@@ -134,8 +137,6 @@ class Runner:
 
     def _report(self) -> None:
         """Tell those who wait for news that there may be some."""
-        if self._attempts.never_ran:
-            self._hold()
         doorbell.ring(self._settings.home, home.BOT_BELL)
         self._backup.changed()
 

@@ -38,9 +38,13 @@ def set_name(name: str) -> None:
 
 
 def boot_id() -> str:
-    """Changes when the machine starts anew."""
+    """Changes when the machine starts anew, or the container: its first process is then another."""
     with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
+        boot = file.read().strip()
+    try:
+        return f"{boot}.{start_time(1)}"
+    except OSError:  # /proc shows us our own processes only
+        return boot
 
 
 def start_time(pid: int | str = "self") -> int:

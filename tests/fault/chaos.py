@@ -12,9 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner import rundir
 from runner.api import Queue, job_spec
 from runner.environment import captured, fingerprint
-from runner.model import FINAL_STATES, State
+from runner.model import FINAL_STATES, Job, State
 
 SETTINGS = {
     "NIGHTSHIFT_GPUS": "sim:2x24GiB",
@@ -27,7 +28,7 @@ NAMES = {"runner": "runner", "ns-zygote": "zygote", "ns-supervisor": "supervisor
 
 @dataclass
 class Report:
-    jobs: int
+    jobs: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -49,6 +50,7 @@ class Chaos:
         self.environ = {**os.environ, **SETTINGS, "NIGHTSHIFT_HOME": self.home}
         self.runner: subprocess.Popen[bytes] | None = None
         self.expected: dict[int, int] = {}
+        self.killed: set[int] = set()
 
     def command(self) -> tuple[str, int]:
         code = self.random.choice((0, 0, 0, 1, 3, 7, 42))
@@ -107,22 +109,27 @@ class Chaos:
         victims["runner"] = [self.runner.pid]
         part = self.random.choice(sorted(set(NAMES.values())))  # each as often, though there are more of some
         try:
-            os.kill(self.random.choice(victims[part]), signal.SIGKILL)
+            victim = self.random.choice(victims[part])
+            os.kill(victim, signal.SIGKILL)
         except (KeyError, ProcessLookupError):
             return  # none is up just now
+        self.killed.add(victim)
         report.kills[part] += 1
 
     def run(self, jobs: int, kills: int, timeout_s: float) -> Report:
-        report = Report(jobs)
-        self.submit(jobs)
+        """Keep jobs coming until there were enough of both; then wait for the last."""
+        report = Report()
         deadline = time.monotonic() + timeout_s
         with Queue(self.home, actor="chaos") as queue:
             while time.monotonic() < deadline:
                 self.keep_runner_up()
-                left = jobs - queue.jobs.count(*FINAL_STATES)
-                if left == 0:
+                shooting = sum(report.kills.values()) < kills
+                left = len(self.expected) - queue.jobs.count(*FINAL_STATES)
+                if left < 40 and (shooting or len(self.expected) < jobs):
+                    self.submit(40)
+                elif left == 0:
                     break
-                if sum(report.kills.values()) < kills:
+                if shooting:
                     self.shoot(report)
                 time.sleep(self.random.uniform(0, 0.5))
             self.stop()
@@ -140,6 +147,7 @@ class Chaos:
         runs = Counter(int(line) for line in self.ledger.read_text().split())
         problems = report.problems
         for job in queue.jobs.find():
+            report.jobs += 1
             report.states[job.state.value] += 1
             if not job.state.final:
                 problems.append(f"job {job.id} is {job.state.value}")
@@ -148,16 +156,20 @@ class Chaos:
             expected = self.expected[job.id]
             if job.state in (State.SUCCEEDED, State.FAILED) and job.exit_code != expected:
                 problems.append(f"job {job.id}: exit code {job.exit_code}, not {expected} ({job.reason})")
+            if job.state is State.LOST and self.supervisor_of(job) not in self.killed:
+                problems.append(f"job {job.id} is lost, though nobody shot at its supervisor")
             ended = [n for n in queue.outbox.about(job.id) if n.kind == "ended"]
             if [n.data["state"] for n in ended] != [job.state.value]:
                 problems.append(f"job {job.id} is {job.state.value}; told: {[n.data for n in ended]}")
-        if report.states["LOST"] > report.kills["supervisor"]:
-            problems.append(f"{report.states['LOST']} lost, {report.kills['supervisor']} supervisors killed")
         problems += [f"left alive: {pid} {name}" for pid, name in self.left_alive().items()]
         problems += [f"lease left: {lease}" for lease in queue.jobs.leases()]
         integrity = queue.store.row("PRAGMA integrity_check")[0]
         if integrity != "ok":
             problems.append(integrity)
+
+    def supervisor_of(self, job: Job) -> int | None:
+        started = rundir.read(rundir.folder_of(self.home, job.id, job.attempt), rundir.STARTED)
+        return started["pid"] if started else None
 
     def left_alive(self) -> dict[int, str]:
         """Processes of jobs, or of ours, that should be gone; those that are just leaving get a moment."""
