@@ -6,6 +6,7 @@ import signal
 import psutil
 import pytest
 
+from runner.doorbell import ring
 from tests.fault.chaos import Chaos
 from tests.wait import eventually
 
@@ -155,7 +156,13 @@ def test_a_job_that_was_claimed_and_never_executed_goes_back_to_the_queue_and_ru
     with box.queue() as queue:
         assert queue.jobs.claim(first, [("cpu", 0)], "boot") == 1
     box.start_runner()
-    assert box.wait_state(first, "SUCCEEDED")["attempt"] == 2
+
+    def ended():
+        ring(str(box.home), "runner.sock")  # a busy box: the pause after such an attempt is not begun anew each time
+        return box.job(first)["state"] == "SUCCEEDED"
+
+    eventually(ended)
+    assert box.job(first)["attempt"] == 2
     box.wait_state(second, "SUCCEEDED")
     assert (tmp_path / "runs").read_text() == "x\n"
     assert [n.kind for n in box.notices(first)] == ["started", "ended"]
