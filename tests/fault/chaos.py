@@ -104,7 +104,7 @@ class Chaos:
         assert self.runner is not None
         victims: dict[str, list[int]] = {}
         for pid, comm in self.processes().items():
-            if comm in NAMES:
+            if comm in NAMES and not _is_about_to_be_a_job(pid):
                 victims.setdefault(NAMES[comm], []).append(pid)
         victims["runner"] = [self.runner.pid]
         part = self.random.choice(sorted(set(NAMES.values())))  # each as often, though there are more of some
@@ -177,6 +177,15 @@ class Chaos:
         while (left := {**self.processes(), **_orphaned_sleeps()}) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
+
+
+def _is_about_to_be_a_job(pid: int) -> bool:
+    """Between fork and exec a job's process still bears its supervisor's name."""
+    try:
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        return Path(f"/proc/{parent}/comm").read_text().strip() == "ns-supervisor"
+    except OSError:
+        return True
 
 
 def _orphaned_sleeps() -> dict[int, str]:
