@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import subprocess
 import tempfile
@@ -15,10 +16,14 @@ from benchmarks.peers import TSP, scheduler, tsp
 def measure(rounds: int = 150) -> None:
     """Interleaved: each round starts one job in every system."""
     times: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, a_box("sim:1x24GiB") as box, scheduler(1) as peer:
-        with tsp(folder, 1) as spooler:
-            for number in range(rounds):
-                _round(folder, number, box, spooler, peer, times)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        a_box("sim:1x24GiB") as box,
+        scheduler(1) as peer,
+        tsp(folder, 1) as spooler,
+    ):
+        for number in range(rounds):
+            _round(folder, number, box, spooler, peer, times)
     print("\nStart of one job on an idle box: time to its first instruction (bash's own clock), ms")
     for name, values in times.items():
         print(f"  {name:<44} p50 {statistics.median(values):6.2f}   p90 {_p90(values):6.2f}")
@@ -82,7 +87,7 @@ def gap(jobs: int = 200) -> None:
                 until(lambda: len((Path(folder) / "tsp").read_text().split()) % jobs == 0)
         for name in ("ours", "sgs", "tsp"):
             stamps = [int(word) for word in (Path(folder) / name).read_text().split()]
-            gaps[name] = statistics.median(b - a for a, b in zip(stamps, stamps[1:], strict=False)) / 1e3
+            gaps[name] = statistics.median(b - a for a, b in itertools.pairwise(stamps)) / 1e3
     print("\nGap between two queued no-ops on one GPU, start to start, median ms")
     print(f"  nightshift {gaps['ours']:.2f}   simple_gpu_scheduler {gaps['sgs']:.2f}   tsp {gaps['tsp']:.2f}")
     print("  bound by: the job's own 1 ms; exit.json and the outcome made durable, the GPU read again, then a start")

@@ -46,7 +46,7 @@ def main() -> None:
         if TSP:
             rates["tsp (submitting included)"] = spooled(count)
         print(f"  {count:>6}: " + "   ".join(f"{name} {rate:.0f}" for name, rate in rates.items()))
-    print("  bound by: four fsyncs and two commits a job on one disk, and Python in four processes on the cores there are")
+    print("  bound by: four fsyncs and two commits a job on one disk, and Python in four processes on few cores")
 
 
 if __name__ == "__main__":

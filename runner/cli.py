@@ -68,10 +68,10 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     ctx.exit()
 
 
-def _use_env_file(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+def _use_env_file(_: click.Context, __: click.Parameter, path: str | None) -> None:
     from runner import home
 
-    if path is not None and not ctx.resilient_parsing:
+    if path is not None:
         home.use_env_file(path)
 
 

@@ -146,7 +146,7 @@ class Submission:
         if self._as_json:
             print(json.dumps({"ids": self.ids}))
         if not self._queue.runner_is_up():
-            _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift runner")
+            _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
 
 
 def _batches(file: Any) -> Iterator[list[str]]:

@@ -49,7 +49,8 @@ class Box:
         """The real command, to its end."""
         return subprocess.run(
             self.command(*words), input=input, env={**self.environ, **(env or {})}, cwd=cwd or self.folder,
-            capture_output=True, text=True, timeout=50, check=False, stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True, text=True, timeout=50, check=False,
+            stdin=subprocess.DEVNULL if input is None else None,
         )  # fmt: skip
 
     def start_runner(self, gpus: str = "sim:2x24GiB", **settings: str) -> subprocess.Popen[bytes]:
@@ -108,10 +109,13 @@ class Box:
 
     def wait_state(self, job_id: int, *states: str, timeout: float = 20) -> dict[str, Any]:
         """The job, once it is in one of these states."""
+
         def look() -> dict[str, Any] | None:
             job = self.job(job_id)
             if job["state"] in ("SUCCEEDED", "FAILED", "CANCELLED", "LOST") and job["state"] not in states:
-                raise AssertionError(f"job {job_id} ended as {job['state']} {job['reason']}: {self.log(job_id)[-2000:]}")
+                raise AssertionError(
+                    f"job {job_id} ended as {job['state']} {job['reason']}: {self.log(job_id)[-2000:]}"
+                )
             return job if job["state"] in states else None
 
         return eventually(look, timeout, f"job {job_id} is {' or '.join(states)}")  # type: ignore[return-value]

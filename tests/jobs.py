@@ -17,9 +17,8 @@ def a_spec(command: str = "true", **values: Any) -> JobSpec:
     argv = values.pop("argv", None)
     script = values.pop("script", False)
     folder = values.pop("folder", "/")
-    return job_spec(
-        values, command=command, argv=argv, script=script, owner="somebody", folder=folder, environment_key=KEY, umask=0o022
-    )
+    kind = {"argv": argv, "script": script}
+    return job_spec(values, command=command, owner="somebody", folder=folder, environment_key=KEY, umask=0o022, **kind)
 
 
 def submit(queue: Queue, *commands: str, **values: Any) -> list[int]:

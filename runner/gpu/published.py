@@ -8,6 +8,7 @@ import math
 import os
 import time
 
+from runner import clock
 from runner.model import Snapshot
 
 FILE = "gpus.json"
@@ -24,6 +25,12 @@ def publish(home: str, line: str) -> None:
             os.close(draft)
         if written == len(line.encode()):
             os.replace(f"{path}.tmp", path)
+
+
+def publish_none(home: str) -> None:
+    """A runner without GPUs is up: those an earlier one had are not this one's to give."""
+    nothing = Snapshot(at=clock.text(clock.now()), boot_id=boot_id(), simulated=False, gpus=())
+    publish(home, json.dumps(nothing.to_json()) + "\n")
 
 
 def read_published(home: str) -> tuple[Snapshot, float] | None:

@@ -11,6 +11,7 @@ import time
 from typing import IO, TYPE_CHECKING
 
 from runner.errors import OperatorError
+from runner.gpu.published import publish_none
 from runner.interpreter import python_command
 from runner.model import Snapshot
 
@@ -37,7 +38,9 @@ class Telemetry:
         self._period_s = 1.0
         self.snapshot: Snapshot | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        if gpus != "none":
+        if gpus == "none":
+            publish_none(home)
+        else:
             self._start()
             self._wait_for_first()
 

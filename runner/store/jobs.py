@@ -60,12 +60,11 @@ class Jobs:
         with self._store.transaction():
             if key is not None and (known := self._store.row("SELECT id FROM jobs WHERE key = ?", (key,))):
                 return int(known["id"])
-            at = clock.text(clock.now())
+            body, at = json.dumps(spec.to_json()), clock.text(clock.now())
             job_id = self._store.execute(
                 "INSERT INTO jobs (spec, state, run_id, lane, rank, position, retries_left, submitted_at, key)"
                 " VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?)",
-                (json.dumps(spec.to_json()), secrets.token_hex(4), lane_of(spec), -spec.priority.rank)
-                + (spec.retries, at, key),
+                (body, secrets.token_hex(4), lane_of(spec), -spec.priority.rank, spec.retries, at, key),
             ).lastrowid
             self._store.execute("UPDATE jobs SET position = id WHERE id = ?", (job_id,))
             self.note(job_id, None, "submitted", {"by": spec.owner}, at=at)

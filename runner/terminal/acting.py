@@ -55,7 +55,7 @@ def _stop(queue: Queue, job_id: int) -> bool:
     from runner.errors import UserError
 
     try:
-        print(queue.stop(job_id))
+        print(queue.stop(job_id), flush=True)
     except UserError as error:
         say(str(error))
         return False
@@ -141,7 +141,7 @@ def drain(wait_for_end: bool) -> None:
 
     with open_queue() as queue:
         queue.drain()
-        print(f"Draining: running jobs finish, no more start until `nightshift resume`. {_standing(queue)}")
+        print(f"Draining: running jobs finish, no more start until `nightshift resume`. {_standing(queue)}", flush=True)
         if wait_for_end:
             if queue.jobs.live():
                 warn_without_runner(queue, "this waits until one is")

@@ -52,15 +52,20 @@ class Growing:
 
     def skip_to_last_lines(self, count: int) -> None:
         """Begin so many lines before the end."""
-        names = [name for name in (rundir.OUTPUT, *rundir.TAILS) if os.path.exists(self._path(name))]
-        for name in reversed(names):
+        newest = True
+        for name in (*reversed(rundir.TAILS), rundir.OUTPUT):
             if not self._open(name):
-                return
+                continue
             self._in_head = name == rundir.OUTPUT
             assert self._file is not None
-            count -= _back_up(self._file, count)
+            end = self._file.seek(0, os.SEEK_END)
             if count <= 0:
                 return
+            # the newline that ends the last line begins none
+            count -= _back_up(self._file, count, end - 1 if newest else end)
+            if count <= 0:
+                return
+            newest = False
 
     def _rest(self) -> Iterator[bytes]:
         assert self._file is not None
@@ -157,23 +162,19 @@ def last_position(path: str) -> int:
         return 0
 
 
-def _back_up(file: IO[bytes], lines: int) -> int:
-    """Stand so many lines before the end of a file; how many there were, at most those asked for."""
-    at = end = file.seek(0, os.SEEK_END)
-    found = 0
-    while at > 0 and lines:
+def _back_up(file: IO[bytes], newlines: int, end: int) -> int:
+    """Stand behind so many newlines before the end of a file, or at its start; how many there were."""
+    at, found = end, 0
+    while at > 0:
         start = max(0, at - CHUNK)
         file.seek(start)
         data = file.read(at - start)
         newline = len(data)
         while (newline := data.rfind(b"\n", 0, newline)) >= 0:
-            if start + newline == end - 1:
-                continue  # the one that ends the last line begins none
             found += 1
-            if found == lines:
+            if found == newlines:
                 file.seek(start + newline + 1)
-                return lines
+                return found
         at = start
-    if lines:
-        file.seek(0)
-    return min(found + (end > 0), lines)
+    file.seek(0)
+    return found

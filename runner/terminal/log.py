@@ -94,15 +94,20 @@ class _Printer:
                 sys.stdout.buffer.write(piece)
             else:
                 self._take(piece, self._growing.position - len(piece))
+        sys.stdout.buffer.flush()
+
+    def go_live(self) -> None:
+        """Print the last lines of what there was; from here on every line."""
         if self._last is not None:
             sys.stdout.buffer.writelines(self._last)
+            sys.stdout.buffer.flush()
             self._last = None
-        sys.stdout.buffer.flush()
 
     def close(self) -> None:
         """Print a last line that was never ended."""
         if self._line:
             self._print_line(self._line + b"\n")
+        self.go_live()
         sys.stdout.buffer.flush()
         self._growing.close()
 
@@ -170,6 +175,7 @@ def _follow_attempt(queue: Queue, job_id: int, number: int, printer: _Printer) -
             printer.catch_up()
             if over:
                 return
+            printer.go_live()
             changes.wait()
 
 

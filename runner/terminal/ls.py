@@ -121,7 +121,7 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int) -> None:
             )
         )
     headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *(["WAITS FOR"] if reasons else [])]
-    print_table(headers, rows, cut=(5, 6) if reasons else (5,), right=(0, 3))
+    print_table(headers, rows, cut=(5, 6, 1) if reasons else (5, 1), right=(0, 3))
     if not_shown:
         print(f"… and {not_shown:,} more queued")
     if common:

@@ -65,7 +65,7 @@ def _detach(folder: str) -> int:
     with _opened_log(folder) as log:
         begin = os.fstat(log).st_size
         keeper = subprocess.Popen(
-            _command("up"), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            _command("up"), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     return _wait_until_up(folder, keeper, begin)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from runner.terminal.session import JOB, open_queue, say
+from runner.terminal.words import gpu_words, printable, state_words
 
 if TYPE_CHECKING:
     from runner.api import Queue
@@ -33,7 +34,7 @@ def shell(job_id: int, command: tuple[str, ...]) -> None:
         variables = guest_environment(queue, job)
         said = _where(queue, job)
     _enter(job)
-    say(said)
+    say(printable(said))
     _become(_words(command[1:] if command[:1] == ("--",) else command, variables), variables)
 
 
@@ -55,7 +56,6 @@ def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
 
 def _where(queue: Queue, job: Job) -> str:
     from runner.terminal.ls import gpu_indices
-    from runner.terminal.words import gpu_words, state_words
 
     what = f"job {job.id} ({state_words(job)}), folder {job.spec.dir}"
     if not job.gpus:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runner.terminal.session import JOB, counted, open_queue, print_json
+from runner.terminal.words import colour, duration_words, event_words, long_time, outcome_words, printable, state_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,8 +30,9 @@ def show(job_id: int, as_json: bool) -> None:
         if as_json:
             print_json(_described(queue, job))
             return
+        click.echo(_headline(job))
         for label, text in _lines(queue, job):
-            click.echo(f"{label:<{LABEL}} {text}".rstrip())
+            click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
 
 
 def _described(queue: Queue, job: Job) -> dict[str, Any]:
@@ -59,26 +61,29 @@ def _run_dir(queue: Queue, job: Job) -> str | None:
     return folder if os.path.isdir(folder) else None
 
 
+def _headline(job: Job) -> str:
+    from runner.terminal.table import paint
+
+    return f"{f'Job {job.id}':<{LABEL}} {paint(state_words(job), colour(job.state))}"
+
+
 def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     """What to print: labels and texts."""
     from runner import clock
-    from runner.terminal import words
     from runner.terminal.ls import gpu_indices
-    from runner.terminal.table import paint
 
     indices = gpu_indices(queue)
-    yield f"Job {job.id}", paint(words.state_words(job), words.colour(job.state))
     yield from _what(job)
     yield from _where(job)
     yield "GPUs", _gpus(job, indices)
     yield from _limits(job)
     yield from _waiting(queue, job)
-    yield "Submitted", words.long_time(job.submitted_at)
+    yield "Submitted", long_time(job.submitted_at)
     if job.started_at:
-        yield "Started", words.long_time(job.started_at)
+        yield "Started", long_time(job.started_at)
     if job.finished_at:
-        yield "Ended", words.long_time(job.finished_at)
-    if took := words.duration_words(job, clock.now()):
+        yield "Ended", long_time(job.finished_at)
+    if took := duration_words(job, clock.now()):
         yield ("Took" if job.finished_at else "Runs for"), took
     yield from _end(queue, job)
     yield "Run id", job.run_id
@@ -89,14 +94,12 @@ def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _what(job: Job) -> Iterator[tuple[str, str]]:
-    from runner.terminal.words import printable
-
     if job.spec.name:
         yield "Name", job.spec.name
     lines = job.spec.command.rstrip("\n").split("\n")
-    yield ("Script" if job.spec.script else "Command"), printable(lines[0])
+    yield ("Script" if job.spec.script else "Command"), lines[0]
     for line in lines[1:]:
-        yield "", printable(line)
+        yield "", line
 
 
 def _where(job: Job) -> Iterator[tuple[str, str]]:
@@ -165,7 +168,6 @@ def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     """Only where there were several: one is told by the lines above."""
     from runner.model import Reason, State
-    from runner.terminal.words import outcome_words
 
     found = [_attempt(row) for row in queue.jobs.attempts(job.id)]
     if len(found) < 2:
@@ -184,7 +186,6 @@ def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 def _events(queue: Queue, job: Job, indices: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     from runner import clock
     from runner.quantities import format_duration
-    from runner.terminal.words import event_words, long_time
 
     yield "", ""
     before = None

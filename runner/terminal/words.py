@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _REASONS = {
     (State.FAILED, Reason.OOM): "failed, out of memory",
-    (State.FAILED, Reason.SPAWN): "failed, could not be started",
+    (State.FAILED, Reason.SPAWN): "failed, cannot start",
     (State.CANCELLED, Reason.USER): "cancelled",
     (State.CANCELLED, Reason.IDLE): "stopped, GPU idle",
     (State.CANCELLED, Reason.HUNG): "stopped, hung",
     (State.CANCELLED, Reason.TIMEOUT): "stopped, time limit",
-    (State.CANCELLED, Reason.DEPENDENCY): "cancelled, what it waited for failed",
+    (State.CANCELLED, Reason.DEPENDENCY): "cancelled, dependency",
     (State.CANCELLED, Reason.PREEMPTED): "stopped, made room",
-    (State.LOST, Reason.HOST): "lost, the host went down",
-    (State.LOST, Reason.SUPERVISOR): "lost, its supervisor was killed",
+    (State.LOST, Reason.HOST): "lost, host went down",
+    (State.LOST, Reason.SUPERVISOR): "lost, supervisor killed",
 }
 _COLOURS = {
     State.STARTING: "cyan",

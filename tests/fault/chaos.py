@@ -36,7 +36,8 @@ class Report:
     def __str__(self) -> str:
         kills = ", ".join(f"{name} {count}" for name, count in sorted(self.kills.items()))
         states = ", ".join(f"{name} {count}" for name, count in sorted(self.states.items()))
-        return f"{self.jobs} jobs, {sum(self.kills.values())} SIGKILLs ({kills}) -> {states}; {len(self.problems)} problems"
+        shot = f"{sum(self.kills.values())} SIGKILLs ({kills})"
+        return f"{self.jobs} jobs, {shot} -> {states}; {len(self.problems)} problems"
 
 
 class Chaos:

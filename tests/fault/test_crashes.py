@@ -70,20 +70,19 @@ def test_the_zygote_or_the_sampler_is_killed(box, tmp_path, name):
     assert [box.job(job_id)["exit_code"] for job_id in (running, *queued)] == [5, 0, 1, 2]
 
 
-STRAYS = "(setsid sleep 300 &); (env -i setsid sleep 301 >/dev/null 2>&1 &); (setsid sh -c 'trap \"\" TERM; sleep 302' &)"
+STRAYS = """(setsid sleep 300 &)
+(env -i setsid sleep 301 >/dev/null 2>&1 &)
+(setsid sh -c 'trap "" TERM; sleep 302' &)"""
 
 
 def sleepers():
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if process.info["cmdline"] and process.info["cmdline"][-1] in ("300", "301", "302"):
-            found.append(process.pid)
-    return found
+    named = psutil.process_iter(["cmdline"])
+    return [p.pid for p in named if p.info["cmdline"] and p.info["cmdline"][-1] in ("300", "301", "302")]
 
 
 def test_the_supervisor_is_killed_and_nothing_of_its_job_is_left(box):
     box.start_runner()
-    job_id = box.submit(f"echo $$; {STRAYS}; sleep 300")
+    job_id = box.submit(f"echo $$\n{STRAYS}\nsleep 300")
     pid_of_job(box, job_id)
     eventually(lambda: len(sleepers()) >= 4)
     os.kill(part(box, "ns-supervisor"), signal.SIGKILL)
@@ -109,8 +108,9 @@ def test_supervisor_and_zygote_are_killed_together(box):
 
 def test_a_lost_job_is_run_again_where_that_was_asked_for(box, tmp_path):
     box.start_runner()
-    job_id = box.submit(f"echo x >> {tmp_path}/runs; test $(wc -l < {tmp_path}/runs) = 2 || sleep 300", "--retries", "1")
-    eventually(lambda: (tmp_path / "runs").exists())
+    runs = tmp_path / "runs"
+    job_id = box.submit(f"echo x >> {runs}; test $(wc -l < {runs}) = 2 || sleep 300", "--retries", "1")
+    eventually(runs.exists)
     os.kill(eventually(lambda: part(box, "ns-supervisor")), signal.SIGKILL)
     job = box.wait_state(job_id, "SUCCEEDED")
     assert job["attempt"] == 2

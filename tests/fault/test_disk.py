@@ -16,9 +16,8 @@ def small_disk(tmp_path):
     """A real filesystem of 24 MB."""
     mount = tmp_path / "disk"
     mount.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "none", str(mount)], capture_output=True, text=True, check=False
-    )
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "none", str(mount)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         pytest.skip(f"a small filesystem cannot be mounted here: {made.stderr.strip()}")
     yield mount

@@ -10,9 +10,8 @@ import pytest
 from runner.model import Reason, State
 from tests.jobs import an_exit, submit
 
-KEYS = set(
-    "id name command owner workspace state reason exit_code signal phase attempt gpus batch_size run_id"
-    " submitted_at started_at finished_at waiting_for".split()
+KEYS = {"id", "name", "command", "owner", "workspace", "state", "reason", "exit_code", "signal", "phase"} | (
+    {"attempt", "gpus", "batch_size", "run_id", "submitted_at", "started_at", "finished_at", "waiting_for"}
 )
 
 
@@ -98,14 +97,14 @@ def test_the_commands_of_those_that_failed_can_be_submitted_again(past):
 def test_commands_of_several_lines_stay_one_line_and_mean_the_same(past):
     lines = past.run("ls", "--succeeded", "--commands").stdout.splitlines()
     assert len(lines) == 2
-    said = [subprocess.run(["bash", "-c", line], capture_output=True, text=True).stdout for line in lines]
+    said = [subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout for line in lines]
     assert said == ["one\n", "two\n2\n"]
 
 
 def test_a_command_is_given_back_byte_for_byte(box):
     strange = b"printf '\xff\xc3\xa4\t%s' \"it's\" \\\\ | od"
     box.run("submit", "--", os.fsdecode(strange))
-    raw = subprocess.run(box.command("ls", "--commands"), env=box.environ, capture_output=True).stdout
+    raw = subprocess.run(box.command("ls", "--commands"), env=box.environ, capture_output=True, check=True).stdout
     assert raw == strange + b"\n"
 
 
@@ -133,7 +132,9 @@ def test_a_high_priority_is_listed_where_it_will_start(box):
 
 
 def test_show_tells_everything_but_values_of_variables(box):
-    box.run("submit", "--env", "API_KEY=hush", "--name", "mine", "-t", "2h", "--", "echo $API_KEY", env={"OTHER": "hush"})
+    box.run(
+        "submit", "--env", "API_KEY=hush", "--name", "mine", "-t", "2h", "--", "echo $API_KEY", env={"OTHER": "hush"}
+    )
     shown = box.run("show", "1").stdout
     for part in ("mine", "echo $API_KEY", "API_KEY (values not shown)", "2h 00m", "no runner is up", "submitted by"):
         assert part in shown

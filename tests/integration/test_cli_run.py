@@ -31,7 +31,23 @@ def submitted(done):
 
 
 def raw_log(box, job_id, *words):
-    return subprocess.run(box.command("log", str(job_id), *words), env=box.environ, capture_output=True).stdout
+    command = box.command("log", str(job_id), *words)
+    return subprocess.run(command, env=box.environ, capture_output=True, check=True).stdout
+
+
+@contextlib.contextmanager
+def begun(box, *words, **env):
+    """A command that is still at it."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(box.command(*words), env={**box.environ, **env}, text=True, **pipes)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 @contextlib.contextmanager
@@ -95,9 +111,7 @@ def test_a_script_is_run_by_what_it_names(up, text, said):
 
 
 def test_lines_are_queued_while_the_pipe_is_still_open(up):
-    with subprocess.Popen(
-        up.command("submit", "-g0", "-"), env=up.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as following:
+    with begun(up, "submit", "-g0", "-") as following:
         for number in (1, 2):
             following.stdin.write(f"echo line {number}\n# a comment\n\n")
             following.stdin.flush()
@@ -128,7 +142,12 @@ def test_a_job_has_its_submitters_folder_and_environment(up):
     project = up.folder / "project"
     project.mkdir()
     (project / "runner.py").write_text("raise SystemExit('this is the users own runner.py')")
-    mine = {"PYTHONPATH": ".", "MY_FLAG": "a b", "VIRTUAL_ENV": "/their/venv", "PATH": f"/their/bin:{os.environ['PATH']}"}
+    mine = {
+        "PYTHONPATH": ".",
+        "MY_FLAG": "a b",
+        "VIRTUAL_ENV": "/their/venv",
+        "PATH": f"/their/bin:{os.environ['PATH']}",
+    }
     done = up.run("submit", "-g0", "--", "pwd; echo $MY_FLAG; echo $PYTHONPATH; echo $PATH", cwd=project, env=mine)
     job_id = submitted(done)
     up.wait_state(job_id, "SUCCEEDED")
@@ -173,22 +192,18 @@ def test_the_last_lines_and_their_times(up):
 
 @pytest.mark.parametrize("options", [(), ("--times",), ("--tail", "1")])
 def test_a_log_is_followed_to_the_end_of_the_job(up, options):
-    with held(up) as (job_id, gate):
-        command = up.command("log", "-f", str(job_id), *options)
-        with subprocess.Popen(command, env=up.environ, stdout=subprocess.PIPE, text=True) as following:
-            assert following.stdout.readline().endswith("began\n")
-            assert following.poll() is None
-            gate.touch()
-            assert following.stdout.readline().endswith("ended\n")
-            assert following.wait(10) == 0
+    with held(up) as (job_id, gate), begun(up, "log", "-f", str(job_id), *options) as following:
+        assert following.stdout.readline().endswith("began\n")
+        assert following.poll() is None
+        gate.touch()
+        assert following.stdout.readline().endswith("ended\n")
+        assert following.wait(10) == 0
 
 
 def test_following_waits_for_a_job_that_has_not_started(up):
     up.run("pause")
     job_id = up.submit("echo here", "--gpus", "0")
-    with subprocess.Popen(
-        up.command("log", "-f", str(job_id)), env=up.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as following:
+    with begun(up, "log", "-f", str(job_id)) as following:
         assert "has not started yet: the queue is paused" in following.stderr.readline()
         up.run("resume")
         assert following.communicate(timeout=10)[0] == "here\n"
@@ -327,14 +342,12 @@ def test_a_shell_is_where_the_job_is(up):
 
 def test_a_guest_in_a_job_is_not_swept_with_it(up):
     with held(up) as (job_id, gate):
-        with subprocess.Popen(
-            up.command("shell", str(job_id), "--", "cat"), env=up.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as guest:
-            guest.stdin.write(b"still ")
+        with begun(up, "shell", str(job_id), "--", "cat") as guest:
+            guest.stdin.write("still ")
             guest.stdin.flush()
             gate.touch()
             up.wait_state(job_id, "SUCCEEDED")
-            assert guest.communicate(b"here", timeout=10)[0] == b"still here"
+            assert guest.communicate("here", timeout=10)[0] == "still here"
         assert guest.returncode == 0
 
 
@@ -386,28 +399,19 @@ def test_gpus_tell_who_has_them(up):
 
 def test_a_gpu_that_others_use_is_taken(up):
     free = {gpu["index"]: gpu for gpu in json.loads(up.run("gpus", "--json").stdout)}[1]
-    other = subprocess.Popen(
-        up.command("sim-load", "--memory", "12G", "--load", "90"),
-        env={**up.environ, "CUDA_VISIBLE_DEVICES": free["uuid"]},
-    )
-    try:
+    with begun(up, "sim-load", "--memory", "12G", "--load", "90", CUDA_VISIBLE_DEVICES=free["uuid"]):
         taken = eventually(lambda: [g for g in json.loads(up.run("gpus", "--json").stdout) if g["state"] == "taken"])
         assert (taken[0]["index"], taken[0]["jobs"]) == (1, [])
         assert "utilisation by others" in taken[0]["detail"]
         job_id = up.submit("true", "--on", "1")
         waits = json.loads(up.run("show", str(job_id), "--json").stdout)["waiting_for"]
         assert "0 free; GPU 1 busy" in waits
-    finally:
-        other.kill()
-        other.wait()
     up.wait_state(job_id, "SUCCEEDED")
 
 
 def test_draining_waits_for_what_runs(up):
     with held(up) as (job_id, gate):
-        with subprocess.Popen(
-            up.command("drain", "--wait"), env=up.environ, stdout=subprocess.PIPE, text=True
-        ) as draining:
+        with begun(up, "drain", "--wait") as draining:
             assert f"1 job running (#{job_id})" in draining.stdout.readline()
             late = up.submit("true", "--gpus", "0")
             gate.touch()
@@ -416,3 +420,37 @@ def test_draining_waits_for_what_runs(up):
         assert "draining" in up.job(late)["waiting_for"]
         up.run("resume")
         up.wait_state(late, "SUCCEEDED")
+
+
+# -- a log outlives what writes and reads it -----------------------------------------------------------
+
+
+def test_following_goes_on_into_the_next_attempt(up):
+    job_id = up.submit("echo try; exec sleep 60", "--gpus", "0", "--retries", "1")
+    with begun(up, "log", "-f", str(job_id)) as following:
+        assert following.stdout.readline() == "try\n"
+        record = up.home / "runs" / str(job_id) / "1" / "started.json"
+        os.kill(json.loads(record.read_text())["pid"], 9)
+        assert following.stdout.readline() == "try\n"
+        assert up.run("log", str(job_id), "--attempt", "1").stdout == "try\n"
+        up.run("kill", "--wait", str(job_id))
+        assert following.wait(10) == 0
+        assert f"attempt 2 of job {job_id}" in following.stderr.read()
+    shown = up.run("show", str(job_id)).stdout
+    assert "Attempt 1    lost, supervisor killed" in shown
+    assert "queued again: a retry was asked for" in shown
+
+
+def test_a_log_ends_with_its_job_even_if_no_runner_is_up(box):
+    box.start_runner()
+    with held(box) as (job_id, gate):
+        box.stop_runner()
+        with begun(box, "log", "-f", str(job_id)) as following:
+            assert following.stdout.readline() == "began\n"
+            gate.touch()
+            assert following.stdout.readline() == "ended\n"
+            assert following.wait(10) == 0
+            assert "when a runner is up" in following.stderr.read()
+    assert box.run("gpus").stdout.splitlines()[-1].startswith("No runner is up")
+    done = box.run("kill", str(job_id))
+    assert "no runner is up" in done.stderr

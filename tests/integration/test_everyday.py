@@ -1,12 +1,20 @@
 """What people do without thinking: close terminals, have a runner.py of their own, start twice."""
 
+import fcntl
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 
 from tests.wait import eventually
+
+
+def take_terminal():
+    """Make standard input the controlling terminal of a session of our own."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_closing_the_terminal_stops_nothing(box, tmp_path):
@@ -14,7 +22,7 @@ def test_closing_the_terminal_stops_nothing(box, tmp_path):
     master, slave = pty.openpty()
     runner = subprocess.Popen(
         box.command("runner"), env={**box.environ, "NIGHTSHIFT_GPUS": "sim:1x24GiB"}, stdin=slave, stdout=slave,
-        stderr=slave, preexec_fn=lambda: (os.setsid(), __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0)),
+        stderr=slave, preexec_fn=take_terminal,
     )  # fmt: skip
     os.close(slave)
     job_id = box.submit(f"echo $$; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 6")

@@ -100,7 +100,7 @@ def test_jobs_without_a_gpu_run_beside_those_with_one(box, tmp_path):
     box.start_runner(gpus="sim:1x24GiB", cpu_slots="2")
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
     gpu_job = box.submit(wait)
-    cpu_jobs = [box.submit(wait + "; echo \"<$CUDA_VISIBLE_DEVICES>\"", "--gpus", "0") for _ in range(3)]
+    cpu_jobs = [box.submit(wait + '; echo "<$CUDA_VISIBLE_DEVICES>"', "--gpus", "0") for _ in range(3)]
     eventually(lambda: [box.job(i)["state"] for i in (gpu_job, *cpu_jobs)] == ["RUNNING"] * 3 + ["QUEUED"])
     assert box.job(cpu_jobs[2])["waiting_for"] == "waits for a CPU slot"
     (tmp_path / "go").touch()
@@ -263,7 +263,9 @@ def test_a_job_can_queue_the_next_one(box):
     assert box.log(first + 1) == "second\n"
 
 
-@pytest.mark.parametrize("setting", [{"slots_per_gpu": "0"}, {"stop_grace": "10"}, {"gpus": "sim:2x"}, {"log_limit": "x"}])
+@pytest.mark.parametrize(
+    "setting", [{"slots_per_gpu": "0"}, {"stop_grace": "10"}, {"gpus": "sim:2x"}, {"log_limit": "x"}]
+)
 def test_a_bad_setting_is_named_and_nothing_starts(box, setting):
     env = {f"NIGHTSHIFT_{key.upper()}": value for key, value in {"gpus": "sim:1x24GiB", **setting}.items()}
     refused = box.run("runner", env=env)

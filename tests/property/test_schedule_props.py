@@ -21,7 +21,8 @@ def boxes(draw):
         slots = draw(st.integers(1, 3))
         free = draw(st.sets(st.integers(0, slots - 1)))
         why_not = draw(st.sampled_from([None, None, None, "is lost"]))
-        rooms.append(Room(index=index, uuid=f"GPU-{index}", free_slots=tuple(sorted(free)), slots=slots, why_not=why_not))
+        free_slots = tuple(sorted(free))
+        rooms.append(Room(index=index, uuid=f"GPU-{index}", free_slots=free_slots, slots=slots, why_not=why_not))
     return rooms
 
 

@@ -28,10 +28,12 @@ def test_success_and_a_long_run_clear_it():
 
 
 def test_a_stopped_job_says_nothing():
-    ends = [(State.FAILED, failed()), (State.CANCELLED, failed(signal=15)), (State.LOST, None), (State.FAILED, failed())]
+    fails = (State.FAILED, failed())
+    ends = [fails, (State.CANCELLED, failed(signal=15)), (State.LOST, None), fails]
     assert streak_of(*ends).jobs == (1, 4)
 
 
 def test_spawn_errors_and_signals_have_manners_of_their_own():
     end = failed(exit_code=None, spawn_error="command not found")
-    assert streak_of((State.FAILED, end), (State.FAILED, failed(exit_code=None, signal=11))) == Streak("signal 11", (2,))
+    shot = failed(exit_code=None, signal=11)
+    assert streak_of((State.FAILED, end), (State.FAILED, shot)) == Streak("signal 11", (2,))

@@ -79,4 +79,4 @@ def under_load(home: str, gpus: str) -> Iterator[Finding]:
     """Load each free GPU and watch it: `doctor --gpu`."""
     for found in probe_check.check(home, gpus):
         level = _LEVELS[found.level]
-        yield Finding(level, "GPU load", found.sentence, "see docs/gpus.md" if level == FAIL else None)
+        yield Finding(level, "GPU load", found.sentence, "see `nvidia-smi` and `dmesg`" if level == FAIL else None)

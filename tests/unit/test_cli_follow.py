@@ -1,0 +1,103 @@
+import random
+
+import pytest
+
+from runner import rundir
+from runner.supervisor.output import Output
+from runner.terminal.follow import LEFT_OUT, Growing, Stamps
+
+LIMIT, TAIL = 1000, 300
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return str(tmp_path)
+
+
+def read(growing):
+    return b"".join(growing.read())
+
+
+def test_what_grows_is_read_on_and_on_through_every_file(folder):
+    output, growing, random_ = Output(folder, LIMIT, TAIL), Growing(folder), random.Random(1)
+    written = seen = b""
+    for _ in range(300):
+        part = random_.randbytes(random_.randrange(1, 200))  # never more than a tail at once: nothing is missed
+        output.append(part)
+        written += part
+        seen += read(growing)
+    assert seen == written
+    assert growing.position == len(written)
+    growing.close()
+
+
+def test_a_reader_that_is_left_behind_says_so_and_goes_on_with_the_tail(folder):
+    output, growing = Output(folder, LIMIT, TAIL), Growing(folder)
+    output.append(b"a" * LIMIT)
+    assert read(growing) == b"a" * LIMIT
+    for _ in range(20):
+        output.append(b"b" * 100)
+    output.append(b"end")
+    seen = read(growing)
+    assert seen.startswith(LEFT_OUT)
+    assert seen.endswith(b"bend")
+    assert TAIL <= len(seen) - len(LEFT_OUT) <= 2 * TAIL
+    output.append(b" and more")
+    assert read(growing) == b" and more"
+    growing.close()
+
+
+def test_a_reader_may_come_before_the_output(folder):
+    growing = Growing(folder)
+    assert read(growing) == b""
+    Output(folder, LIMIT, TAIL).append(b"hi")
+    assert read(growing) == b"hi"
+    growing.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "last"),
+    [
+        (b"1\n2\n3\n", 2, b"2\n3\n"),
+        (b"1\n2\n3", 2, b"2\n3"),
+        (b"1\n2\n3\n", 3, b"1\n2\n3\n"),
+        (b"1\n2\n3\n", 99, b"1\n2\n3\n"),
+        (b"1\n\n\n", 2, b"\n\n"),
+        (b"1\n2\n", 0, b""),
+        (b"", 5, b""),
+        (b"x" * 999, 1, b"x" * 999),
+    ],
+)
+def test_the_last_lines(folder, text, count, last):
+    Output(folder, LIMIT, TAIL).append(text)
+    growing = Growing(folder)
+    growing.skip_to_last_lines(count)
+    assert read(growing) == last
+    growing.close()
+
+
+def test_the_last_lines_may_lie_in_several_files(folder):
+    output = Output(folder, LIMIT, TAIL)
+    lines = [b"%05d\n" % number for number in range(220)]  # 1320 bytes: all of the first file, then two tails
+    for line in lines:
+        output.append(line)
+    for count in (5, 52, 100, 220):
+        growing = Growing(folder)
+        growing.skip_to_last_lines(count)
+        assert read(growing) == b"".join(lines[-count:])
+        growing.close()
+
+
+def test_the_moments_of_bytes(folder, tmp_path):
+    stamps = Stamps(folder)
+    assert stamps.at(0) is None
+    from runner.supervisor.output import INDEX_RECORD
+
+    file = (tmp_path / rundir.TIMES).open("ab", buffering=0)
+    with file:
+        file.write(INDEX_RECORD.pack(0, 1_000_000_000) + INDEX_RECORD.pack(10, 2_000_000_000))
+        assert [stamps.at(at).timestamp() for at in (0, 9, 10)] == [1, 1, 2]
+        file.write(INDEX_RECORD.pack(20, 3_000_000_000)[:5])
+        assert stamps.at(25).timestamp() == 2
+        file.write(INDEX_RECORD.pack(20, 3_000_000_000)[5:])
+        assert stamps.at(25).timestamp() == 3
