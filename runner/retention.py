@@ -106,7 +106,7 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
         for (job_id,) in ids:
             _remove_run(os.path.join(store.home, "runs", str(job_id)), removed)
         removed.jobs += len(ids)
-    store.execute("DELETE FROM environments WHERE key NOT IN (SELECT spec ->> 'environment' FROM jobs)")
+    store.execute("DELETE FROM environments WHERE key NOT IN (SELECT json_extract(spec, '$.environment') FROM jobs)")
 
 
 def _remove_run(folder: str, removed: Removed) -> None:

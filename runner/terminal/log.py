@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runner.api import Queue
     from runner.terminal.follow import Growing, Stamps
 
-NO_TIME = " " * 23
+NO_TIME = "-"
 
 
 @click.command("log")
@@ -124,8 +124,8 @@ class _Printer:
     def _print_line(self, line: bytes) -> None:
         assert self._stamps is not None
         at = self._stamps.at(self._line_at)
-        stamp = at.astimezone().isoformat(" ", "milliseconds")[:23] if at else NO_TIME
-        stamped = f"{stamp}  ".encode() + line
+        stamp = at.astimezone().isoformat(timespec="microseconds") if at else NO_TIME
+        stamped = f"{stamp} ".encode() + line
         if self._last is not None:
             self._last.append(stamped)
         else:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 
 import pytest
 
@@ -185,8 +186,8 @@ def test_the_last_lines_and_their_times(up):
     assert raw_log(up, job_id, "--tail", "0") == b""
     assert raw_log(up, job_id, "--tail", "99") == raw_log(up, job_id) == b"1\n2\n3\n4\n5\nlast"
     stamped = raw_log(up, job_id, "--times").decode().splitlines()
-    assert [line[25:] for line in stamped] == ["1", "2", "3", "4", "5", "last"]
-    assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  ", line) for line in stamped)
+    assert [line.partition(" ")[2] for line in stamped] == ["1", "2", "3", "4", "5", "last"]
+    assert all(datetime.fromisoformat(line.split()[0]).tzinfo for line in stamped)
     assert raw_log(up, job_id, "--times", "--tail", "2").decode().splitlines() == stamped[-2:]
 
 
