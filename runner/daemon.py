@@ -15,13 +15,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from runner import breaker, doorbell, home, orders, rundir
+from runner import breaker, clock, doorbell, home, orders, rundir
 from runner.attempts import Attempts
 from runner.doorbell import Doorbell
 from runner.engines.local import LocalEngine
 from runner.errors import OperatorError, TransientError
 from runner.gpu.telemetry import Telemetry
 from runner.interpreter import install_command
+from runner.model import Exit, Reason, State
 from runner.placement import Placement
 from runner.schedule import choose
 from runner.store.backup import Backup
@@ -34,7 +35,7 @@ from runner.upkeep import Upkeep
 from runner.wait import Waiter
 
 if TYPE_CHECKING:
-    from runner.model import Exit, Job, State
+    from runner.model import Job
     from runner.schedule import Start
     from runner.settings import Settings
 
@@ -122,15 +123,19 @@ class Runner:
         return job, attempt, job.gpus
 
     def _start(self, job: Job, attempt: int, gpus: tuple[str, ...]) -> None:
-        folder = rundir.folder_of(self._settings.home, job.id, attempt)
-        variables = self._jobs.environment(job.spec.environment)
-        spec, script = orders.order(job, attempt, gpus, variables, folder, self._settings)
         leash = None
         try:
+            folder = rundir.folder_of(self._settings.home, job.id, attempt)
+            variables = self._jobs.environment(job.spec.environment)
+            spec, script = orders.order(job, attempt, gpus, variables, folder, self._settings)
             leash = self._engine.start(folder, rundir.create(folder, spec, script))
         except (OSError, TransientError) as error:
             log.warning("job %s could not be started now: %s", job.id, error)
             self._hold()
+        except ValueError as error:  # what was submitted cannot be put into practice, now or ever
+            log.exception("job %s cannot be started", job.id)
+            self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(str(error)))
+            return
         self._attempts.add(job.id, attempt, gpus, leash)
         if leash is None:
             self._waiter.after(0, lambda: None)
@@ -241,6 +246,11 @@ class Runner:
 
     def _attempt_pids(self) -> list[int]:
         return self._attempts.supervisor_pids()
+
+
+def _unstartable(why: str) -> Exit:
+    at = clock.text(clock.now())
+    return Exit(spawn_error=why, started_at=at, finished_at=at, duration_s=0.0)
 
 
 def _discard(descriptor: int) -> None:

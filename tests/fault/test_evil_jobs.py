@@ -70,7 +70,7 @@ def test_after_the_main_process_has_ended_by_itself(box, evil, daemons, storms):
     job = box.wait_state(job_id, "FAILED")
     assert evil.alive() == []
     assert job["exit_code"] == 7
-    assert "swept" in box.run("show", str(job_id)).stdout
+    assert "Left behind" in box.run("show", str(job_id)).stdout
 
 
 def test_a_stopped_process_is_woken_to_be_told_and_then_killed(box, tmp_path):
