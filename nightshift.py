@@ -51,6 +51,9 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        print(f"nightshift: {error.strerror}{': ' + error.filename if error.filename else ''}", file=sys.stderr)
+        code = 2
     sys.exit(code)
 
 

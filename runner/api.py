@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from runner.model import Snapshot
     from runner.store.jobs import Lease
 
+LONGEST_COMMAND = 1_000_000
+
 
 class Queue:
     """The queue of one state folder, as one caller uses it."""
@@ -35,7 +37,7 @@ class Queue:
     def __init__(self, folder: str | None = None, *, actor: str) -> None:
         self.home = folder or home.state_folder()
         self.actor = actor
-        self.store = open_store(self.home, backup_dir=home.setting("BACKUP_DIR"))
+        self.store = open_store(self.home, backup_dir=home.backup_folder())
         self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
 
@@ -63,8 +65,10 @@ class Queue:
         """Refuse at once what could never run."""
         if not spec.command.strip():
             raise UserError("There is no command. Try: nightshift submit -- python train.py")
-        if "\0" in spec.command:
-            raise UserError("The command contains a NUL byte; send text.")
+        for text in (spec.command, *(spec.argv or ()), spec.dir, *spec.env, *spec.env.values()):
+            _refuse_unusable(text)
+        if len(spec.command) > LONGEST_COMMAND:
+            raise UserError("A command may have a million characters. Put the rest into a file that it reads.")
         if spec.argv is None and _is_shell(spec):
             refuse_leaving(spec.command)
         if not os.path.isdir(spec.dir):
@@ -212,6 +216,16 @@ class Queue:
     def ring(self) -> None:
         """Wake the runner, if there is one."""
         doorbell.ring(self.home, home.RUNNER_BELL)
+
+
+def _refuse_unusable(text: str) -> None:
+    """What no process can be given as an argument or a variable."""
+    if "\0" in text:
+        raise UserError("There is a NUL byte in it; send text.")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise UserError("There is half a character in it (a lone surrogate); send it again.") from None
 
 
 def _is_shell(spec: JobSpec) -> bool:

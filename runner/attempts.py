@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     OnEnd = Callable[[Job, State, Exit | None, float], None]
 
     from runner.gpu.telemetry import Telemetry
+    from runner.model import Reason
     from runner.store.jobs import Jobs, UnderWay
     from runner.wait import Waiter
 
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 SOON_S = 0.02
 PATIENCE_S = 0.003
 LOOK_AGAIN_S = 0.01
+TROUBLED_S = 5.0
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
 
@@ -83,7 +85,12 @@ class Attempts:
                 watch.spoke = False
                 job = self._jobs.get(row.id)
                 assert job is not None
-                self._look(job, watch)
+                try:
+                    self._look(job, watch)
+                except (OSError, KeyError, TypeError, ValueError):
+                    # too few descriptors, or a run directory somebody has been at: the others go on
+                    log.exception("job %s attempt %s cannot be looked at now", job.id, job.attempt)
+                    self._look_again(watch, TROUBLED_S)
 
     def pass_on_stops(self, under_way: list[UnderWay]) -> None:
         """Tell the supervisors of jobs that are to stop; asking one twice does no harm."""
@@ -119,13 +126,13 @@ class Attempts:
         if said == STARTED:
             self._look_again(watch, SOON_S)  # often enough its end is then known as well
             return False
-        if GONE in said and watch.gpus:
+        if said.startswith(TROUBLE):
+            watch.trouble = said[1:].decode(errors="replace")
+        elif GONE in said and watch.gpus:
             watch.gone_at = time.monotonic()
             self._telemetry.ask()  # for the reading that shows whether its memory is back
             if ENDED not in said:
                 return False
-        if said.startswith(TROUBLE):
-            watch.trouble = said[1:].decode(errors="replace")
         self._drop_leash(watch)
         watch.spoke = True
         if watch.gpus and self._telemetry.is_asked:
@@ -136,7 +143,7 @@ class Attempts:
 
     def _look(self, job: Job, watch: Watch) -> None:
         folder = rundir.folder_of(self._home, job.id, job.attempt)
-        facts = rundir.facts(folder)
+        facts = rundir.facts(folder, job.run_id)
         step = recover(
             held=facts.held,
             has_exit=facts.exit is not None,
@@ -152,12 +159,19 @@ class Attempts:
             self._look_again(watch, LOOK_AGAIN_S)
         elif step is Recovery.FINISHED:
             assert facts.exit is not None
-            end = Exit.from_json(facts.exit)
-            self._end(job, watch, *outcome(end, job.stop), end)
+            self._finish(job, watch, Exit.from_json(facts.exit))
         elif step is Recovery.GONE:
             self._sweep_and_lose(job, watch, facts.started)
         else:
             self._give_back(job, watch)
+
+    def _finish(self, job: Job, watch: Watch, end: Exit) -> None:
+        self.never_ran = 0
+        state, reason = outcome(end, job.stop)
+        if state is State.LOST:
+            self._lose(job, watch, state, reason)
+        else:
+            self._end(job, watch, state, reason, end)
 
     def _adopt(self, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
         if started is None:
@@ -194,7 +208,7 @@ class Attempts:
 
     def _sweep_and_lose(self, job: Job, watch: Watch, started: dict[str, Any] | None) -> None:
         """The GPU is free again only when nothing of the job is alive."""
-        boot_then = started["boot_id"] if started else self._boot_id
+        boot_then = started["boot_id"] if started else self._jobs.boot_id(job)
         now = time.monotonic()
         watch.swept_since = watch.swept_since or now
         if boot_then == self._boot_id and self._strays(job, started):
@@ -202,7 +216,10 @@ class Attempts:
                 self._look_again(watch, SWEEP_AGAIN_S)
                 return
             log.error("job %s: processes that cannot be killed are left behind", job.id)
-        state, reason = lost(boot_then, self._boot_id)
+        self._lose(job, watch, *lost(boot_then, self._boot_id))
+
+    def _lose(self, job: Job, watch: Watch, state: State, reason: Reason) -> None:
+        """Tell it, or try again where that was asked for."""
         if job.stop is None and self._jobs.use_retry(job):
             self._jobs.back_to_queue(job, "a retry was asked for", (state, reason))
             watch.attempt = -watch.attempt
@@ -214,7 +231,6 @@ class Attempts:
         return bool(end_strays(mark_of(job.id, job.attempt, job.run_id), pipe))
 
     def _give_back(self, job: Job, watch: Watch) -> None:
-        self.never_ran += 1
         why = watch.trouble or "its supervisor ended before executing it"
         if job.stop is not None:
             self._end(job, watch, State.CANCELLED, job.stop.reason, None)
@@ -222,6 +238,7 @@ class Attempts:
         log.warning("job %s attempt %s never ran (%s); queued again", job.id, job.attempt, why)
         self._jobs.back_to_queue(job, why)
         watch.attempt = -watch.attempt
+        self.never_ran += 1
 
     def _look_again(self, watch: Watch, after_s: float) -> None:
         def look() -> bool:

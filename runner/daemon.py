@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -71,6 +72,8 @@ class Runner:
 
     def tick(self) -> None:
         """Everything there is to do now, in one transaction; then act upon it."""
+        if os.fstat(self._lock).st_nlink == 0:
+            raise OperatorError(f"The state folder {self._settings.home} was removed under the runner.")
         try:
             with self._store.transaction():
                 self._recover_and_collect()
@@ -156,7 +159,7 @@ class Runner:
 
     def _hold(self) -> None:
         """Nothing can be started just now: wait a little longer each time."""
-        self._hold_until = time.monotonic() + min(0.05 * 2**self._attempts.never_ran, HOLD_AT_MOST_S)
+        self._hold_until = time.monotonic() + min(0.05 * 2 ** min(self._attempts.never_ran, 10), HOLD_AT_MOST_S)
 
     def _on_end(self, job: Job, state: State, end: Exit | None, ended_at: float) -> None:
         """A job has ended; part of the transaction that records it."""
@@ -184,7 +187,7 @@ class Runner:
         os.umask(0o077)
         self._store = open_store(settings.home, backup_dir=settings.backup_dir)
         stack.callback(self._store.close)
-        stack.enter_context(_only_runner(settings.home))
+        self._lock = stack.enter_context(_only_runner(settings.home))
         self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
         self._waiter = Waiter()
         self._telemetry = Telemetry(settings.home, settings.gpus, on_restart=self._listen_to_sampler)
@@ -194,7 +197,7 @@ class Runner:
         )
         self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end, self._telemetry)
         stack.callback(self._attempts.close)
-        self._engine = LocalEngine(settings.home)
+        self._engine = LocalEngine(settings.home, _open_more_files())
         stack.callback(self._engine.close)
         self._backup = Backup(settings.home, settings.backup_dir)
         stack.callback(self._backup.close)
@@ -240,12 +243,28 @@ class Runner:
 
     def _replace_zygote(self) -> bool:
         self._waiter.remove(self._engine.pidfd)
-        self._engine.replace_dead_zygote()
-        self._waiter.add(self._engine.pidfd, self._replace_zygote)
+        self._waiter.after(self._engine.bury(), self._revive_zygote)
+        return False
+
+    def _revive_zygote(self) -> bool:
+        try:
+            self._engine.revive()
+        except OSError as error:
+            log.error("no zygote can be started: %s", error)
+            self._waiter.after(TRY_AGAIN_S, self._revive_zygote)
+        else:
+            self._waiter.add(self._engine.pidfd, self._replace_zygote)
         return False
 
     def _attempt_pids(self) -> list[int]:
         return self._attempts.supervisor_pids()
+
+
+def _open_more_files() -> tuple[int, int]:
+    """Raise our own limit, two descriptors go to each live job; what it was before, for the jobs."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    return before
 
 
 def _unstartable(why: str) -> Exit:
@@ -283,7 +302,7 @@ def _only_runner(folder: str):  # type: ignore[no-untyped-def]
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     try:
-        yield
+        yield lock
     finally:
         os.close(lock)
 

@@ -48,5 +48,11 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> str:
     return _expand(setting("HOME", environ) or DEFAULT)
 
 
+def backup_folder(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Where the continuous copy is, absolute; None without one."""
+    folder = setting("BACKUP_DIR", environ)
+    return _expand(folder) if folder else None
+
+
 def _expand(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))

@@ -50,7 +50,8 @@ def outcome(end: Exit, stop: Stop | None) -> tuple[State, Reason]:
     if end.timed_out:
         return State.CANCELLED, Reason.TIMEOUT
     if end.stopped:
-        return State.CANCELLED, stop.reason if stop else Reason.USER
+        # nobody asked us: the host or its container is going down
+        return (State.CANCELLED, stop.reason) if stop else (State.LOST, Reason.SUPERVISOR)
     return State.FAILED, Reason.SIGNAL if end.signal is not None else Reason.EXIT
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runner.gpu.free import is_free
 from runner.model import GpuHealth
-from runner.schedule import Room
+from runner.schedule import Room, free_slots
 from runner.store.jobs import CPU
 from runner.supervisor import kernel
 
@@ -38,6 +38,7 @@ class Placement:
         self._settings, self._telemetry, self._waiter = settings, telemetry, waiter
         self._outbox, self._box = outbox, box
         self._supervisor_pids = supervisor_pids
+        self._will_ask = False
         self._told_lost = True  # until the database has been asked once
         self._released: dict[str, float] = {}  # GPU -> when our last job there ended
 
@@ -54,7 +55,7 @@ class Placement:
     def free_cpu_slots(self, leases: list[Lease]) -> list[int]:
         """Slots for jobs without a GPU."""
         taken = {lease.slot for lease in leases if lease.resource == CPU}
-        return [slot for slot in range(self._settings.cpu_slots) if slot not in taken]
+        return list(free_slots(self._settings.cpu_slots, taken))
 
     def rooms(self, leases: list[Lease]) -> list[Room]:
         """Every GPU with its free slots, or why there is none."""
@@ -66,9 +67,10 @@ class Placement:
         found = []
         for gpu in snapshot.gpus:
             taken = {lease.slot for lease in leases if lease.resource == gpu.uuid}
-            free = tuple(slot for slot in range(slots) if slot not in taken)
+            free = free_slots(slots, taken)
             why_not = None if not free else trouble or self._why_not(gpu, len(taken))
-            found.append(Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=slots, why_not=why_not))
+            sick = gpu.health is not GpuHealth.OK
+            found.append(Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=slots, why_not=why_not, sick=sick))
         return found
 
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:
@@ -96,10 +98,23 @@ class Placement:
             if since_s > ECHO_S:
                 del self._released[gpu.uuid]
         elif since_s < SETTLES_WITHIN_S:
-            self._waiter.after(LOOK_AGAIN_S, self._telemetry.ask)
+            self._ask_again()
         else:
             del self._released[gpu.uuid]
             self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})
+
+    def _ask_again(self) -> None:
+        """In a moment; one appointment for all GPUs."""
+        if self._will_ask:
+            return
+        self._will_ask = True
+
+        def ask() -> bool:
+            self._will_ask = False
+            self._telemetry.ask()
+            return False
+
+        self._waiter.after(LOOK_AGAIN_S, ask)
 
     def _own_pids(self) -> frozenset[int]:
         return frozenset(pid for root in self._supervisor_pids() for pid in kernel.descendants(root))
@@ -107,13 +122,16 @@ class Placement:
     def watch_health(self) -> None:
         """Tell, once each, that a GPU was lost and that it is back."""
         snapshot = self._telemetry.snapshot
-        lost = {gpu.uuid: gpu for gpu in snapshot.gpus if gpu.health is GpuHealth.LOST} if snapshot else {}
+        gpus = snapshot.gpus if snapshot else ()
+        lost = {gpu.uuid: gpu for gpu in gpus if gpu.health is GpuHealth.LOST}
         known = set(self._box.get("lost gpus", ())) if lost or self._told_lost else set()
-        self._told_lost = bool(lost)
-        if set(lost) == known:
+        well = {gpu.uuid for gpu in gpus if gpu.health is GpuHealth.OK}
+        now = (known - well) | set(lost)  # one that only fell silent is not back
+        self._told_lost = bool(now)
+        if now == known:
             return
-        for uuid in set(lost) - known:
+        for uuid in now - known:
             self._outbox.add("gpu lost", {"gpu": uuid, "index": lost[uuid].index, "why": lost[uuid].detail})
-        for uuid in known - set(lost):
+        for uuid in known - now:
             self._outbox.add("gpu back", {"gpu": uuid})
-        self._box.set("lost gpus", sorted(lost) or None)
+        self._box.set("lost gpus", sorted(now) or None)

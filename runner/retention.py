@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 MIB = 1 << 20
+UNTOLD_DAYS = 30
 AT_ONCE = 500  # rows per transaction, so that the runner never waits long
 
 
@@ -90,6 +91,7 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
             removed.jobs += 1
             _remove_run(os.path.join(store.home, "runs", str(row["id"])), removed)
         return
+    stale = clock.text(clock.now() - timedelta(days=UNTOLD_DAYS))
     while True:
         rows = store.rows("SELECT id FROM jobs WHERE finished_at < ? LIMIT ?", (cutoff, AT_ONCE))
         if not rows:
@@ -99,7 +101,8 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
             for statement in (
                 "DELETE FROM events WHERE job_id = ?",
                 "DELETE FROM attempts WHERE job_id = ?",
-                "DELETE FROM notices WHERE job_id = ?",
+                # what was never told is told without its job, as long as anybody may still want to hear it
+                f"DELETE FROM notices WHERE job_id = ? AND coalesce(told_at, parked, created_at < '{stale}')",  # noqa: S608
                 "DELETE FROM jobs WHERE id = ?",
             ):
                 store.connection.executemany(statement, ids)

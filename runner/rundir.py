@@ -51,25 +51,45 @@ def folder_of(home: str, job_id: int, attempt: int) -> str:
 
 def create(folder: str, spec: dict[str, Any], script: str | None = None) -> int:
     """Make the run directory and return its lock, held, for the supervisor to inherit."""
+    _make_way(folder)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if script is not None:
         _write(os.path.join(folder, SCRIPT), os.fsencode(script), mode=0o700)
     _write(os.path.join(folder, SPEC), json.dumps({"version": VERSION, **spec}).encode())
     lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
     return lock
 
 
-def facts(folder: str) -> Facts:
+def _make_way(folder: str) -> None:
+    """Put aside what another queue left under the same numbers: its end must not become this job's."""
+    if os.path.exists(os.path.join(folder, STARTED)) and not lock_is_held(folder):
+        number = 1
+        while os.path.exists(f"{folder}.old{number}"):
+            number += 1
+        os.rename(folder, f"{folder}.old{number}")
+
+
+def facts(folder: str, run_id: str) -> Facts:
     """Look at an attempt. The lock is read first: what is written before it is let go is then seen."""
-    return Facts(lock_is_held(folder), read(folder, EXIT), read(folder, STARTED))
+    held = lock_is_held(folder)
+    return Facts(held, _of_run(read(folder, EXIT), run_id), _of_run(read(folder, STARTED), run_id))
+
+
+def _of_run(record: dict[str, Any] | None, run_id: str) -> dict[str, Any] | None:
+    """Records that another queue left under the same numbers are none of this run's."""
+    return record if record is not None and record.get("run_id") == run_id else None
 
 
 def lock_is_held(folder: str) -> bool:
     """Whether a supervisor is alive in there."""
     try:
         lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -85,7 +105,7 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
     try:
         with open(os.path.join(folder, name), "rb") as file:
             record = json.loads(file.read())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
 
@@ -110,7 +130,10 @@ def rehearse(record: dict[str, Any]) -> None:
 
 def reserve_exit(folder: str) -> int | None:
     """Take room for the exit record while there is some; None on a disk that is already full."""
-    handle = os.open(os.path.join(folder, RESERVED), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        handle = os.open(os.path.join(folder, RESERVED), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
     try:
         os.posix_fallocate(handle, 0, EXIT_ROOM)
     except OSError:
@@ -121,13 +144,18 @@ def reserve_exit(folder: str) -> int | None:
 
 def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> None:
     """Make the end durable, in the room that was kept for it."""
-    path = os.path.join(folder, RESERVED)
-    handle = reserved if reserved is not None else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    body = json.dumps({"version": VERSION, **record}).encode()
-    os.pwrite(handle, body, 0)
-    os.ftruncate(handle, len(body))
-    os.fsync(handle)
-    os.rename(path, os.path.join(folder, EXIT))
+    path, target = os.path.join(folder, RESERVED), os.path.join(folder, EXIT)
+    if not os.path.exists(target):
+        handle = reserved if reserved is not None else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            body = json.dumps({"version": VERSION, **record}).encode()
+            os.pwrite(handle, body, 0)
+            os.ftruncate(handle, len(body))
+            os.fsync(handle)
+        finally:
+            if handle != reserved:
+                os.close(handle)
+        os.rename(path, target)
     sync_folder(folder)
 
 
@@ -155,6 +183,7 @@ def write_atomically(path: str, body: bytes, mode: int = 0o600) -> None:
 def _write(path: str, body: bytes, mode: int = 0o600) -> None:
     handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        os.write(handle, body)
+        while body:
+            body = body[os.write(handle, body) :]
     finally:
         os.close(handle)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 class Request(Protocol):
@@ -34,6 +34,7 @@ class Room:
     free_slots: tuple[int, ...]
     slots: int
     why_not: str | None = None  # it must not be used now, and the reason
+    sick: bool = False  # ... and nobody knows whether it will ever be well again
 
     def matches(self, names: tuple[str, ...]) -> bool:
         """Whether a job that named these GPUs may have this one."""
@@ -64,7 +65,8 @@ def choose(queued: Sequence[Request], gpus: Sequence[Room], cpu_slots: Sequence[
     """Start jobs in the order given, as long as there is room.
 
     A job that cannot start keeps what it could use from those behind it, so that it is not overtaken for
-    ever; jobs that want other GPUs, or none, go on.
+    ever; jobs that want other GPUs, or none, go on. One that waits for a sick GPU keeps nothing: it might
+    wait for ever, and the healthy ones with it.
     """
     room = {gpu.uuid: gpu for gpu in gpus}
     cpus = list(cpu_slots)
@@ -81,18 +83,19 @@ def choose(queued: Sequence[Request], gpus: Sequence[Room], cpu_slots: Sequence[
         chosen = _pick(job.gpus, [gpu for gpu in allowed if gpu.uuid not in kept])
         if chosen is None:
             plan.waiting[job.id] = why_waiting(job, allowed, kept)
-            kept.update({gpu.uuid: job.id for gpu in allowed if gpu.uuid not in kept})
+            if sum(not gpu.sick for gpu in allowed) >= job.gpus:
+                kept.update({gpu.uuid: job.id for gpu in allowed if gpu.uuid not in kept})
             continue
         plan.starts.append(Start(job.id, tuple((gpu.uuid, gpu.free_slots[0]) for gpu in chosen)))
         for gpu in chosen:
-            room[gpu.uuid] = Room(
-                index=gpu.index,
-                uuid=gpu.uuid,
-                free_slots=gpu.free_slots[1:],
-                slots=gpu.slots,
-                why_not=gpu.why_not,
-            )
+            room[gpu.uuid] = replace(gpu, free_slots=gpu.free_slots[1:])
     return plan
+
+
+def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:
+    """Slots to be had; none while more are taken than there are, as after a setting was lowered."""
+    free = [slot for slot in range(slots) if slot not in taken]
+    return tuple(free[: max(0, slots - len(taken))])
 
 
 def _pick(count: int, gpus: Sequence[Room]) -> list[Room] | None:

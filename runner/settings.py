@@ -38,7 +38,7 @@ Percent = Annotated[float, BeforeValidator(lambda value: str(value).removesuffix
 class Settings(BaseSettings):
     """From the environment, then the .env file, then these defaults."""
 
-    model_config = SettingsConfigDict(env_prefix=home_module.PREFIX, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=home_module.PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
 
     home: Folder = Field(
         home_module.DEFAULT,

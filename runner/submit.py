@@ -99,6 +99,7 @@ class Submission:
             if environment.carries_own_venv(os.environ):
                 _say("nightshift's own virtual environment is not passed on to the job; activate your project's.")
         self._key, self._variables = key, variables
+        self._folder = self._workspace.dir if self._workspace else _current_folder()
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self.ids: list[int] = []
@@ -130,8 +131,7 @@ class Submission:
     def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
         return job_spec(
             self._values, command=command, argv=argv, script=script, owner=self._queue.actor, workspace=self._workspace,
-            folder=self._workspace.dir if self._workspace else os.getcwd(), environment_key=self._key,
-            umask=self._umask,
+            folder=self._folder, environment_key=self._key, umask=self._umask,
         )  # fmt: skip
 
     def _add(self, specs: list[JobSpec]) -> None:
@@ -149,14 +149,27 @@ class Submission:
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
 
 
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "the current one, which was removed,"  # refused as such, unless --dir names another
+
+
 def _batches(file: Any) -> Iterator[list[str]]:
     """Lines as they come, those that come together in one batch; blank lines and comments are none."""
-    descriptor, pending = file.fileno(), b""
+    if file is None:
+        raise UserError("Standard input is closed: it takes one command per line.")
+    descriptor, pending = file.fileno(), []
     while data := os.read(descriptor, 1 << 16):
-        *lines, pending = (pending + data).split(b"\n")
+        if b"\n" not in data:
+            pending.append(data)
+            continue
+        *lines, rest = b"".join([*pending, data]).split(b"\n")
+        pending = [rest]
         if batch := _commands(lines):
             yield batch
-    if batch := _commands([pending]):
+    if batch := _commands([b"".join(pending)]):
         yield batch
 
 

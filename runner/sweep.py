@@ -20,14 +20,16 @@ def mark_of(job_id: int, attempt: int, run_id: str) -> str:
 def end_strays(mark: str, pipe: int | None = None) -> list[int]:
     """SIGKILL everything that carries the mark or holds the pipe, and its descendants; those still there."""
     wanted = b"NIGHTSHIFT_ATTEMPT=" + mark.encode()
-    found = []
-    for pid in kernel.parents():
-        if pid != os.getpid() and (_carries(pid, wanted) or (pipe is not None and _holds(pid, pipe))):
-            found.append(pid)
-            found.extend(kernel.descendants(pid))
+    family = kernel.Family()
+    marked = [pid for pid in family.pids if pid != os.getpid() and _is_of(pid, wanted, pipe)]
+    found = [*marked, *(below for pid in marked for below in family.descendants(pid))]
     kernel.send(found, signal.SIGSTOP)
     kernel.send(found, signal.SIGKILL)
     return found
+
+
+def _is_of(pid: int, mark: bytes, pipe: int | None) -> bool:
+    return _carries(pid, mark) or (pipe is not None and _holds(pid, pipe))
 
 
 def _carries(pid: int, wanted: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,7 @@ class Upkeep:
     def _run(self) -> None:
         if self._process is None or self._process.poll() is not None:
             rules = self._settings.model_dump_json(include={"keep_logs", "keep_runs", "keep_jobs", "disk_limit"})
-            self._process = subprocess.Popen(
-                python_command("runner.retention", self._settings.home, rules),
-                stdin=subprocess.DEVNULL,
-                cwd="/",
-            )
+            command = python_command("runner.retention", self._settings.home, rules)
+            with contextlib.suppress(OSError):  # no room for a process now; in an hour perhaps
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/")
         self._waiter.after(EVERY_S, self._run)

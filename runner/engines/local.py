@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 import socket
 import subprocess
+import time
 
 from runner.errors import TransientError
 from runner.interpreter import python_command
@@ -15,14 +17,20 @@ from runner.supervisor import zygote
 log = logging.getLogger(__name__)
 
 
+LIVED_WELL_S = 5.0
+REVIVE_AT_MOST_EVERY_S = 30.0
+
+
 class LocalEngine:
     """One zygote, replaced when it dies."""
 
-    def __init__(self, home: str, spares: int = 2) -> None:
-        self._home, self._spares = home, spares
-        self._start_zygote()
+    def __init__(self, home: str, open_files: tuple[int, int], spares: int = 2) -> None:
+        self._home, self._open_files, self._spares = home, open_files, spares
+        self._wait_s = 0.0
+        self.revive()
 
-    def _start_zygote(self) -> None:
+    def revive(self) -> None:
+        """Start a zygote; OSError if the host has no room for one."""
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -34,29 +42,35 @@ class LocalEngine:
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "NIGHTSHIFT_HOME": self._home},
                 cwd="/",
             )
+        self._born_at = time.monotonic()
         self.pidfd = os.pidfd_open(self._process.pid)
+        # the runner may open more files than jobs are used to
+        resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, self._open_files)
 
-    @property
-    def pid(self) -> int:
-        """Of the zygote that takes orders now."""
-        return self._process.pid
+    def bury(self) -> float:
+        """Called when `pidfd` is readable; how long to wait before `revive`.
 
-    def replace_dead_zygote(self) -> None:
-        """Called when `pidfd` is readable. Orders that nobody took come back through their leashes."""
+        Orders that nobody took come back through their leashes.
+        """
         self.close()
-        log.warning("zygote %s died (%s); starting another", self._process.pid, self._process.wait())
-        self._start_zygote()
+        if time.monotonic() - self._born_at > LIVED_WELL_S:
+            self._wait_s = 0.0
+        log.warning("zygote %s died (%s); another in %.1f s", self._process.pid, self._process.wait(), self._wait_s)
+        wait_s, self._wait_s = self._wait_s, min(max(0.1, 2 * self._wait_s), REVIVE_AT_MOST_EVERY_S)
+        return wait_s
 
     def start(self, folder: str, lock: int) -> int:
         """See Engine.start."""
-        leash, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            zygote.send(self._orders, folder, lock, theirs)
-        except OSError as error:
-            os.close(leash)
-            raise TransientError(f"the zygote takes no orders: {error}") from error
+            leash, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                zygote.send(self._orders, folder, lock, theirs)
+            except OSError as error:
+                os.close(leash)
+                raise TransientError(f"the zygote takes no orders: {error}") from error
+            finally:
+                os.close(theirs)
         finally:
-            os.close(theirs)
             os.close(lock)
         return leash
 

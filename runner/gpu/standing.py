@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runner.gpu.free import is_free
 from runner.model import GpuHealth
 from runner.quantities import format_duration
-from runner.schedule import Room
+from runner.schedule import Room, free_slots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,9 +88,12 @@ class Standing:
 
     def _room(self, gpu: Gpu) -> Room:
         taken = {lease.slot for lease in self._on(gpu)}
-        free = tuple(slot for slot in range(self._rules.slots) if slot not in taken)
+        free = free_slots(self._rules.slots, taken)
         why_not = self._why_not(gpu, len(taken)) if self.is_current else f"was last read {_ago(self._age_s)}"
-        return Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=self._rules.slots, why_not=why_not)
+        sick = gpu.health is not GpuHealth.OK
+        return Room(
+            index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=self._rules.slots, why_not=why_not, sick=sick
+        )
 
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:
         assert self._snapshot is not None

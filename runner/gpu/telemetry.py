@@ -102,7 +102,11 @@ class Telemetry:
         if self._process is None and self._restart_at is not None:
             if now < self._restart_at:
                 return self._restart_at - now
-            self._start("--wait-for-driver")
+            try:
+                self._start("--wait-for-driver")
+            except OSError as error:
+                self._restart(f"cannot be started ({error})")
+                return self._restart_wait_s
             self._on_restart()
         if self._process is None:
             return None
@@ -134,6 +138,7 @@ class Telemetry:
         deadline = time.monotonic() + FIRST_ANSWER_S
         while self.snapshot is None and time.monotonic() < deadline:
             if self._process is None:
+                time.sleep(min(self._restart_wait_s, 2.0))  # it died at once; there is nothing to wait for
                 self._start()
             assert self._process is not None
             select.select([self._pipe(self._process.stdout)], [], [], 1.0)

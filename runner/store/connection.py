@@ -148,5 +148,6 @@ def _make_ready(home: str, path: str, backup_dir: str | None) -> None:
         if not os.path.exists(path) or _version_of(path) != SCHEMA_VERSION:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             schema.migrate(path)
+            schema.name(path, home)
     finally:
         os.close(lock)

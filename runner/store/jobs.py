@@ -187,12 +187,13 @@ class Jobs:
         """An attempt is over: outcome, event, leases freed."""
         assert reason in REASONS[state], (state, reason)
         at = end.finished_at if end else clock.text(clock.now())
+        told = end if state is not State.LOST else None  # a code that was not the program's own says nothing
         record = json.dumps(end.to_json()) if end else None
         started_at = end.started_at if end else job.started_at and clock.text(job.started_at)
         with self._store.transaction():
             self._transition(
                 job.id, job.state, state, reason=reason.value, phase=None, started_at=started_at, finished_at=at,
-                exit_code=end.exit_code if end else None, signal=end.signal if end else None,
+                exit_code=told.exit_code if told else None, signal=told.signal if told else None,
             )  # fmt: skip
             self._store.execute(
                 "UPDATE attempts SET started_at = ?, finished_at = ?, state = ?, reason = ?, exit = ?"
@@ -206,8 +207,8 @@ class Jobs:
                 "attempt": job.attempt,
                 "gpus": list(job.gpus),
             }
-            if end:
-                said |= {"exit_code": end.exit_code, "signal": end.signal, "duration_s": end.duration_s}
+            if told:
+                said |= {"exit_code": told.exit_code, "signal": told.signal, "duration_s": told.duration_s}
             self.note(job.id, job.attempt, "ended", said)
             self._outbox.add("ended", said, job.id)
 
@@ -231,6 +232,11 @@ class Jobs:
             self.note(job.id, job.attempt, "requeued", said)
             if after:
                 self._outbox.add("requeued", said, job.id)
+
+    def boot_id(self, job: Job) -> str:
+        """Of the boot in which the job's latest attempt was claimed."""
+        sql = "SELECT boot_id FROM attempts WHERE job_id = ? AND number = ?"
+        return str(self._store.row(sql, (job.id, job.attempt))["boot_id"])
 
     def use_retry(self, job: Job) -> bool:
         """Take one of the retries the job was given; False if there is none left."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+
 import sqlite_utils
 from sqlite_utils import Migrations
 
@@ -130,6 +133,17 @@ def migrate(path: str) -> None:
         migrations.apply(db)
         connection.commit()
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def name(path: str, home: str) -> None:
+    """Write down, once, which queue this is: a lineage of its own, and the folder it belongs to."""
+    connection = connect(path, timeout=15.0)
+    try:
+        for key, value in (("lineage", secrets.token_hex(16)), ("home", home)):
+            connection.execute("INSERT OR IGNORE INTO box VALUES (?, ?)", (key, json.dumps(value)))
         connection.commit()
     finally:
         connection.close()

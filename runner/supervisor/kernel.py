@@ -53,31 +53,44 @@ def start_time(pid: int | str = "self") -> int:
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
-def parents() -> dict[int, int]:
-    """The parent of every process there is, zombies left out: they hold nothing any more."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                state, parent = file.read().rpartition(b")")[2].split()[:2]
-        except OSError:
-            continue  # it ended meanwhile
-        if state != b"Z":
-            found[int(name)] = int(parent)
-    return found
+class Family:
+    """Who descends from whom, at one moment."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, list[int]] = {}
+        self.pids: list[int] = []
+        for name in os.listdir("/proc"):
+            if name.isdigit() and (parent := _parent_if_alive(name)) is not None:
+                self.pids.append(int(name))
+                self._children.setdefault(parent, []).append(int(name))
+
+    def children(self, pid: int) -> list[int]:
+        """Those right below a process."""
+        return self._children.get(pid, [])
+
+    def descendants(self, pid: int) -> list[int]:
+        """Everything below a process, nearest first."""
+        found = list(self.children(pid))
+        for child in found:
+            found.extend(self.children(child))
+        return found
+
+
+def _parent_if_alive(pid: str) -> int | None:
+    """A zombie holds nothing any more, unless it is only the first of its threads that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+        if state == b"Z" and len(os.listdir(f"/proc/{pid}/task")) <= 1:
+            return None
+    except OSError:
+        return None  # it ended meanwhile
+    return int(parent)
 
 
 def descendants(root: int) -> list[int]:
     """Everything below a process, nearest first."""
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
-        children.setdefault(parent, []).append(pid)
-    found = list(children.get(root, ()))
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    return found
+    return Family().descendants(root)
 
 
 def send(pids: list[int], *signals: signal.Signals) -> None:

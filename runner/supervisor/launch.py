@@ -22,15 +22,17 @@ def launch(spec: dict[str, Any], output: int) -> int:
 
     Raises JobError with one sentence if it cannot be executed at all.
     """
+    before = os.umask(spec["umask"])
     try:
         environment = _environment(spec)
         os.chdir(spec["dir"])
-        os.umask(spec["umask"])
         return _spawn(spec["argv"], environment, output)
-    except UserError as error:
+    except (UserError, ValueError) as error:
         raise JobError(str(error)) from error
     except OSError as error:
         raise JobError(f"{error.strerror}: {error.filename or spec['argv'][0]}") from error
+    finally:
+        os.umask(before)  # what we write ourselves must stay readable to us
 
 
 def _environment(spec: dict[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from runner import rundir
 
 INDEX_RECORD = struct.Struct("<QQ")  # position in the job's whole output, nanoseconds since 1970
 INDEX_STEP_NS = 1_000_000
+INDEX_ROUGHER_EVERY = 1 << 16  # records; a chatty job's index grows ever more slowly
 
 
 class Output:
@@ -24,7 +25,8 @@ class Output:
         self._index = self._open(rundir.TIMES)
         self._tail: int | None = None
         self._tail_size = 0
-        self._indexed_at_ns = 0
+        self._indexed_at_ns = self._index_size = 0
+        self._index_step_ns = INDEX_STEP_NS
         self.bytes = 0
         self.dropped_bytes = 0
 
@@ -61,8 +63,11 @@ class Output:
 
     def _note_time(self) -> None:
         now = time.time_ns()
-        if now - self._indexed_at_ns >= INDEX_STEP_NS:
+        if abs(now - self._indexed_at_ns) >= self._index_step_ns:
             self._indexed_at_ns = now
+            self._index_size += 1
+            if self._index_size % INDEX_ROUGHER_EVERY == 0:
+                self._index_step_ns *= 4
             self._write(self._index, INDEX_RECORD.pack(self.bytes, now), counted=False)
 
     def _open(self, name: str) -> int | None:

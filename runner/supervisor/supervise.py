@@ -25,6 +25,7 @@ CHUNK = 1 << 16
 STRAY_GRACE_S = 2.0
 KILL_EVERY_S = 0.01
 KILL_EVERY_AT_MOST_S = 1.0
+LONGEST_WAIT_S = 3600.0  # the kernel counts milliseconds in 32 bits
 STARTED, GONE, ENDED, TROUBLE = b"s", b"g", b"x", b"e"  # what is said on the leash
 
 
@@ -61,7 +62,8 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
     spec = rundir.read(folder, rundir.SPEC)
     if spec is None:
         return  # nothing was executed: the runner queues the job again
-    who = {"job_id": spec["job_id"], "attempt": spec["attempt"]}
+    _forget_signals(ready.wake)
+    who = {name: spec[name] for name in ("job_id", "attempt", "run_id")}
     try:
         rundir.write_started(folder, {**ready.identity, **who, "at": _now()})
     except OSError as error:
@@ -107,6 +109,12 @@ def _hear_signals() -> int:
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     return hear
+
+
+def _forget_signals(wake: int) -> None:
+    """One that came while there was no job is not for the job."""
+    with contextlib.suppress(BlockingIOError):
+        os.read(wake, 256)
 
 
 class _Attempt:
@@ -209,7 +217,9 @@ class _Attempt:
 
     def _wait_ms(self) -> float | None:
         times = [t for t in (self._deadline, self._kill_at) if t is not None]
-        return max(0.0, (min(times) - time.monotonic()) * 1000) if times else None
+        if not times:
+            return None
+        return min(max(0.0, min(times) - time.monotonic()), LONGEST_WAIT_S) * 1000
 
     def _keep_time(self) -> None:
         now = time.monotonic()
@@ -232,6 +242,7 @@ class _Attempt:
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {
+            "run_id": self._spec["run_id"],
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
             "spawn_error": self._spawn_error,

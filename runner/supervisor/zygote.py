@@ -17,11 +17,14 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 from runner.supervisor import kernel
 from runner.supervisor.supervise import get_ready, supervise
 
 ORDER_LIMIT = 1 << 14
+TRY_AGAIN_MS = 500
+SWEEPS, SWEEP_EVERY_S = 100, 0.002
 TAKEN = struct.Struct("<i")  # the pid of a fork that has taken an order
 
 
@@ -39,6 +42,7 @@ class Zygote:
         self._spares_wanted = spares_wanted
         self._spares: set[int] = set()
         self._supervisors: set[int] = set()
+        self._patience_ms: int | None = None
         self._boot_id = kernel.boot_id()
         self._taken, self._take = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._wake, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -54,17 +58,20 @@ class Zygote:
         poll = select.poll()
         for descriptor in (self._taken, self._wake):
             poll.register(descriptor, select.POLLIN)
-        poll.register(self._orders, 0)  # only its hang-up: orders are for the forks
+        orders = self._orders.fileno()
+        poll.register(orders, 0)  # only its hang-up: orders are for the forks
         while True:
             self._take_notes()
             self._bury()
-            while len(self._spares) < self._spares_wanted:
+            self._patience_ms = None
+            while len(self._spares) < self._spares_wanted and self._patience_ms is None:
                 self._fork()
             if not self._spares_wanted and not self._supervisors:
                 return
-            if any(descriptor == self._orders.fileno() for descriptor, _ in poll.poll()):
+            if any(descriptor == orders for descriptor, _ in poll.poll(self._patience_ms)):
                 self._spares_wanted = 0
-                poll.unregister(self._orders)
+                poll.unregister(orders)
+                self._orders.close()  # orders that nobody took are given up with it
 
     def _hear_signals(self) -> None:
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
@@ -92,7 +99,7 @@ class Zygote:
                 if pid == 0:
                     break
                 self._take_notes()  # a fork's note is always older than its death
-                orphaned |= status != 0
+                orphaned |= status != 0 or pid not in self._spares | self._supervisors
                 self._spares.discard(pid)
                 self._supervisors.discard(pid)
         if orphaned:
@@ -101,11 +108,22 @@ class Zygote:
     def _end_orphans(self) -> None:
         """Children that are neither forks nor supervisors lost their supervisor; each death brings up its own."""
         known = self._spares | self._supervisors
-        mine = [pid for pid, parent in kernel.parents().items() if parent == os.getpid() and pid not in known]
-        kernel.send(mine, signal.SIGKILL)
+        for _ in range(SWEEPS):  # those that will not die are met again with the next death
+            family = kernel.Family()
+            left = [pid for pid in family.children(os.getpid()) if pid not in known]
+            if not left:
+                return
+            everyone = [*left, *(below for pid in left for below in family.descendants(pid))]
+            kernel.send(everyone, signal.SIGSTOP)
+            kernel.send(everyone, signal.SIGKILL)
+            time.sleep(SWEEP_EVERY_S)
 
     def _fork(self) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            self._patience_ms = TRY_AGAIN_MS
+            return
         if pid:
             self._spares.add(pid)
             return

@@ -22,8 +22,8 @@ NO_TIME = "-"
 @click.argument("job_id", type=JOB, metavar="N")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends; wait for one that has not started.")
 @click.option("--times", is_flag=True, help="Put before each line when it came.")
-@click.option("--tail", "lines", type=click.IntRange(min=0), metavar="K", help="Only the last K lines.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="A", help="Of this attempt instead of the latest.")
+@click.option("--tail", "lines", type=click.IntRange(0, 10**9), metavar="K", help="Only the last K lines.")
+@click.option("--attempt", type=click.IntRange(1, 10**9), metavar="A", help="Of this attempt instead of the latest.")
 def log(job_id: int, follow: bool, times: bool, lines: int | None, attempt: int | None) -> None:
     """Print the output of job N, stdout and stderr in order."""
     with open_queue() as queue:

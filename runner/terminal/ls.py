@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 @click.option("--succeeded", is_flag=True, help="Those that succeeded.")
 @click.option("--running", is_flag=True, help="Those under way.")
 @click.option("--queued", is_flag=True, help="Those that wait.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N that ended and N that wait.")
+@click.option("--limit", type=click.IntRange(0, 10**9), metavar="N", help="At most N that ended and N that wait.")
 @click.option("--commands", "only_commands", is_flag=True, help="Only the commands, one per line, for `submit -`.")
 @click.option("--json", "as_json", is_flag=True, help="For programs: all jobs, unless others are asked for.")
 def ls(

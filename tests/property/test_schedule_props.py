@@ -22,7 +22,9 @@ def boxes(draw):
         free = draw(st.sets(st.integers(0, slots - 1)))
         why_not = draw(st.sampled_from([None, None, None, "is lost"]))
         free_slots = tuple(sorted(free))
-        rooms.append(Room(index=index, uuid=f"GPU-{index}", free_slots=free_slots, slots=slots, why_not=why_not))
+        sick = why_not is not None
+        name = f"GPU-{index}"
+        rooms.append(Room(index=index, uuid=name, free_slots=free_slots, slots=slots, why_not=why_not, sick=sick))
     return rooms
 
 
@@ -64,9 +66,10 @@ def test_whatever_is_asked_for(jobs, rooms, cpus):
     cpu_jobs = [job.id for job in jobs if job.gpus == 0]
     assert [job_id for job_id in cpu_jobs if job_id in started] == cpu_jobs[:cpus]
 
-    # nobody takes a GPU that somebody before him waits for
+    # nobody takes a GPU that somebody before him waits for, unless that one waits for a sick one
     for earlier in jobs:
-        if earlier.id in plan.waiting and earlier.gpus:
+        well = sum(room.matches(earlier.on) and not room.sick for room in rooms)
+        if earlier.id in plan.waiting and 0 < earlier.gpus <= well:
             could_use = {room.uuid for room in rooms if room.matches(earlier.on)}
             for later in jobs:
                 if later.id > earlier.id and later.id in started:

@@ -41,7 +41,7 @@ def test_a_removed_run_directory_of_a_running_job_is_never_a_reason_to_run_it_ag
         (an_exit(exit_code=3), None, (State.FAILED, Reason.EXIT)),
         (an_exit(signal=11), None, (State.FAILED, Reason.SIGNAL)),
         (an_exit(signal=15, stopped=True), A_STOP, (State.CANCELLED, Reason.IDLE)),
-        (an_exit(exit_code=1, stopped=True), None, (State.CANCELLED, Reason.USER)),
+        (an_exit(exit_code=1, stopped=True), None, (State.LOST, Reason.SUPERVISOR)),
         (an_exit(signal=9, stopped=True, timed_out=True), None, (State.CANCELLED, Reason.TIMEOUT)),
         (an_exit(exit_code=0, stopped=True, timed_out=True), None, (State.SUCCEEDED, Reason.EXIT)),
         (an_exit(spawn_error="no such file"), None, (State.FAILED, Reason.SPAWN)),

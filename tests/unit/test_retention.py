@@ -59,8 +59,14 @@ def test_old_jobs_go_with_all_that_is_theirs(store):
     assert removed.jobs == 2
     assert [job.id for job in Jobs(store).find()] == [3, 4, 5]
     assert runs(store) == [3, 4]
-    for table in ("events", "attempts", "notices"):
+    for table in ("events", "attempts"):
         assert store.row(f"SELECT count(*) FROM {table} WHERE job_id < 3")[0] == 0
+
+
+def test_what_was_never_told_outlives_its_job(store):
+    store.execute("UPDATE notices SET told_at = '2026-01-01' WHERE job_id = 1")
+    prune(store, Rules(keep_jobs=15 * DAY))
+    assert [row["job_id"] for row in store.rows("SELECT DISTINCT job_id FROM notices WHERE job_id < 3")] == [2]
 
 
 def test_a_disk_limit_takes_the_oldest_and_never_what_runs(store):

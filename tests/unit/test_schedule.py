@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runner.schedule import Room, Start, choose, never_fits
+from runner.schedule import Room, Start, choose, free_slots, never_fits
 
 
 class Wants(NamedTuple):
@@ -60,6 +60,20 @@ def test_a_gpu_with_trouble_is_not_used_and_the_trouble_is_told():
     plan = choose([Wants(1), Wants(2)], [gpu(0, why_not="is lost"), gpu(1)], [])
     assert started(plan) == {1: ("GPU-1",)}
     assert plan.waiting[2] == "needs 1 GPU, 0 free; GPU 0 is lost"
+
+
+def test_a_job_that_waits_for_a_sick_gpu_does_not_hold_the_healthy_one():
+    lost = Room(index=0, uuid="GPU-0", free_slots=(0,), slots=1, why_not="is lost", sick=True)
+    plan = choose([Wants(1, gpus=2), Wants(2)], [lost, gpu(1)], [])
+    assert started(plan) == {2: ("GPU-1",)}
+    assert plan.waiting[1] == "needs 2 GPUs, 1 free; GPU 0 is lost"
+
+
+def test_no_slot_is_free_while_more_are_taken_than_there_are():
+    assert free_slots(2, ()) == (0, 1)
+    assert free_slots(2, (1,)) == (0,)
+    assert free_slots(1, (1,)) == ()  # as after the setting was lowered from 2
+    assert free_slots(2, (0, 3)) == ()
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,20 @@ def test_a_bad_value_is_named_with_what_would_be_right(environ, name, value, sai
     assert said in str(refusal.value)
 
 
+def test_an_empty_variable_is_none(environ, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    environ.setenv("NIGHTSHIFT_HOME", "")
+    environ.setenv("NIGHTSHIFT_BACKUP_DIR", "")
+    assert settings.load().home == home.state_folder() == f"{tmp_path}/.nightshift"
+    assert settings.load().backup_dir is home.backup_folder() is None
+
+
+def test_the_backup_folder_is_the_same_for_client_and_runner(environ, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    environ.setenv("NIGHTSHIFT_BACKUP_DIR", "~/volume")
+    assert settings.load().backup_dir == home.backup_folder() == f"{tmp_path}/volume"
+
+
 def test_a_misspelt_setting_in_the_file_is_not_passed_over(environ, tmp_path):
     (tmp_path / ".env").write_text("NIGHTSHIFT_SLOTS_PER_GPUS=2\n")
     with pytest.raises(OperatorError, match="Did you mean NIGHTSHIFT_SLOTS_PER_GPU"):
