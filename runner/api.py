@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from runner import clock, doorbell, home, rundir
+from runner import clock, doorbell, home, presence, rundir
 from runner.errors import UserError
 from runner.gpu.published import read_published
 from runner.leaving import refuse_leaving
@@ -159,17 +158,7 @@ class Queue:
 
     def runner_is_up(self) -> bool:
         """Whether a runner holds this state folder."""
-        try:
-            lock = os.open(os.path.join(self.home, home.RUNNER_LOCK), os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return presence.holder(self.home, home.RUNNER_LOCK) is not None
 
     # -- acting ------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ instant; jobs go on, and the next runner takes them up where this one left them.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import resource
@@ -16,7 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from runner import breaker, clock, doorbell, home, orders, rundir
+from runner import breaker, clock, doorbell, home, orders, presence, rundir
 from runner.attempts import Attempts
 from runner.doorbell import Doorbell
 from runner.engines.local import LocalEngine
@@ -45,7 +44,6 @@ log = logging.getLogger(__name__)
 BUSY_PERIOD_S, IDLE_PERIOD_S = 1.0, 2.0
 TRY_AGAIN_S = 1.0
 HOLD_AT_MOST_S = 30.0
-LOCK_TRIES, LOCK_AGAIN_S = 100, 0.005
 
 
 class Runner:
@@ -187,7 +185,7 @@ class Runner:
         os.umask(0o077)
         self._store = open_store(settings.home, backup_dir=settings.backup_dir)
         stack.callback(self._store.close)
-        self._lock = stack.enter_context(_only_runner(settings.home))
+        self._lock = stack.enter_context(presence.held(settings.home, home.RUNNER_LOCK))
         self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
         self._waiter = Waiter()
         self._telemetry = Telemetry(settings.home, settings.gpus, on_restart=self._listen_to_sampler)
@@ -274,37 +272,6 @@ def _unstartable(why: str) -> Exit:
 
 def _discard(descriptor: int) -> None:
     os.read(descriptor, 64)
-
-
-def _taken(lock: int) -> bool:
-    """Take the lock. Clients that look whether a runner is up have it for an instant each, so once is not enough."""
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOCK_AGAIN_S)
-        else:
-            return True
-    return False
-
-
-@contextlib.contextmanager
-def _only_runner(folder: str):  # type: ignore[no-untyped-def]
-    """Hold the lock that makes this the one runner of the state folder."""
-    lock = os.open(os.path.join(folder, home.RUNNER_LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    if not _taken(lock):
-        holder = os.read(lock, 20).decode().strip() or "?"
-        os.close(lock)
-        raise OperatorError(
-            f"A runner (pid {holder}) is already up for {folder}. Stop it with: kill {holder} "
-            "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
-        )
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    try:
-        yield lock
-    finally:
-        os.close(lock)
 
 
 def main(settings: Settings) -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from runner.terminal.presence import KEEPER_LOCK, held, is_ready
+from runner.presence import KEEPER_LOCK, held, is_ready
 from runner.wait import Waiter
 
 if TYPE_CHECKING:

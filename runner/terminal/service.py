@@ -56,7 +56,7 @@ def _command(word: str) -> list[str]:
 
 def _detach(folder: str) -> int:
     from runner import home
-    from runner.terminal.presence import KEEPER_LOCK, holder
+    from runner.presence import KEEPER_LOCK, holder
 
     already = holder(folder, home.RUNNER_LOCK) or holder(folder, KEEPER_LOCK)
     if already:
@@ -86,7 +86,7 @@ def _opened_log(folder: str) -> Iterator[int]:
 def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int) -> int:
     """Until a runner answers, or the keeper gives up: then what it said."""
     from runner import home
-    from runner.terminal.presence import is_ready, written_pid
+    from runner.presence import is_ready, written_pid
     from runner.waiting import Changes
 
     with contextlib.closing(Changes(folder)) as changes:
@@ -107,7 +107,7 @@ def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int) -> 
 def down() -> None:
     """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
     from runner import home
-    from runner.terminal.presence import KEEPER_LOCK, ask_to_leave
+    from runner.presence import KEEPER_LOCK, ask_to_leave
 
     folder = home.state_folder()
     asked = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.RUNNER_LOCK)]

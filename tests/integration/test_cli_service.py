@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from runner.terminal.presence import KEEPER_LOCK, written_pid
+from runner.presence import KEEPER_LOCK, written_pid
 from tests.jobs import submit
 from tests.wait import eventually
 

@@ -132,8 +132,8 @@ def test_group_privacy(case):
     group = trial.world.add_group(members=[trial.ada])
     trial.people.send_text(trial.ada, group, text)
     assert bool(trial.waiting()) is seen
-    for admin in (trial.world.add_group(members=[trial.ada], bot_status=ADMINISTRATOR),):
-        trial.people.send_text(trial.ada, admin, text)
+    as_admin = trial.world.add_group(members=[trial.ada], bot_status=ADMINISTRATOR)
+    trial.people.send_text(trial.ada, as_admin, text)
     assert len(trial.waiting()) == 1 + seen
 
 

@@ -295,7 +295,7 @@ def test_an_outage_lasts_until_it_is_over():
     faults.outage = True
     assert [faults.next("getUpdates"), faults.next("getMe")] == [Fault.REFUSED] * 2
     faults.outage = False
-    assert set(faults.next("getMe") for _ in range(200)) == set(Fault)
+    assert {faults.next("getMe") for _ in range(200)} == set(Fault)
     faults.clear()
     assert faults.next("getMe") is None
 
@@ -313,9 +313,6 @@ def test_control_reaches_people_and_records():
     sent = control(trial, "send_text", user=bo, chat=None, text="/start")
     assert control(trial, "messages", chat=bo) == [sent]
     tap = control(trial, "tap", user=bo, chat=None, message_id=1, data="x")
-    assert [update["update_id"] for update in control(trial, "pending")][0] + 1 == (
-        control(trial, "pending")[1]["update_id"]
-    )
     assert control(trial, "pending")[1]["callback_query"]["id"] == tap["id"]
     control(trial, "send_document", user=bo, chat=None, name="a", data="eA==")
     assert trial.world.chats[bo].messages[2].document.data == b"x"

@@ -8,6 +8,7 @@ from bot.local_chat.errors import ApiError
 from bot.local_chat.limits import Limits
 from bot.local_chat.testing import Trial, wire
 from bot.local_chat.updates import DEFAULT, KINDS, OTHER_POLLER, WEBHOOK_SET
+from bot.local_chat.world import World
 
 
 def texts(updates):
@@ -57,12 +58,8 @@ def test_limit(limit, count):
 
 
 def test_updates_of_a_new_world_are_above_an_older_ones():
-    first, second = Trial(), Trial()
-    second.clock.advance(60)
-    later = Trial(first_update_id=int(second.clock()))
-    say(first, "a")
-    say(later, "b")
-    assert later.waiting()[0]["update_id"] > first.waiting()[0]["update_id"] >= 1_800_000_000
+    assert [World(clock=lambda: now).updates.add("message", {}) for now in (100.0, 160.0)] == [100, 160]  # noqa: B023
+    assert World(first_update_id=7).updates.add("message", {}) == 7
 
 
 LIVES = {"message": 86400, "callback_query": 150, "inline_query": 30, "chosen_inline_result": 600}
@@ -113,8 +110,7 @@ def test_allowed_updates_are_remembered_and_do_not_touch_what_waits():
 
 def test_a_poll_wakes_at_once():
     async def scene():
-        trial = Trial.__new__(Trial)
-        await asyncio.to_thread(trial.__init__)
+        trial = Trial()
         waiting = asyncio.create_task(poll(trial, timeout=50))
         await asyncio.sleep(0)
         say(trial, "a")

@@ -52,7 +52,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
 def runner(home: str) -> Iterator[Finding]:
     """Who is up, and whether jobs may start."""
     from runner.home import RUNNER_LOCK
-    from runner.terminal.presence import KEEPER_LOCK, holder
+    from runner.presence import KEEPER_LOCK, holder
 
     pid = holder(home, RUNNER_LOCK)
     if pid is None:

@@ -51,16 +51,19 @@ def is_ready(folder: str, pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def held(folder: str, name: str) -> Iterator[None]:
-    """Hold a lock of the state folder with our pid in it."""
+def held(folder: str, name: str) -> Iterator[int]:
+    """Hold a lock of the state folder with our pid in it; its descriptor."""
     lock = os.open(os.path.join(folder, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         if not _taken(lock):
             pid = written_pid(folder, name) or "?"
-            raise OperatorError(f"nightshift is already up for {folder} (pid {pid}). Stop it: nightshift down")
+            raise OperatorError(
+                f"nightshift is already up for {folder} (pid {pid}). Stop it with `nightshift down` "
+                "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
+            )
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        yield
+        yield lock
     finally:
         os.close(lock)
 
