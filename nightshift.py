@@ -28,6 +28,11 @@ def _take_env_file(words: list[str]) -> list[str]:
     return words
 
 
+def _print_no_more() -> None:
+    """What is still in the buffers would only fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit 1 for what the user can mend, 2 for what the operator must."""
     _leave_users_path()
@@ -43,16 +48,18 @@ def main(arguments: list[str] | None = None) -> None:
             from runner.cli import main as command
 
             code = command(words)
+        sys.stdout.flush()
     except NightshiftError as error:
         print(f"nightshift: {error}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
         code = 0
     except OSError as error:
-        print(f"nightshift: {error.strerror}{': ' + error.filename if error.filename else ''}", file=sys.stderr)
+        print(f"nightshift: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        _print_no_more()
         code = 2
     sys.exit(code)
 

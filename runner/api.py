@@ -71,7 +71,7 @@ class Queue:
         if spec.argv is None and _is_shell(spec):
             refuse_leaving(spec.command)
         if not os.path.isdir(spec.dir):
-            raise UserError(f"The folder {spec.dir} does not exist. Name another with --dir.")
+            raise UserError(f"The folder {spec.dir} does not exist (any more). Submit it from another, or with --dir.")
         known = self.snapshot()
         if known is not None:
             reason = never_fits(spec.gpus, spec.on, _existing(known[0]), int(self.box.get("cpu slots", 1)))
@@ -125,13 +125,17 @@ class Queue:
         return {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
 
     def _why_nothing_starts(self) -> str | None:
-        if not self.runner_is_up():
-            return "no runner is up"
+        return self.held() if self.runner_is_up() else "no runner is up"
+
+    def held(self) -> str | None:
+        """Who or what holds the queue, and how it goes on; None if nothing does."""
         paused = self.box.get("paused")
+        if paused and paused["by"] == "breaker":
+            return f"the queue is paused, because {paused['why']}; `nightshift resume` goes on"
         if paused:
-            return f"the queue is paused: {paused['why']}" if paused.get("why") else "the queue is paused"
+            return f"the queue is paused by {paused['by']}; `nightshift resume` goes on"
         if self.box.get("draining"):
-            return "the box is draining: running jobs finish, no more start"
+            return "the box is draining, and no more jobs start; `nightshift resume` goes on"
         return None
 
     def snapshot(self) -> tuple[Snapshot, float] | None:
@@ -180,7 +184,7 @@ class Queue:
 
     def pause(self) -> None:
         """Start nothing more until `resume`."""
-        self._set("paused", {"by": self.actor, "why": f"by {self.actor}"}, "pause")
+        self._set("paused", {"by": self.actor}, "pause")
 
     def drain(self) -> None:
         """Let running jobs finish and start no more until `resume`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from runner.errors import OperatorError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -44,8 +46,11 @@ def setting(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """The state folder, absolute."""
-    return _expand(setting("HOME", environ) or DEFAULT)
+    """The state folder, absolute: one that depends on where one stands would be another queue in every folder."""
+    folder = os.path.expanduser(setting("HOME", environ) or DEFAULT)
+    if not os.path.isabs(folder):
+        raise OperatorError(f"NIGHTSHIFT_HOME={folder} is not a whole path: write {os.path.abspath(folder)}")
+    return os.path.abspath(folder)
 
 
 def backup_folder(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -107,7 +107,7 @@ def _pick(count: int, gpus: Sequence[Room]) -> list[Room] | None:
 def why_waiting(job: Request, allowed: Sequence[Room], kept: dict[str, int]) -> str:
     """One sentence for the person who asks."""
     if len(allowed) < job.gpus:
-        return f"needs {_gpus(job.gpus)}, and only {len(allowed)} of those it may use exist"
+        return f"needs {_gpus(job.gpus)}; there are {len(allowed)} that it may use"
     holding_back = [kept[gpu.uuid] for gpu in allowed if gpu.uuid in kept and gpu.usable]
     if holding_back:
         return f"behind #{holding_back[0]}, which waits for the same GPUs"
@@ -131,5 +131,7 @@ def never_fits(gpus: int, on: tuple[str, ...], existing: Sequence[Room], cpu_slo
             return f"There is no GPU {name} on this box (it has: {known})."
     allowed = sum(gpu.matches(on) for gpu in existing)
     if allowed < gpus:
+        if not existing:
+            return "This box has no GPUs. For a job that needs none: --gpus 0"
         return f"The job wants {_gpus(gpus)}; this box has {_gpus(len(existing))}. Ask for at most {allowed}."
     return None

@@ -124,7 +124,7 @@ def load() -> Settings:
     given: dict[str, Any] = {
         key.removeprefix(home_module.PREFIX).lower(): value for key, value in _file_values().items()
     }
-    given.setdefault("home", home_module.state_folder())
+    given["home"] = home_module.state_folder()
     try:
         return Settings(**{key: value for key, value in given.items() if value != ""})
     except ValidationError as error:

@@ -33,6 +33,9 @@ OWN = (
 )
 
 
+REMOVED = "(removed)"
+
+
 def usage() -> str:
     """The text of --help."""
     rows = [*options.help_rows(), *options.help_rows(OWN)]
@@ -64,12 +67,16 @@ def _command(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | 
     """The command as text, as an argument list if it is one, and whether it is a whole script."""
     if "script" in values:
         if rest:
-            raise UserError(f"--script runs the file by itself; leave out {rest[0]!r}.")
+            raise UserError(
+                f"--script runs the file without arguments. To pass {rest[0]!r}: nightshift submit -- bash "
+                f"{values['script']} {rest[0]} …"
+            )
         try:
             with open(values["script"], encoding="utf-8") as file:
                 return file.read(), None, True
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"The script {values['script']!r} cannot be read: {error}") from error
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise UserError(f"The script {values['script']} cannot be read: {why}.") from error
     if not rest:
         raise UserError("There is no command. Try: nightshift submit -- python train.py")
     return (rest[0], None, False) if len(rest) == 1 else ("", rest, False)
@@ -138,8 +145,15 @@ class Submission:
         ids = self._queue.submit(specs, {self._key: self._variables})
         self.ids += ids
         if not self._as_json:
-            for job_id in ids:
-                print(f"Submitted job {job_id}", flush=True)
+            self._tell("".join(f"Submitted job {job_id}\n" for job_id in ids))
+
+    def _tell(self, text: str) -> None:
+        """Whoever reads our output may have seen enough; the jobs are to be queued all the same."""
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def close(self) -> None:
         """The last words."""
@@ -147,13 +161,15 @@ class Submission:
             print(json.dumps({"ids": self.ids}))
         if not self._queue.runner_is_up():
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
+        elif held := self._queue.held():
+            _say(f"queued, but {held}")
 
 
 def _current_folder() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        return "the current one, which was removed,"  # refused as such, unless --dir names another
+        return REMOVED  # refused as such, unless --dir names another
 
 
 def _batches(file: Any) -> Iterator[list[str]]:

@@ -30,9 +30,7 @@ class Workspaces:
         row = self._store.row("SELECT body FROM workspaces WHERE name = ?", (name,))
         if row is None:
             known = ", ".join(workspace.name for workspace in self.all()) or "none yet"
-            raise UserError(
-                f"There is no workspace {name!r} (there is: {known}). Make one: nightshift ws add {name} --dir FOLDER"
-            )
+            raise UserError(f"There is no workspace {name!r} (there is: {known}); `nightshift ws add` makes one.")
         return Workspace(**json.loads(row["body"]))
 
     def default(self) -> Workspace | None:

@@ -44,11 +44,12 @@ def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
     from runner.terminal.table import shortened
     from runner.terminal.words import state_words, title
 
-    for job_id in job_ids:
-        job = queue.jobs.get(job_id)
-        if job:
-            click.echo(f"{job.id:>6}  {state_words(job)}  {shortened(title(job), 60)}")
-    return click.confirm("Stop this job?" if len(job_ids) == 1 else f"Stop these {len(job_ids)} jobs?")
+    found = [job for job_id in job_ids if (job := queue.jobs.get(job_id)) and not job.state.final]
+    for job in found:
+        click.echo(f"{job.id:>6}  {state_words(job)}  {shortened(title(job), 60)}")
+    if not found:
+        return True  # there is nothing to ask about; each of them will say why
+    return click.confirm("Stop this job?" if len(found) == 1 else f"Stop these {len(found)} jobs?")
 
 
 def _stop(queue: Queue, job_id: int) -> bool:

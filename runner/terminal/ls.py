@@ -99,7 +99,7 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int) -> None:
     from runner.terminal.table import Row, print_table
 
     if not jobs:
-        print("No such jobs. Queue one: nightshift submit -- python train.py")
+        print("There are none. Queue one: nightshift submit -- python train.py")
         return
     now, indices = clock.now(), gpu_indices(queue)
     reasons, common = _reasons(queue, jobs)
@@ -126,6 +126,8 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int) -> None:
         print(f"… and {not_shown:,} more queued")
     if common:
         print(f"\nWaiting: {common}.")
+    elif any(job.state.live for job in jobs) and not queue.runner_is_up():
+        print("\nNo runner is up: jobs shown as running may have ended. Start one: nightshift up --detach")
 
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:

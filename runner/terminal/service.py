@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -95,6 +96,7 @@ def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int) -> 
             if pid and pid != keeper.pid and is_ready(folder, pid):
                 print(f"nightshift is up (runner pid {pid}); its log: {os.path.join(folder, LOG)}")
                 print("Stop it: nightshift down (running jobs go on)")
+                _tell_if_held(folder)
                 return 0
             changes.wait(0.1)
     with open(os.path.join(folder, LOG), encoding="utf-8", errors="replace") as file:
@@ -121,6 +123,14 @@ def down() -> None:
     )
 
 
+def _tell_if_held(folder: str) -> None:
+    from runner.api import Queue
+
+    with Queue(folder, actor="") as queue:
+        if held := queue.held():
+            print(f"Note: {held}.")
+
+
 @click.command("demo")
 def demo() -> None:
     """Try nightshift in a state folder of its own, with simulated GPUs where there are no real ones."""
@@ -133,7 +143,8 @@ def demo() -> None:
     simulated = found.gpus.startswith("sim:")
     print(f"State in {found.home}; GPUs: {found.gpus}{' – these are SIMULATED' if simulated else ''}.")
     print("In another terminal:")
-    print(f"  export NIGHTSHIFT_HOME={found.home}")
+    print(f"  export NIGHTSHIFT_HOME={shlex.quote(found.home)}")
+    print('  export PATH="$PATH:$NIGHTSHIFT_HOME/bin"')
     print("  nightshift submit -- 'echo hello from GPU $CUDA_VISIBLE_DEVICES; nightshift gpus'")
     print("  nightshift ls", flush=True)
     daemon.main(found)

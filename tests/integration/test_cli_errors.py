@@ -132,7 +132,7 @@ def test_settings_come_from_the_file_that_is_named(box):
     assert done.returncode == 0
     assert str(elsewhere) in done.stderr
     assert "true" in box.run(f"--env-file={file}", "ls").stdout
-    assert box.run("ls", env={"NIGHTSHIFT_HOME": str(box.home)}).stdout.startswith("No such jobs")
+    assert box.run("ls", env={"NIGHTSHIFT_HOME": str(box.home)}).stdout.startswith("There are none")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(box):

@@ -45,7 +45,7 @@ def test_a_fresh_state_folder_is_made_and_empty(box):
     assert json.loads(box.run("ls", "--json").stdout) == []
     assert json.loads(box.run("gpus", "--json").stdout) == []
     assert stat.S_IMODE(box.home.stat().st_mode) == 0o700
-    assert "No such jobs" in box.run("ls").stdout
+    assert "There are none" in box.run("ls").stdout
     assert "no runner is up" in box.run("gpus").stdout
 
 

@@ -98,6 +98,47 @@ def test_submitting_without_a_runner_queues_and_says_so(box):
     box.wait_state(1, "SUCCEEDED")
 
 
+def test_submitting_to_a_held_queue_says_so(box):
+    box.start_runner()
+    for hold in ("pause", "drain"):
+        box.run(hold)
+        done = box.run("submit", "--", "true")
+        assert done.returncode == 0
+        assert "`nightshift resume` goes on" in done.stderr
+        box.run("resume")
+    assert box.run("submit", "--wait", "--", "true").stderr == ""
+
+
+def test_a_reader_that_has_seen_enough_disturbs_nobody(box):
+    lines = "\n".join("true" for _ in range(50))
+    for command in ("ls --json", "gpus --json", "submit --help", "ls"):
+        piped = f"{' '.join(box.command())} {command} | true"
+        done = subprocess.run(["bash", "-c", piped], env=box.environ, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+    slowly = f"(for i in 1 2 3 4 5 6; do echo true; sleep 0.1; done) | {' '.join(box.command())} submit - | head -1"
+    subprocess.run(["bash", "-c", slowly], env=box.environ, capture_output=True, text=True, check=False)
+    with box.queue() as queue:
+        assert len(queue.jobs.find()) == 6
+    box.run("submit", "-", input=lines)
+    with box.queue() as queue:
+        assert len(queue.jobs.find()) == 56
+
+
+def test_a_state_folder_that_depends_on_where_one_stands_is_refused(box):
+    refused = box.run("ls", env={"NIGHTSHIFT_HOME": "relative/state"})
+    assert refused.returncode == 2
+    assert f"write {box.folder}/relative/state" in refused.stderr
+
+
+def test_a_full_disk_behind_the_output_is_told(box):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            box.command("ls"), env=box.environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "nightshift: No space left on device\n"
+
+
 def test_interrupting_submit_wait_leaves_the_job_alone(box, tmp_path):
     box.start_runner()
     waiting = subprocess.Popen(
