@@ -161,8 +161,10 @@ def test_refusals_arrive_as_the_right_exceptions(play):
 def test_a_wrong_token(play):
     async def scene(served):
         for token in ("4242:wrong", "nonsense"):
+            bot = served.bot(token)
             with pytest.raises(InvalidToken):
-                await served.bot(token).initialize()
+                await bot.get_me()
+            await bot.request.shutdown()
 
     play(scene)
 

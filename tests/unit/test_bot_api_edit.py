@@ -82,9 +82,21 @@ def test_what_cannot_be_edited():
     assert refused(lambda: edit(trial, {"message_id": theirs.message_id}, text="x")) == "message can't be edited"
     assert refused(lambda: edit(trial, {"message_id": 99}, text="x")) == "message to edit not found"
     assert refused(lambda: trial.ask("editMessageText", text="x")) == "message identifier is not specified"
+    assert refused(lambda: trial.ask("editMessageText", text="x", message_id=1)) == "chat_id is empty"
     assert refused(lambda: edit(trial, trial.send(), text="")) == "message text is empty"
     assert refused(lambda: edit(trial, trial.send(), text="x" * 4097)) == "message is too long"
     assert refused(lambda: edit(trial, trial.send(), text="<b>", parse_mode="HTML")).startswith("can't parse entities")
+
+
+def test_in_a_channel_the_bot_edits_its_own_posts_only():
+    trial = Trial()
+    channel = trial.world.add_channel(bot_status=ADMINISTRATOR)
+    own = trial.send(chat_id=channel.id)
+    theirs = trial.people.send_text(None, channel, "theirs")
+    change = {"chat_id": channel.id, "text": "other"}
+    assert trial.ask("editMessageText", message_id=own["message_id"], **change)["text"] == "other"
+    complaint = refused(lambda: trial.ask("editMessageText", message_id=theirs.message_id, **change))
+    assert complaint == "message can't be edited"
 
 
 def test_deletions():
@@ -95,8 +107,10 @@ def test_deletions():
     assert refused(lambda: edit(trial, sent, "deleteMessage")) == "message to delete not found"
     theirs = trial.people.send_text(trial.ada, None, "mine")
     assert edit(trial, {"message_id": theirs.message_id}, "deleteMessage") is True
-    old = trial.send()
-    trial.clock.advance(48 * 3600 + 1)
+    old, older = trial.send(), trial.send()
+    trial.clock.advance(48 * 3600)
+    assert edit(trial, older, "deleteMessage") is True
+    trial.clock.advance(1)
     assert refused(lambda: edit(trial, old, "deleteMessage")) == "message can't be deleted for everyone"
     assert refused(lambda: trial.ask("deleteMessage", message_id=1)) == "chat identifier is not specified"
     assert refused(lambda: trial.ask("deleteMessage", chat_id=1)) == "message identifier is not specified"
@@ -106,10 +120,10 @@ def test_others_messages_in_a_group_go_only_by_an_administrator():
     trial = Trial()
     group = trial.world.add_group(members=[trial.ada])
     theirs = trial.people.send_text(trial.ada, group, "x")
-    act = lambda: trial.ask("deleteMessage", chat_id=group.id, message_id=theirs.message_id)  # noqa: E731
-    assert refused(act) == "message can't be deleted"
+    where = {"chat_id": group.id, "message_id": theirs.message_id}
+    assert refused(lambda: trial.ask("deleteMessage", **where)) == "message can't be deleted"
     group.bot_status = ADMINISTRATOR
-    assert act() is True
+    assert trial.ask("deleteMessage", **where) is True
 
 
 def react(trial, reaction, message_id=1):
@@ -162,7 +176,9 @@ def test_a_tap_is_answered_once_and_in_time():
     answers = trial.world.events.after(kind="callback_answered")
     shown = {"id": tap.id, "user_id": 1001, "data": "k:1", "text": "on it", "show_alert": True, "url": ""}
     assert [event.data for event in answers] == [shown]
-    trial.clock.advance(61)
+    trial.clock.advance(60)
+    assert trial.ask("answerCallbackQuery", callback_query_id=tap.id) is True
+    trial.clock.advance(1)
     too_old = "query is too old and response timeout expired or query ID is invalid"
     assert refused(lambda: trial.ask("answerCallbackQuery", callback_query_id=tap.id)) == too_old
     assert refused(lambda: trial.ask("answerCallbackQuery", callback_query_id="7")) == too_old

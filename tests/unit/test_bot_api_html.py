@@ -3,7 +3,7 @@
 import html
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.local_chat.entities import Entity, tidy, utf16_length
@@ -49,6 +49,7 @@ MEANINGS = {
     "&lt &#65;&#x1F600;": ("< A😀", []),
     "&nbsp;&apos;&;&#0;&#x110000;&#99999999999;": ("&nbsp;&apos;&;&#0;&#x110000;&#99999999999;", []),
     "a > b": ("a > b", []),
+    "&#0000065;&#00000065;": ("A&#00000065;", []),
     "😀<b>x</b>": ("😀x", [("bold", 2, 1)]),
     "<b>😀</b>": ("😀", [("bold", 0, 2)]),
 }
@@ -63,6 +64,7 @@ REFUSED = {
     "<a href": 'Unclosed start tag "a" at byte offset 0',
     "<a href=": 'Unclosed start tag "a" at byte offset 0',
     '<a href="x': "Unclosed start tag at byte offset 0",
+    "<a href=abc": "Unclosed start tag at byte offset 0",
     "<a ='x'>": 'Empty attribute name in the tag "a" at byte offset 0',
     "<a href=a/b>x</a>": "Unexpected end of name token at byte offset 8",
     "</b>": "Unexpected end tag at byte offset 0",
@@ -109,6 +111,20 @@ NESTING = {
     "a link inside a link goes": ([("text_link", 0, 4), ("text_link", 1, 2)], [("text_link", 0, 4)]),
     "a quote inside a quote goes": ([("blockquote", 0, 4), ("blockquote", 1, 2)], [("blockquote", 0, 4)]),
     "code inside a quote stays": ([("blockquote", 0, 4), ("code", 1, 2)], [("blockquote", 0, 4), ("code", 1, 2)]),
+    "code that fills a quote stays": ([("blockquote", 0, 4), ("code", 0, 4)], [("blockquote", 0, 4), ("code", 0, 4)]),
+    "touching links stay two": (
+        [("text_link", 0, 2), ("text_link", 2, 2)],
+        [("text_link", 0, 2), ("text_link", 2, 2)],
+    ),
+    "bold from the middle of code on keeps its rest": (
+        [("code", 0, 4), ("bold", 2, 4)],
+        [("code", 0, 4), ("bold", 4, 2)],
+    ),
+    "a link round a quote goes": ([("text_link", 0, 6), ("blockquote", 2, 2)], [("blockquote", 2, 2)]),
+    "a link before a quote stays": (
+        [("text_link", 0, 2), ("blockquote", 2, 2)],
+        [("text_link", 0, 2), ("blockquote", 2, 2)],
+    ),
     "code that leaves a quote goes": ([("blockquote", 0, 4), ("code", 2, 4)], [("blockquote", 0, 4)]),
     "pre wins over code": ([("code", 0, 4), ("pre", 0, 4)], [("pre", 0, 4)]),
     "empty ones go": ([("bold", 2, 0)], []),
@@ -156,6 +172,7 @@ def test_escaped_text_in_known_tags_is_always_read_back(pieces):
 
 
 @given(WORDS)
+@example("\uffff\U00010000")
 def test_length_counts_utf16_units(text):
     assert utf16_length(text) == len(text.encode("utf-16-le")) // 2
 

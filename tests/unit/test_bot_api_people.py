@@ -66,6 +66,12 @@ def test_documents_and_photos_arrive():
     assert (photo["photo"][0]["width"], photo["caption"]) == (2, "look")
 
 
+def test_a_person_may_fill_a_message():
+    trial = Trial()
+    trial.people.send_text(trial.ada, None, "x" * 4096)
+    assert len(trial.waiting()[0]["message"]["text"]) == 4096
+
+
 def test_exact_texts_go_unchanged():
     trial = Trial()
     hostile = "\x00\u202e" + "x" * 5000

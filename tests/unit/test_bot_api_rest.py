@@ -9,7 +9,7 @@ from bot.local_chat.api import BotApi, Ending
 from bot.local_chat.control import Control
 from bot.local_chat.errors import ApiError, PersonError
 from bot.local_chat.faults import Fault, Faults
-from bot.local_chat.limits import FloodLimits
+from bot.local_chat.limits import FloodLimits, Limits
 from bot.local_chat.model import ADMINISTRATOR, LEFT
 from bot.local_chat.testing import Trial
 from bot.local_chat.world import TOKEN
@@ -118,6 +118,7 @@ SCOPES = {
     "no chat": ({"type": "chat"}, "can't parse BotCommandScope: Can't find field \"chat_id\""),
     "no user": ({"type": "chat_member", "chat_id": 1001}, "can't parse BotCommandScope: Can't find field \"user_id\""),
     "nobody": ({"type": "chat", "chat_id": 5}, "chat not found"),
+    "empty chat": ({"type": "chat", "chat_id": ""}, "can't parse BotCommandScope: Empty chat_id specified"),
     "no object": ([], "can't parse BotCommandScope: BotCommandScope must be an Object"),
 }
 
@@ -125,20 +126,22 @@ SCOPES = {
 @pytest.mark.parametrize("case", SCOPES)
 def test_scopes_refused(case):
     scope, complaint = SCOPES[case]
-    act = lambda: Trial().ask("setMyCommands", commands=commands("a"), scope=scope)  # noqa: E731
-    assert refused(act) == (400, f"Bad Request: {complaint}")
+    trial = Trial()
+    told = refused(lambda: trial.ask("setMyCommands", commands=commands("a"), scope=scope))
+    assert told == (400, f"Bad Request: {complaint}")
 
 
 def test_a_scope_needs_a_chat_that_was_started():
     trial = Trial()
-    bo = trial.world.add_user("Bo")
-    act = lambda: trial.ask("setMyCommands", commands=[], scope={"type": "chat", "chat_id": bo.id})  # noqa: E731
-    assert refused(act) == (400, "Bad Request: chat not found")
+    scope = {"type": "chat", "chat_id": trial.world.add_user("Bo").id}
+    told = refused(lambda: trial.ask("setMyCommands", commands=[], scope=scope))
+    assert told == (400, "Bad Request: chat not found")
 
 
 def test_languages_are_two_letters():
-    act = lambda: Trial().ask("setMyCommands", commands=[], language_code="ENG")  # noqa: E731
-    assert refused(act) == (400, "Bad Request: invalid language code specified")
+    trial = Trial()
+    told = refused(lambda: trial.ask("setMyCommands", commands=[], language_code="ENG"))
+    assert told == (400, "Bad Request: invalid language code specified")
 
 
 def test_chats_and_members():
@@ -150,6 +153,11 @@ def test_chats_and_members():
         return trial.ask("getChatMember", chat_id=chat_id, user_id=user_id)["status"]
 
     assert trial.ask("getChat", chat_id=group.id)["title"] == "Lab"
+    extra = {1001: {"is_anonymous"}, bo.id: set()}
+    for user_id, names in extra.items():
+        member = trial.ask("getChatMember", chat_id=group.id, user_id=user_id)
+        assert set(member) == {"user", "status"} | names
+    assert trial.ask("getChatMember", chat_id=group.id, user_id=trial.world.bot.id)["can_manage_chat"] is True
     assert status(group.id, trial.ada.id) == "creator"
     assert status(group.id, bo.id) == "left"
     assert status(group.id, trial.world.bot.id) == "administrator"
@@ -272,6 +280,10 @@ def test_downloads_fail_too():
     assert download() == (500, Ending.WHOLE)
     assert download() == (200, Ending.WHOLE)
     assert download(path="documents/other")[0] == 404
+    for size, status in ((50, 200), (51, 404)):
+        small = Trial(limits=Limits(download_bytes=50))
+        small.people.send_document(small.ada, None, "a", b"x" * size)
+        assert asyncio.run(small.api.download(TOKEN, "documents/file_1")).status == status
     assert download(token="4242:wrong")[0] == 404
 
 
@@ -329,9 +341,13 @@ def test_control_of_faults_floods_and_time():
     trial = Trial()
     control(trial, "script", faults=["500"], methods=["getMe"])
     assert refused(lambda: trial.ask("getMe"))[0] == 500
+    control(trial, "script", faults=["502"])
+    assert trial.api.faults.next("anything") is Fault.BAD_GATEWAY
     control(trial, "chance", probability=1.0, faults=["429"])
     assert refused(lambda: trial.ask("getMe"))[0] == 429
-    assert control(trial, "calls") == {"calls": {"getMe": 2}, "faults": {"getMe 500": 1, "getMe 429": 1}}
+    told = control(trial, "calls")
+    assert told["calls"] == {"getMe": 2, "anything": 1}
+    assert told["faults"] == {"getMe 500": 1, "anything 502": 1, "getMe 429": 1}
     control(trial, "outage", on=True)
     assert trial.api.faults.next("getMe") is Fault.REFUSED
     control(trial, "clear_faults")
@@ -351,7 +367,7 @@ def test_control_waits_for_events():
     there = Control(trial.api)
 
     async def scene():
-        number = (await there.do("events", {}))[-1]["number"]
+        number = (await asyncio.wait_for(there.do("events", {"wait_s": 50}), 1))[-1]["number"]
         assert await there.do("events", {"after": number, "wait_s": 0.01}) == []
         waiting = asyncio.create_task(there.do("events", {"after": number, "wait_s": 50}))
         await asyncio.sleep(0)
@@ -362,9 +378,16 @@ def test_control_waits_for_events():
     assert [(event["kind"], event["by_bot"], event["data"]["text"]) for event in events] == [("message", False, "x")]
 
 
-@pytest.mark.parametrize(
-    ("verb", "args"), [("nonsense", {}), ("start", {"x": 1}), ("start", {"user": 5}), ("user", {})]
-)
-def test_control_refuses(verb, args):
-    with pytest.raises(PersonError):
+VERBS = {
+    "unknown": ("nonsense", {}, "no such verb: nonsense"),
+    "not for outside": ("place", {}, "no such verb: place"),
+    "arguments": ("start", {"x": 1}, "unexpected keyword argument 'x'"),
+    "nobody": ("start", {"user": 5}, "nobody has the id 5"),
+}
+
+
+@pytest.mark.parametrize("case", VERBS)
+def test_control_refuses(case):
+    verb, args, complaint = VERBS[case]
+    with pytest.raises(PersonError, match=complaint):
         control(Trial(), verb, **args)

@@ -110,6 +110,7 @@ def test_a_migrated_group_names_its_successor():
         trial.send(chat_id=old.id)
     assert refusal.value.description == "Bad Request: group chat was upgraded to a supergroup chat"
     assert refusal.value.parameters == {"migrate_to_chat_id": new.id}
+    assert trial.ask("getChat", chat_id=old.id)["id"] == old.id
     assert trial.send(chat_id=new.id)["chat"] == {"id": new.id, "type": "supergroup", "title": "Lab"}
 
 
@@ -157,11 +158,10 @@ def test_topics():
     sent = trial.send(chat_id=forum.id, message_thread_id=5)
     assert (sent["message_thread_id"], sent["is_topic_message"]) == (5, True)
     assert "message_thread_id" not in trial.send(chat_id=plain.id, message_thread_id=5)
+    assert "is_topic_message" not in trial.send(chat_id=forum.id)
     for chat_id, thread in ((forum.id, 6), (forum.id, 1), (trial.ada.id, 6)):
-        assert refused(lambda: trial.send(chat_id=chat_id, message_thread_id=thread)) == (  # noqa: B023
-            400,
-            "message thread not found",
-        )
+        with pytest.raises(ApiError, match="message thread not found"):
+            trial.send(chat_id=chat_id, message_thread_id=thread)
 
 
 WRONG_TYPES = {
@@ -223,6 +223,7 @@ def test_documents_go_up_and_are_found_again():
     attached = trial.ask("sendDocument", files={"x": upload}, chat_id=trial.ada.id, document="attach://x")
     assert attached["document"]["file_unique_id"] == document["file_unique_id"]
     told = trial.ask("getFile", file_id=document["file_id"])
+    assert told["file_path"] == "documents/file_1.log"
     stored = trial.world.files.at(told["file_path"])
     assert stored is not None
     assert stored.data == b"loss 0.1"
@@ -263,11 +264,26 @@ def test_refused_files(case):
     assert len(trial.chat.messages) == 1
 
 
+def test_a_file_may_be_exactly_as_big_as_allowed():
+    trial = Trial(limits=SMALL)
+    sent = trial.ask("sendDocument", files={"document": Upload("f", b"x" * 1000)}, chat_id=trial.ada.id)
+    assert sent["document"]["file_size"] == 1000
+    sent = trial.ask("sendPhoto", files={"photo": Upload("f", picture(20, 1).ljust(100))}, chat_id=trial.ada.id)
+    assert sent["photo"][0]["file_size"] == 100
+    sent = trial.ask("sendPhoto", files={"photo": Upload("f", picture(9000, 1000))}, chat_id=trial.ada.id)
+    assert sent["photo"][0]["width"] == 9000
+    small = trial.people.send_document(trial.ada, None, "f", b"x" * 50).document
+    assert small is not None
+    assert trial.ask("getFile", file_id=small.file_id)["file_size"] == 50
+    both = {"document": Upload("f", b"x" * 501), "other": Upload("f", b"x" * 500)}
+    assert refused(lambda: trial.ask("sendDocument", files=both, chat_id=trial.ada.id))[0] == 413
+
+
 def test_a_document_is_no_photo():
     trial = Trial()
     sent = trial.ask("sendDocument", files={"document": Upload("p.png", picture(1, 1))}, chat_id=trial.ada.id)
-    act = lambda: trial.ask("sendPhoto", chat_id=trial.ada.id, photo=sent["document"]["file_id"])  # noqa: E731
-    assert refused(act) == (400, "can't use file of type Document as Photo")
+    told = refused(lambda: trial.ask("sendPhoto", chat_id=trial.ada.id, photo=sent["document"]["file_id"]))
+    assert told == (400, "can't use file of type Document as Photo")
 
 
 def test_get_file_refusals():

@@ -19,6 +19,7 @@ LENGTHS = {
     "empty": ("", "message text is empty"),
     "blank": (" \n ", "text must be non-empty"),
     "too many bytes before parsing": ("😀" * 8193, "text is too long"),
+    "as many bytes as may be": ("😀" * 8192, "message is too long"),
     "lone surrogate": ("\ud800", "strings must be encoded in UTF-8"),
     "blanks at the end do not count": ("x" * 4096 + "\n\n", None),
 }
@@ -145,6 +146,10 @@ WRONG = {
     "ends beyond": (
         [bold(0, 9)],
         "entity beginning at UTF-16 offset 0 ends after the end of the text at UTF-16 offset 9",
+    ),
+    "at the end": (
+        [bold(4, 1)],
+        "entity beginning at UTF-16 offset 4 ends after the end of the text at UTF-16 offset 5",
     ),
     "in a symbol": ([bold(1, 2)], "entity begins in a middle of a UTF-16 symbol at UTF-16 offset 1"),
     "ends in a symbol": ([bold(0, 1)], "entity beginning at UTF-16 offset 0 ends in a middle of a UTF-16 symbol"),

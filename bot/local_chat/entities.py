@@ -1,0 +1,111 @@
+"""Entities: which stretch of a text is bold, a link, code … Offsets and lengths count UTF-16 units."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SPLITTABLE = ("bold", "italic", "underline", "strikethrough", "spoiler")
+CODE = frozenset({"code", "pre"})
+QUOTES = frozenset({"blockquote", "expandable_blockquote"})
+ORDER = ("blockquote", "expandable_blockquote", "pre", "code", "other", *SPLITTABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One stretch of text and what it is."""
+
+    type: str
+    offset: int
+    length: int
+    extra: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The first unit after it."""
+        return self.offset + self.length
+
+    def to_json(self) -> dict[str, Any]:
+        """As the Bot API shows it."""
+        return {"type": self.type, "offset": self.offset, "length": self.length, **dict(self.extra)}
+
+
+def utf16_length(text: str) -> int:
+    """How long Telegram finds a text: characters beyond the basic plane count twice."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def in_order(entities: Iterable[Entity]) -> list[Entity]:
+    """By place; of those that begin together the longest first."""
+    rank = {kind: at for at, kind in enumerate(ORDER)}
+    return sorted(entities, key=lambda entity: (entity.offset, -entity.length, rank.get(entity.type, rank["other"])))
+
+
+def tidy(entities: Iterable[Entity]) -> list[Entity]:
+    """The entities as Telegram keeps them: properly nested, nothing inside code, quotes not inside quotes."""
+    whole = in_order(entity for entity in entities if entity.length > 0)
+    solid = _apart(entity for entity in whole if entity.type not in {*SPLITTABLE, *QUOTES})
+    quotes = _apart(entity for entity in whole if entity.type in QUOTES)
+    solid = [entity for entity in solid if not _crosses(entity, quotes)]
+    kept = in_order([*solid, *quotes])
+    return in_order([*kept, *_split(whole, kept)])
+
+
+def _apart(entities: Iterable[Entity]) -> list[Entity]:
+    """The first of those that overlap."""
+    kept: list[Entity] = []
+    for entity in entities:
+        if not kept or entity.offset >= kept[-1].end:
+            kept.append(entity)
+    return kept
+
+
+def _crosses(entity: Entity, quotes: list[Entity]) -> bool:
+    """Whether it overlaps a quote and is not wholly inside it."""
+    around = _around(entity, quotes)
+    if around is not None:
+        return entity.end > around.end
+    following = bisect_right(quotes, entity.offset, key=_offset)
+    return following < len(quotes) and quotes[following].offset < entity.end
+
+
+def _around(entity: Entity, others: list[Entity]) -> Entity | None:
+    """The one in which it begins; they stand in order and apart."""
+    before = bisect_right(others, entity.offset, key=_offset)
+    return others[before - 1] if before and entity.offset < others[before - 1].end else None
+
+
+def _offset(entity: Entity) -> int:
+    return entity.offset
+
+
+def _split(entities: Iterable[Entity], solid: list[Entity]) -> list[Entity]:
+    """Bold and its like: joined where they touch, cut where something solid begins or ends, gone inside code."""
+    cuts = sorted({place for entity in solid for place in (entity.offset, entity.end)})
+    code = [entity for entity in solid if entity.type in CODE]
+    stretches: dict[str, list[Entity]] = defaultdict(list)
+    for entity in entities:
+        if entity.type in SPLITTABLE:
+            _join(stretches[entity.type], entity)
+    pieces = [piece for joined in stretches.values() for entity in joined for piece in _cut(entity, cuts)]
+    return [piece for piece in pieces if _around(piece, code) is None]
+
+
+def _join(joined: list[Entity], entity: Entity) -> None:
+    if joined and entity.offset <= joined[-1].end:
+        end = max(joined[-1].end, entity.end)
+        joined[-1] = replace(joined[-1], length=end - joined[-1].offset)
+    else:
+        joined.append(entity)
+
+
+def _cut(entity: Entity, cuts: list[int]) -> list[Entity]:
+    between = cuts[bisect_right(cuts, entity.offset) : bisect_left(cuts, entity.end)]
+    places = [entity.offset, *between, entity.end]
+    return [replace(entity, offset=start, length=end - start) for start, end in pairwise(places)]

@@ -1,0 +1,64 @@
+"""Telegram's numbers. A test may make them smaller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+DAY_S = 24 * 60 * 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of everything is accepted, and how long it is kept."""
+
+    text: int = 4096
+    """UTF-16 units of a message, after its markup is taken out."""
+    raw_text_bytes: int = 32768
+    """Bytes of a text as sent, markup included."""
+    caption: int = 1024
+    callback_answer: int = 200
+    callback_data_bytes: int = 64
+    entities: int = 100
+    buttons: int = 100
+    markup_bytes: int = 10_000
+    commands: int = 100
+    upload_bytes: int = 50 * MIB
+    photo_bytes: int = 10 * MIB
+    download_bytes: int = 20 * MIB
+    callback_age_s: float = 150.0
+    """After that a tap can no longer be answered."""
+    delete_age_s: float = 48 * 60 * 60
+    long_poll_s: float = 50.0
+    repeated_poll: bool = False
+    """Whether asking again with the same offset is slowed down, as Telegram does: it waits up to 3 s, and within
+    half a second it gives one update only."""
+    kept_messages: int = 10_000
+    """Messages a chat keeps; older ones are no longer found."""
+    kept_file_bytes: int = 512 * MIB
+    """All files together; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloodLimits:
+    """How fast a bot may write; Telegram tells nobody its exact numbers."""
+
+    chat_per_s: float = 1.0
+    chat_burst: int = 3
+    group_per_min: int = 20
+    overall_per_s: int = 30
+
+
+UPDATE_LIFE_S = {
+    # what a person waits for at the screen is not worth delivering later
+    "inline_query": 30.0,
+    "callback_query": 150.0,
+    "shipping_query": 150.0,
+    "pre_checkout_query": 150.0,
+    "chosen_inline_result": 600.0,
+}
+
+
+def update_life_s(kind: str) -> float:
+    """How long an update waits for a bot that does not fetch it."""
+    return UPDATE_LIFE_S.get(kind, DAY_S)
