@@ -171,7 +171,7 @@ class Queue:
         with self.store.transaction():
             job = self.job(job_id)
             if job.state in FINAL_STATES:
-                raise UserError(f"Job {job_id} has already ended ({job.state.value}).")
+                raise UserError(f"Job {job_id} has already ended ({job.state.value.lower()}).")
             if self.jobs.cancel_waiting(job, reason, self.actor):
                 said = f"Job {job_id} is cancelled; it had not started."
             elif self.jobs.ask_to_stop(job, reason, self.actor):

@@ -57,10 +57,19 @@ def main(words: Sequence[str]) -> int:
             submission.submit(*_command(values, rest))
         submission.close()
         if values.get("wait"):
-            from runner.waiting import wait_for
-
-            return wait_for(queue, submission.ids) or int(submission.refused)
+            return _wait(queue, submission.ids) or int(submission.refused)
     return int(submission.refused)
+
+
+def _wait(queue: Queue, job_ids: list[int]) -> int:
+    """The code of the first that did not succeed, or 0; each one's outcome in words, beside the output."""
+    from runner.terminal.words import state_words
+    from runner.waiting import wait_for
+
+    code = wait_for(queue, job_ids)
+    for job_id in job_ids:
+        _say(f"job {job_id}: {state_words(queue.job(job_id))}")
+    return code
 
 
 def _command(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:

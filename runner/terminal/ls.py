@@ -69,7 +69,7 @@ def ls(
         elif only_commands:
             _print_commands(jobs)
         else:
-            _print_jobs(queue, jobs, _not_shown(queue, jobs, wanted))
+            _print_jobs(queue, jobs, _not_shown(queue, jobs, wanted), _older(queue, jobs, wanted))
 
 
 def _ended(failed: bool, succeeded: bool, *, rest: bool = False) -> frozenset[State]:
@@ -93,7 +93,7 @@ def _print_commands(jobs: list[Job]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int) -> None:
+def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> None:
     from runner import clock
     from runner.terminal import words
     from runner.terminal.table import Row, print_table
@@ -124,6 +124,8 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int) -> None:
     print_table(headers, rows, cut=(5, 6, 1) if reasons else (5, 1), right=(0, 3))
     if not_shown:
         print(f"… and {not_shown:,} more queued")
+    if older:
+        print(f"… and {older:,} that ended before: nightshift ls --all")
     if common:
         print(f"\nWaiting: {common}.")
     elif any(job.state.live for job in jobs) and not queue.runner_is_up():
@@ -147,6 +149,13 @@ def _not_shown(queue: Queue, jobs: list[Job], wanted: Wanted) -> int:
     if not wanted.queued or wanted.queued_limit < 0:
         return 0
     return max(0, queue.jobs.count(State.QUEUED) - sum(job.state is State.QUEUED for job in jobs))
+
+
+def _older(queue: Queue, jobs: list[Job], wanted: Wanted) -> int:
+    """How many more have ended than are listed."""
+    if not wanted.ended or wanted.ended_limit < 0:
+        return 0
+    return max(0, queue.jobs.count(*wanted.ended) - sum(job.state.final for job in jobs))
 
 
 def gpu_indices(queue: Queue) -> dict[str, int]:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from runner.model import Reason, State
-from tests.jobs import an_exit, submit
+from tests.jobs import a_spec, an_exit, submit
 
 KEYS = {"id", "name", "command", "owner", "workspace", "state", "reason", "exit_code", "signal", "phase"} | (
     {"attempt", "gpus", "batch_size", "run_id", "submitted_at", "started_at", "finished_at", "waiting_for"}
@@ -39,6 +39,15 @@ def rows(done):
     """The table as lists of words, without its head."""
     assert (done.returncode, done.stderr) == (0, "")
     return [line.split() for line in done.stdout.split("\n\n")[0].splitlines()[1:]]
+
+
+def test_what_is_not_listed_is_counted(box):
+    with box.queue() as queue:
+        for _ in range(13):
+            (job_id,) = queue.submit([a_spec()], {})
+            queue.stop(job_id)
+    assert "… and 3 that ended before" in box.run("ls").stdout
+    assert "ended before" not in box.run("ls", "--all").stdout
 
 
 def test_a_fresh_state_folder_is_made_and_empty(box):

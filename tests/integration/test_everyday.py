@@ -106,7 +106,7 @@ def test_submitting_to_a_held_queue_says_so(box):
         assert done.returncode == 0
         assert "`nightshift resume` goes on" in done.stderr
         box.run("resume")
-    assert box.run("submit", "--wait", "--", "true").stderr == ""
+    assert box.run("submit", "--wait", "--", "true").stderr == "nightshift: job 3: succeeded\n"
 
 
 def test_a_reader_that_has_seen_enough_disturbs_nobody(box):

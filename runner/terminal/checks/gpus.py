@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from runner import presence
 from runner.errors import NightshiftError
-from runner.gpu import probe_check
+from runner.gpu import probe_check, sim_state
+from runner.home import RUNNER_LOCK
 from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding, verdict
 
 if TYPE_CHECKING:
@@ -47,7 +49,10 @@ def driver(home: str, gpus: str) -> Iterator[Finding]:
         yield Finding(INFO, "GPUs", "none, as NIGHTSHIFT_GPUS says")
         return
     try:
-        snapshot = _published(home) or _sampled(home, gpus)
+        if gpus.startswith("sim:"):
+            sim_state.parse_spec(gpus)
+        is_up = presence.holder(home, RUNNER_LOCK) is not None
+        snapshot = (_published(home) if is_up else None) or _sampled(home, gpus)
     except NightshiftError as error:
         yield Finding(FAIL, "GPUs", str(error), "nightshift needs them, unless NIGHTSHIFT_GPUS=none")
         return
