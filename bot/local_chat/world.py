@@ -131,11 +131,10 @@ class World:
         language_code: str = "",
     ) -> User:
         """Let a person be; the bot cannot write to them before they have written to it."""
-        if user_id is None:
-            user_id = self._numbers.user
+        while self._numbers.user in self.users:
             self._numbers.user += 1
         user = User(
-            id=user_id,
+            id=self._numbers.user if user_id is None else user_id,
             first_name=first_name,
             last_name=last_name,
             username=username,

@@ -31,6 +31,11 @@ def test_starting_opens_the_chat():
     assert trial.send(chat_id=bo.id)["chat"]["last_name"] == "Li"
 
 
+def test_ids_given_are_not_given_again():
+    trial = Trial()
+    assert [trial.world.add_user(user_id=number).id for number in (1002, None, 7, None)] == [1002, 1003, 7, 1004]
+
+
 def test_marks_of_a_message():
     trial = Trial()
     robo = trial.world.add_user("Robo", is_bot=True)

@@ -89,6 +89,7 @@ def test_where_it_may():
     trial = Trial()
     public = trial.world.add_group(supergroup=True, username="Lab_Group")
     channel = trial.world.add_channel(bot_status=ADMINISTRATOR)
+    assert str(public.id).startswith("-100")
     assert trial.send(chat_id="@lab_group")["chat"]["id"] == public.id
     posted = trial.send(chat_id=channel.id)
     assert "from" not in posted
