@@ -48,6 +48,7 @@ class Chaos:
         self.ledger = folder / "ledger"
         self.log = folder / "runner.out"
         self.random = random.Random(seed)
+        self.nap = f"30.{os.getpid()}"  # by which our strays are told from everybody else's
         self.environ = {**os.environ, **SETTINGS, "NIGHTSHIFT_HOME": self.home}
         self.runner: subprocess.Popen[bytes] | None = None
         self.expected: dict[int, int] = {}
@@ -60,8 +61,8 @@ class Chaos:
             (
                 "true",
                 f"sleep {self.random.uniform(0, 0.3):.3f}",
-                "(setsid sleep 30 &) ; sleep 0.05",  # a stray that has left its parents behind
-                "for i in 1 2 3; do (env -i setsid sleep 30 &) ; done",  # strays that even lost their mark
+                f"(setsid sleep {self.nap} &) ; sleep 0.05",  # a stray that has left its parents behind
+                f"for i in 1 2 3; do (env -i setsid sleep {self.nap} &) ; done",  # strays that even lost their mark
                 "seq 2000",
             )
         )
@@ -175,7 +176,7 @@ class Chaos:
     def left_alive(self) -> dict[int, str]:
         """Processes of jobs, or of ours, that should be gone; those that are just leaving get a moment."""
         deadline = time.monotonic() + 5
-        while (left := {**self.processes(), **_orphaned_sleeps()}) and time.monotonic() < deadline:
+        while (left := {**self.processes(), **_orphaned_sleeps(self.nap)}) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
 
@@ -189,14 +190,14 @@ def _is_about_to_be_a_job(pid: int) -> bool:
         return True
 
 
-def _orphaned_sleeps() -> dict[int, str]:
-    """The strays without a mark: `sleep 30` that nobody is the parent of any more."""
+def _orphaned_sleeps(nap: str) -> dict[int, str]:
+    """The strays without a mark, by the time they sleep."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                if Path(f"/proc/{name}/cmdline").read_bytes() == b"sleep\x0030\x00":
-                    found[int(name)] = "sleep 30"
+                if Path(f"/proc/{name}/cmdline").read_bytes() == f"sleep\0{nap}\0".encode():
+                    found[int(name)] = f"sleep {nap}"
             except OSError:
                 continue
     return found

@@ -70,40 +70,41 @@ def test_the_zygote_or_the_sampler_is_killed(box, tmp_path, name):
     assert [box.job(job_id)["exit_code"] for job_id in (running, *queued)] == [5, 0, 1, 2]
 
 
-STRAYS = """(setsid sleep 300 &)
-(env -i setsid sleep 301 >/dev/null 2>&1 &)
-(setsid sh -c 'trap "" TERM; sleep 302' &)"""
+STRAYS = """(setsid sleep 7300 &)
+(env -i setsid sleep 7301 >/dev/null 2>&1 &)
+(setsid sh -c 'trap "" TERM; sleep 7302' &)"""
 
 
-def sleepers():
+def sleepers(*seconds):
+    """By the time they sleep: each test has its own."""
     named = psutil.process_iter(["cmdline"])
-    return [p.pid for p in named if p.info["cmdline"] and p.info["cmdline"][-1] in ("300", "301", "302")]
+    return [p.pid for p in named if p.info["cmdline"] and p.info["cmdline"][-1] in map(str, seconds)]
 
 
 def test_the_supervisor_is_killed_and_nothing_of_its_job_is_left(box):
     box.start_runner()
-    job_id = box.submit(f"echo $$\n{STRAYS}\nsleep 300")
+    job_id = box.submit(f"echo $$\n{STRAYS}\nsleep 7303")
     pid_of_job(box, job_id)
-    eventually(lambda: len(sleepers()) >= 4)
+    eventually(lambda: len(sleepers(7300, 7301, 7302, 7303)) >= 4)
     os.kill(part(box, "ns-supervisor"), signal.SIGKILL)
 
     job = box.wait_state(job_id, "LOST")
     assert (job["reason"], job["exit_code"]) == ("SUPERVISOR", None)
     assert [n.data["state"] for n in box.notices(job_id) if n.kind == "ended"] == ["LOST"]
-    eventually(lambda: sleepers() == [], what="the strays are gone")
+    eventually(lambda: sleepers(7300, 7301, 7302, 7303) == [], what="the strays are gone")
     assert box.wait_state(box.submit("exit 0"), "SUCCEEDED")
 
 
 def test_supervisor_and_zygote_are_killed_together(box):
     """Then nobody above the strays is left; those that kept the mark or the pipe are still found."""
     box.start_runner()
-    job_id = box.submit("echo $$; (setsid sleep 300 &); (env -i setsid sleep 301 &); sleep 300")
+    job_id = box.submit("echo $$; (setsid sleep 7310 &); (env -i setsid sleep 7311 &); sleep 7312")
     pid_of_job(box, job_id)
-    eventually(lambda: len(sleepers()) >= 3)
+    eventually(lambda: len(sleepers(7310, 7311, 7312)) >= 3)
     os.kill(part(box, "ns-zygote"), signal.SIGKILL)
     os.kill(part(box, "ns-supervisor"), signal.SIGKILL)
     assert box.wait_state(job_id, "LOST")["reason"] == "SUPERVISOR"
-    assert sleepers() == []
+    assert sleepers(7310, 7311, 7312) == []
 
 
 def test_a_lost_job_is_run_again_where_that_was_asked_for(box, tmp_path):
