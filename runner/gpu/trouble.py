@@ -62,7 +62,7 @@ _DEVICE = {
 
 
 class NvmlUnavailableError(OperatorError):
-    """NVML cannot be used at all for now."""
+    """NVML as a whole does not answer."""
 
     def __init__(self, sentence: str, code: int | None = None) -> None:
         super().__init__(sentence)

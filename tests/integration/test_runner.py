@@ -200,8 +200,8 @@ def test_the_breaker_pauses_a_queue_that_fails_at_once(box):
 def test_the_breaker_stays_out_where_it_is_off(box):
     box.start_runner(breaker="0")
     ids = [box.submit("exit 1") for _ in range(5)]
-    for job_id in ids:
-        box.wait_state(job_id, "FAILED")
+    assert [box.wait_state(job_id, "FAILED")["exit_code"] for job_id in ids] == [1] * 5
+    assert box.notices(None) == []
 
 
 def test_output_beyond_the_limit_keeps_head_and_tail(box):

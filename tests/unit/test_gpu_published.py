@@ -63,6 +63,7 @@ def test_a_missing_or_torn_file_is_no_snapshot(tmp_path: Path, text: str | None)
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_sampler(tmp_path: Path) -> None:
     publish(str(tmp_path / "missing"), "{}")
+    assert not (tmp_path / "missing").exists()
 
 
 def test_gpus_of_last_time_are_unknown_until_read(tmp_path: Path) -> None:

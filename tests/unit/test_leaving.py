@@ -167,6 +167,7 @@ def test_a_command_that_leaves_is_refused_with_one_that_stays(command: str, bett
 )
 def test_a_command_that_stays_is_left_alone(command: str) -> None:
     refuse_leaving(command)
+    assert mended(command) is None
 
 
 def parses(command: str) -> bool:
