@@ -1,0 +1,83 @@
+"""The line through what was measured, and the largest batch under it. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FLAT_MIB = 64.0  # two readings closer than this may differ by chance alone
+FARTHER = 8
+
+
+class Point(NamedTuple):
+    """A batch and the memory it took."""
+
+    batch: int
+    mib: float
+
+
+class Line(NamedTuple):
+    """Memory as a function of the batch: what is always there, and what each sample adds."""
+
+    fixed_mib: float
+    per_sample_mib: float
+
+    def at(self, batch: int) -> float:
+        """The memory that a batch takes."""
+        return self.fixed_mib + self.per_sample_mib * batch
+
+    def largest(self, target_mib: float, most: int) -> int:
+        """The largest batch whose memory is within the target; 0 where none is."""
+        if self.per_sample_mib <= 0:
+            return most if self.at(most) <= target_mib else 0
+        return max(min(math.floor((target_mib - self.fixed_mib) / self.per_sample_mib + 1e-9), most), 0)
+
+
+def through(one: Point, other: Point) -> Line:
+    """The line through two points of different batches."""
+    slope = (other.mib - one.mib) / (other.batch - one.batch)
+    return Line(one.mib - slope * one.batch, slope)
+
+
+def bent(points: Sequence[Point], target_mib: float, most: int) -> Line:
+    """The line to follow from the two largest points: steeper where a third one shows that memory bends upwards."""
+    *rest, lower, upper = sorted(points)
+    line = through(lower, upper)
+    if not rest:
+        return line
+    before = through(rest[-1], lower)
+    bend = (line.per_sample_mib - before.per_sample_mib) / (upper.batch - rest[-1].batch)
+    if bend <= 0:
+        return line
+    # memory = line + bend·(b − lower)·(b − upper): look where that meets the target, and go there straight
+    low, high = upper.batch, max(line.largest(target_mib, most), upper.batch)
+    while low < high:
+        middle = (low + high + 1) // 2
+        over = bend * (middle - lower.batch) * (middle - upper.batch)
+        low, high = (middle, high) if line.at(middle) + over <= target_mib else (low, middle - 1)
+    slope = line.per_sample_mib + bend * (low + 1 - lower.batch)
+    return Line(upper.mib - slope * upper.batch, slope)
+
+
+def flat(one: Point, other: Point) -> bool:
+    """Whether more batch took no more memory, as far as can be told."""
+    return abs(other.mib - one.mib) < FLAT_MIB or (other.mib - one.mib) * (other.batch - one.batch) < 0
+
+
+def steepest(one: Point, other: Point) -> Line:
+    """The steepest line that two readings as close as these allow, through the higher of them."""
+    slope = (abs(other.mib - one.mib) + FLAT_MIB) / abs(other.batch - one.batch)
+    top = max(one, other)
+    mib = max(one.mib, other.mib)
+    return Line(mib - slope * top.batch, slope)
+
+
+def proportional(point: Point, target_mib: float) -> int:
+    """The blog's formula: as if all memory grew with the batch.
+
+    Never beyond the target where it asks for more than was measured: F + p·d·r ≤ r·(F + p·d) for F ≥ 0 and r ≥ 1.
+    """
+    return math.floor(point.batch * target_mib / point.mib)

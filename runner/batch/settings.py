@@ -1,0 +1,116 @@
+"""What is asked of a batch size, the memory there is for it, and what follows for gradient accumulation. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from runner.batch.plateau import QUIET_S
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHORTEST_S, _LONGEST_S = 5.0, 3600.0
+_QUIET_LEAST_S = 0.5
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a batch size is to be found."""
+
+    default: int = 8  # probed first; used where nothing can be measured, unless `own` says otherwise
+    own: int | None = None  # the batch the user would take without us
+    margin: float = 0.92  # the part of the budget that may be used
+    round_to: int = 8
+    round_from: int = 64
+    round_loss: float = 0.05  # rounding may cost this part of the batch; where it costs more, 4 or 2 will do
+    cap: int = 4096
+    limit_s: float = 120.0  # a probe takes no longer
+    quiet_s: float = QUIET_S  # a plateau lasts so long at least
+    bounded: bool = False  # the probe's own arguments end it, after training and evaluation
+
+    def __post_init__(self) -> None:
+        for name in ("default", "round_to", "round_from", "cap"):
+            _within(name, getattr(self, name), 1, _LARGEST)
+        if self.own is not None:
+            _within("own", self.own, 1, _LARGEST)
+        _within("margin", self.margin, 0.1, 1.0)
+        _within("round_loss", self.round_loss, 0.0, 1.0)
+        _within("limit_s", self.limit_s, _SHORTEST_S, _LONGEST_S)
+        _within("quiet_s", self.quiet_s, _QUIET_LEAST_S, _LONGEST_S)
+
+    @property
+    def first(self) -> int:
+        """The batch of the first probe."""
+        return min(self.default, self.cap)
+
+    @property
+    def users(self) -> int:
+        """The batch to run at where nothing can be measured."""
+        return self.own if self.own is not None else self.first
+
+    def rounded(self, batch: int) -> int:
+        """Down to a multiple from `round_from` up; to one half or a quarter of it where that would cost too much."""
+        step = self.round_to
+        while batch >= self.round_from and step > 1:
+            down = batch - batch % step
+            if down >= batch * (1 - self.round_loss):
+                return max(down, 1)
+            step //= 2
+        return max(batch, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, in JSON's own types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Settings:
+        """The inverse of to_json."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+def _within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise UserError(f"{name} of a batch size is {value:g}: it must be from {least:g} to {most:g}")
+
+
+def budget_mib(total_mib: int, reserved_mib: int, used_mib: int, slots: int = 1) -> int:
+    """What a job may have at most: its slot's share of the GPU, and no more than is free.
+
+    `used_mib` is what the GPU showed before the job came. NVML counts reserved memory as used on some drivers, so a
+    sampler that cannot tell the two apart passes zero for what is reserved.
+    """
+    usable = total_mib - reserved_mib
+    return max(min(usable // max(slots, 1), usable - used_mib), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """A batch and how many of them make one step of the optimiser."""
+
+    batch: int
+    steps: int
+
+    @property
+    def effective(self) -> int:
+        """The samples that one step of the optimiser sees, on one GPU."""
+        return self.batch * self.steps
+
+
+def accumulate(batch: int, wanted: int, gpus: int = 1) -> Accumulation:
+    """The nearest to the wanted effective batch with at most `batch` samples at a time on each GPU.
+
+    An exact divisor is taken where it costs no more than a fifth of the batch; else the nearest there is.
+    """
+    each = max(round(wanted / max(gpus, 1)), 1)
+    if each <= batch:
+        return Accumulation(each, 1)
+    for exact in range(batch, math.ceil(0.8 * batch) - 1, -1):
+        if each % exact == 0:
+            return Accumulation(exact, each // exact)
+    steps = math.ceil(each / batch)
+    return Accumulation(min(max(round(each / steps), 1), batch), steps)

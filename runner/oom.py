@@ -1,0 +1,167 @@
+"""Whether a job ended because memory ran out, from the end of its output and the way it ended. Pure.
+
+The words alone prove nothing: programs print them and go on, tests print them on purpose, and a failure of another kind
+may come hours later. So they count only in a job that failed, near the end of what it printed, with no sign after them
+that it went on, and no later error of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+SIGKILL = 9
+LAST_LINES = 400  # XLA and TensorFlow print what they had allocated, which is long
+LONGEST_LINE = 4000
+WENT_ON_LINES = 3
+
+
+class Where(str, Enum):
+    """Whose memory it was."""
+
+    GPU = "gpu"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Memory ran out: where, and the line that says so."""
+
+    where: Where
+    line: str
+    wanted_mib: float | None = None  # the allocation that failed, where it is told
+
+
+_GPU = re.compile(
+    r"""
+      \b(?:CUDA|HIP|XPU|MPS)(?:\ backend)?\ (?:error:\ )?out\ of\ memory
+    | \b(?:torch\.)?(?:cuda\.)?OutOfMemoryError\b(?!:\ [^C]*\bhost\b)
+    | \bCUDA_ERROR_OUT_OF_MEMORY\b | \bcudaErrorMemoryAllocation\b | \bcudaErrorOutOfMemory\b
+    | \bhipErrorOutOfMemory\b | \bHIP_ERROR_OutOfMemory\b
+    | \bCU[BD](?:LAS|NN)_STATUS_ALLOC_FAILED\b | \bCUFFT_ALLOC_FAILED\b
+    | \b(?:HIPBLAS|MIOPEN|CUSOLVER|CUSPARSE)_?(?:STATUS)?_?A(?:LLOC|lloc)_?F(?:AILED|ailed)\b
+    | \bCUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED\b
+    | (?i:resource[_ ]exhausted):\ .*(?i:out\ of\ memory|failed\ to\ allocate|OOM\ when\ allocating)
+    | \bResourceExhaustedError\b.*OOM\ when\ allocating
+    | \bOOM\ when\ allocating\ tensor\b
+    | Triton\ Error\ \[(?:CUDA|HIP)\]:\ out\ of\ memory
+    | (?:Cuda|CUDA|HIP)\ failure\ (?:\d+\ )?[':]?\ ?'?out\ of\ memory
+    | (?i:cu(?:da)?_?malloc\w*|hipMalloc)\b.*(?i:failed|retry|error).*out\ of\ memory
+    | \bout\ of\ memory\ on\ device\b | \bOut\ of\ memory\ error\ on\ GPU\b
+    | cupy\S*\.OutOfMemoryError | \bbad_alloc:\ cudaErrorMemoryAllocation
+    | \bBFCArena::AllocateRawInternal\b.*Failed\ to\ allocate
+    | \bINTERNAL:\ Failed\ to\ allocate\ \d+\ bytes\ for\ new\ constant
+    """,
+    re.VERBOSE,
+)
+_HOST = re.compile(
+    r"""
+      ^(?:numpy\S*\.)?_?(?:Array)?MemoryError\b
+    | \bDefaultCPUAllocator:\ (?:can't\ allocate|not\ enough)\ memory
+    | \bOOM\ when\ allocating\ tensor\b.*(?:device:CPU|allocator\ (?:mkl)?cpu)
+    | \bstd::bad_alloc\b(?!:\ cuda) | \[Errno\ 12\]\ Cannot\ allocate\ memory
+    | \bDataLoader\ worker\ \(pid(?:\(s\))?\ [\d,\ ]+\)\ is\ killed\ by\ signal:\ Killed
+    | (?i:\bout\ of\ memory:\ kill(?:ed)?\ process\b) | \boom[-_]kill(?:er)?\b | \bMemory\ cgroup\ out\ of\ memory\b
+    | \bCUDA\ error:\ out\ of\ host\ memory | \bCUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED\b
+    """,
+    re.VERBOSE,
+)
+_NEVER = re.compile(
+    # a count gone wrong, and a kernel too large for its multiprocessor: no smaller batch mends them
+    r"more than 1EB memory|device-side assert|out of resource: (?:shared memory|registers)|OutOfResources"
+)
+# cuDNN and cuBLAS say these when they find no room for their handles, and for other reasons too
+_PERHAPS = re.compile(
+    r"\bCUDNN_STATUS_(?:INTERNAL_ERROR|NOT_SUPPORTED|NOT_INITIALIZED)\b|\bCUBLAS_STATUS_NOT_INITIALIZED\b"
+)
+
+# every line that says so has one of these in it; looking for them first is a hundred times quicker
+_HINTS = ("memory", "alloc", "oom", "killed", "cudnn", "cublas")
+
+_ERROR = re.compile(r"^(?:\[?rank\s?\d+\]?:?\s*)?(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
+# errors of those who had to do with the one that ran out of memory
+_FOLLOWS = re.compile(
+    r"ChildFailedError|Process(?:Exited|Raised)Exception|DistBackendError|DistNetworkError|DistStoreError|NCCL|ncclError"
+    r"|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|EOFError|BrokenProcessPool|RayTaskError"
+    r"|ActorDiedError|wandb|Communic|UncapturedError|No executable batch size|Socket|Gloo|gloo|TimeoutError"
+)
+_CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
+_PROGRESS = re.compile(
+    r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,3}\d+|\d+(?:\.\d+)?\s?(?:it/s|s/it|samples/s|tokens/s|tok/s)"
+    r"|\bloss\b\W{0,3}\d",
+    re.IGNORECASE,
+)
+_WANTED = re.compile(
+    r"[Tt]ried to allocate (\d+(?:\.\d+)?) (bytes|[KMGT]i?B)"
+    r"|(?:allocat\w+|buffer of size) (\d+(?:\.\d+)?)\s?(bytes|[KMGT]i?B)?"
+)
+_UNIT_MIB = {"b": 1 / 1048576, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1048576.0}
+
+
+def recognise(
+    tail: str,
+    *,
+    exit_code: int | None,
+    signal: int | None = None,
+    host_kill: bool | None = None,
+    gpu_full: bool | None = None,
+) -> Found | None:
+    """What memory the job ran out of; None where it did not, or where that is not known.
+
+    `tail` is the end of its output; `host_kill` whether the kernel or the cgroup counted an out-of-memory kill while
+    it ran; `gpu_full` whether its GPU was seen nearly full: then an ambiguous error counts as well.
+    """
+    if exit_code == 0:
+        return None
+    found = _in_output(tail, gpu_full=bool(gpu_full))
+    if found is not None and found.where is Where.GPU:
+        return found
+    killed = signal == SIGKILL or exit_code == 128 + SIGKILL
+    if killed and host_kill:
+        return found or Found(Where.HOST, "killed by the kernel, which had no memory left")
+    return found
+
+
+def _in_output(tail: str, *, gpu_full: bool) -> Found | None:
+    lines = [line[:LONGEST_LINE].rstrip() for line in re.split(r"\r\n|\n|\r", tail)][-LAST_LINES:]
+    last = None
+    for number, line in enumerate(lines):
+        where = _says(line, gpu_full=gpu_full)
+        if where is not None:
+            last = (number, where)
+    if last is None or _went_on(lines[last[0] + 1 :]):
+        return None
+    number, where = last
+    return Found(where, lines[number].strip()[:300], _wanted_mib(lines[number]))
+
+
+def _says(line: str, *, gpu_full: bool) -> Where | None:
+    low = line.lower()
+    if not any(hint in low for hint in _HINTS) or _NEVER.search(line):
+        return None
+    if _HOST.search(line):
+        return Where.HOST
+    if _GPU.search(line) or (gpu_full and _PERHAPS.search(line)):
+        return Where.GPU
+    return None
+
+
+def _went_on(after: list[str]) -> bool:
+    """Whether the job did more work after these words, or ended for another reason."""
+    chained = False
+    progress = 0
+    for line in after:
+        chained |= bool(_CHAINED.search(line))
+        if _ERROR.match(line.strip()) and not chained and not _FOLLOWS.search(line):
+            return True
+        progress += bool(_PROGRESS.search(line)) and not line.lstrip().startswith(("File ", "raise ", "return "))
+    return progress >= WENT_ON_LINES
+
+
+def _wanted_mib(line: str) -> float | None:
+    found = _WANTED.search(line)
+    if found is None:
+        return None
+    number, unit = (found[1], found[2]) if found[1] else (found[3], found[4])
+    return float(number) * _UNIT_MIB[(unit or "bytes")[0].lower()]
