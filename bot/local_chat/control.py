@@ -10,6 +10,7 @@ from bot.local_chat.errors import PersonError
 from bot.local_chat.limits import FloodLimits
 from bot.local_chat.model import Chat, Message, User
 from bot.local_chat.world import Tap
+from bot.within import within
 
 if TYPE_CHECKING:
     from bot.local_chat.api import BotApi
@@ -95,6 +96,14 @@ class Control:
         """No more faults."""
         self._api.faults.clear()
 
+    def do_repeat_updates(self, seed: int = 0, at_most: int = 2) -> None:
+        """Give each update up to so many times more than once."""
+        self._world.updates.repeat(seed, at_most)
+
+    def do_given(self) -> int:
+        """How many updates were given in all, the same one as often as it was."""
+        return self._world.updates.given
+
     def do_flood(self, **limits: Any) -> None:
         """Count against these limits; without any, count no more."""
         self._world.flood.set_limits(FloodLimits(**limits) if limits else None)
@@ -112,7 +121,7 @@ class Control:
             happened = asyncio.Event()
             stop = log.watch(lambda _event: happened.set())
             try:
-                await asyncio.wait_for(happened.wait(), wait_s)
+                await within(wait_s, happened.wait())
             except asyncio.TimeoutError:
                 pass
             finally:

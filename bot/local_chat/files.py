@@ -69,6 +69,21 @@ class FileStore:
         self._make_room()
         return stored
 
+    def restore(self, stored: StoredFile) -> None:
+        """Keep a file of an earlier world under the ids it had there."""
+        self._by_id[stored.file_id] = stored
+        self._bytes += len(stored.data)
+        self._make_room()
+
+    @property
+    def count(self) -> int:
+        """How many files there have been."""
+        return self._count
+
+    def skip_to(self, count: int) -> None:
+        """Go on above the ids of an earlier world: a bot that remembers them must not get another file."""
+        self._count = max(self._count, count)
+
     def get(self, file_id: str) -> StoredFile | None:
         """The file with this id, None if there is none (any more)."""
         return self._by_id.get(file_id)

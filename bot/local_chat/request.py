@@ -16,6 +16,7 @@ from telegram.request import BaseRequest, RequestData
 
 from bot.local_chat.api import BotApi, Ending, Reply
 from bot.local_chat.params import Upload
+from bot.within import within
 
 if TYPE_CHECKING:
     from telegram._utils.types import ODVInput
@@ -56,7 +57,7 @@ class LocalRequest(BaseRequest):
         """Hand the call over; what breaks on the way is raised as PTB's own transport would raise it."""
         limit_s = read_timeout if isinstance(read_timeout, float | int | None) else self._read_timeout
         try:
-            reply = await asyncio.wait_for(self._answer(url, request_data), limit_s)
+            reply = await within(limit_s, self._answer(url, request_data))
         except asyncio.TimeoutError as error:
             raise TimedOut from error
         return reply.status, reply.body

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.local_chat.errors import conflict
 from bot.local_chat.limits import update_life_s
+from bot.within import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +52,14 @@ class UpdateQueue:
         self._next_id = first_id
         self._pending: dict[int, Update] = {}
         self._waiter: asyncio.Future[None] | None = None
+        self._repeats: tuple[random.Random, int] | None = None
+        self._again: list[tuple[Update, int]] = []
         self.allowed = DEFAULT
+        self.given = 0
+
+    def repeat(self, seed: int, at_most: int) -> None:
+        """From now on each confirmed update is given up to so many times more; 0: never, as it should be."""
+        self._repeats = (random.Random(seed), at_most) if at_most else None  # noqa: S311 - repeatable on purpose
 
     def add(self, kind: str, payload: JsonObject) -> int | None:
         """Queue an update and wake the poll; None if the bot does not want such updates."""
@@ -80,6 +89,10 @@ class UpdateQueue:
             # an offset from another life of the queue confirms nothing
             return
         keep = waiting[offset:] if offset < 0 else [update for update in waiting if update.update_id >= offset]
+        if self._repeats is not None:
+            draw, at_most = self._repeats
+            drawn = [(update, draw.randint(0, at_most)) for update in waiting if update not in keep]
+            self._again += [(update, times) for update, times in drawn if times]
         self._pending = {update.update_id: update for update in keep}
 
     def clear(self) -> None:
@@ -89,10 +102,19 @@ class UpdateQueue:
     async def get(self, offset: int, limit: int, timeout_s: float) -> list[JsonObject]:
         """Confirm, then give what is there; with nothing there wait for it, and end another's waiting."""
         self.confirm(offset)
-        if not self._pending and timeout_s > 0:
+        again = self._given_again(limit)
+        if not self._pending and not again and timeout_s > 0:
             self.end_poll(OTHER_POLLER)
             await self._wait(timeout_s)
-        return [update.to_json() for update in self.pending()[:limit]]
+        found = [*again, *self.pending()][:limit]
+        self.given += len(found)
+        return [update.to_json() for update in found]
+
+    def _given_again(self, limit: int) -> list[Update]:
+        """Those that are to be given once more, now."""
+        due = self._again[:limit]
+        self._again = [(update, left - 1) for update, left in due if left > 1] + self._again[len(due) :]
+        return [update for update, _ in due]
 
     def end_poll(self, reason: str) -> None:
         """Answer a waiting poll with a conflict."""
@@ -103,7 +125,7 @@ class UpdateQueue:
         waiter = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         try:
-            await asyncio.wait_for(waiter, timeout_s)
+            await within(timeout_s, waiter)
         except asyncio.TimeoutError:
             pass
         finally:

@@ -196,12 +196,8 @@ class World:
         return message
 
     def tell_message(self, kind: str, message: Message, *, by_bot: bool) -> None:
-        """Tell the watchers of a message as it is now, with what the Bot API itself does not show."""
-        data = message.to_json()
-        extra: JsonObject = {"keyboard": message.reply_markup, "silent": message.silent, "reactions": message.reactions}
-        self.events.tell(
-            kind, message.chat.id, data | {name: value for name, value in extra.items() if value}, by_bot=by_bot
-        )
+        """Tell the watchers of a message as it is now."""
+        self.events.tell(kind, message.chat.id, as_told(message), by_bot=by_bot)
 
     def new_tap(self, user: User, chat: Chat, data: str) -> Tap:
         """Note a press of a button, so that it can be answered."""
@@ -224,3 +220,9 @@ class World:
     def supergroup_id(self) -> int:
         """A fresh id for a group that grows."""
         return self._group_id(wide=True)
+
+
+def as_told(message: Message) -> JsonObject:
+    """A message as watchers see it: with what the Bot API itself does not show."""
+    extra: JsonObject = {"keyboard": message.reply_markup, "silent": message.silent, "reactions": message.reactions}
+    return message.to_json() | {name: value for name, value in extra.items() if value}

@@ -1,6 +1,7 @@
 """How updates wait, are fetched, confirmed and lost."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -214,3 +215,17 @@ def test_asking_the_same_again_is_slowed_down_if_wanted():
         assert b'"c"' in (await asyncio.wait_for(waiting, 1)).body
 
     asyncio.run(scene())
+
+
+def test_on_request_a_confirmed_update_comes_again_a_few_times():
+    trial = Trial()
+    trial.world.updates.repeat(seed=1, at_most=2)
+    for _ in range(20):
+        trial.people.send_text(trial.ada, None, "hello")
+    given = Counter()
+    offset = 0
+    while found := trial.ask("getUpdates", offset=offset):
+        given.update(update["update_id"] for update in found)
+        offset = max(offset, *(update["update_id"] + 1 for update in found))
+    assert set(given.values()) == {1, 2, 3}
+    assert sum(given.values()) == trial.world.updates.given

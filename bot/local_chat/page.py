@@ -1,0 +1,158 @@
+"""The chat as a page in a browser on this machine.
+
+    async with Page(api, person, port=8765, secret=secret, status=status) as page:
+        print(page.url)
+
+The link's secret stands behind the #, which browsers keep to themselves. The page's script sends it as the first frame
+of its WebSocket, and as a header with files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.local_chat.errors import PersonError
+from bot.local_chat.page_acts import Acts
+from bot.local_chat.page_security import Doorkeeper
+from bot.local_chat.page_stream import OpenPage, Stream, read_greeting
+from runner.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.local_chat.api import BotApi
+    from bot.local_chat.model import User
+
+HOST = "127.0.0.1"
+STATIC = os.path.join(os.path.dirname(__file__), "static")
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+GREETING_S = 10.0
+HEARTBEAT_S = 20.0
+FRAME_BYTES = 64 * 1024
+FORM_BYTES = 64 * 1024
+WRONG_SECRET = 4401
+
+
+class Page:
+    """The chat in a browser on this machine; whoever has the link is its one person."""
+
+    def __init__(
+        self, api: BotApi, person: User, *, port: int, secret: str, status: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._world = api.world
+        self._port = port
+        self._secret = secret
+        self._door = Doorkeeper(secret)
+        self._acts = Acts(api, person)
+        self._stream = Stream(api.world, person, self._acts, status)
+        self._runner = web.AppRunner(self._app(), shutdown_timeout=1.0, access_log=None)
+        self._feeding: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """The link to the chat, the same after a restart with the same port and secret."""
+        return f"http://{HOST}:{self._port}/#{self._secret}"
+
+    def status_changed(self) -> None:
+        """Show the status anew on open pages."""
+        self._stream.status_changed()
+
+    async def __aenter__(self) -> Page:
+        listener = _listen(self._port)
+        self._port = listener.getsockname()[1]
+        self._door.guard(self._port)
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+        self._feeding = asyncio.create_task(self._stream.run())
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        assert self._feeding is not None
+        self._feeding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._feeding
+        await self._runner.cleanup()
+
+    def _app(self) -> web.Application:
+        app = web.Application(
+            middlewares=[self._door.middleware], client_max_size=self._world.limits.download_bytes + FORM_BYTES
+        )
+        app.on_response_prepare.append(self._door.add_headers)
+        app.on_shutdown.append(self._close_pages)
+        app.router.add_get("/", self._index)
+        app.router.add_get("/static/{name}", self._static)
+        app.router.add_get("/chat", self._chat)
+        app.router.add_post("/file", self._take_file)
+        app.router.add_get("/file/{file_id}", self._give_file)
+        return app
+
+    async def _close_pages(self, _app: web.Application) -> None:
+        await self._stream.close()
+
+    async def _index(self, _request: web.Request) -> web.StreamResponse:
+        return _static_file("index.html")
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        return _static_file(request.match_info["name"])
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        connection = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=FRAME_BYTES)
+        await connection.prepare(request)
+        greeting = await read_greeting(connection, GREETING_S)
+        if not self._door.knows(greeting.get("secret")):
+            await connection.close(code=WRONG_SECRET)
+        elif request.transport is not None:
+            await self._stream.serve(OpenPage(connection, request.transport), greeting)
+        return connection
+
+    async def _take_file(self, request: web.Request) -> web.StreamResponse:
+        self._door.check_secret(request)
+        form = await request.post()
+        file = form.get("file")
+        if not isinstance(file, web.FileField):
+            raise web.HTTPBadRequest(text="No file came.")
+        with file.file:
+            content = (file.filename or "file", file.file.read(), file.content_type or "application/octet-stream")
+        reply_to = str(form.get("reply_to", ""))
+        try:
+            message_id = self._acts.send_document(
+                str(form.get("id", "")), content, str(form.get("caption", "")), int(reply_to) if reply_to else None
+            )
+        except (PersonError, ValueError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        return web.json_response({"message_id": message_id}, headers={"Cache-Control": "no-store"})
+
+    async def _give_file(self, request: web.Request) -> web.StreamResponse:
+        self._door.check_secret(request)
+        stored = self._world.files.get(request.match_info["file_id"])
+        if stored is None:
+            raise web.HTTPNotFound(text="This file is no longer kept.")
+        # never a type that a browser would show by itself: the script knows what is a picture
+        headers = {"Cache-Control": "no-store", "Content-Disposition": "attachment"}
+        return web.Response(body=stored.data, content_type="application/octet-stream", headers=headers)
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise OperatorError(
+            f"Port {port} for the chat page {why}. Stop what uses it, or set NIGHTSHIFT_PAGE_PORT=… to a free one."
+        ) from error
+
+
+def _static_file(name: str) -> web.Response:
+    """One of the page's own files. Read each time: they are few, small and local."""
+    kind = TYPES.get(os.path.splitext(name)[1])
+    if kind is None or name not in os.listdir(STATIC):
+        raise web.HTTPNotFound(text="Not here.")
+    with open(os.path.join(STATIC, name), "rb") as file:
+        return web.Response(body=file.read(), content_type=kind, charset="utf-8", headers={"Cache-Control": "no-store"})

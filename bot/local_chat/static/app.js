@@ -1,0 +1,114 @@
+// Puts the parts together: what comes from the server goes to the part that shows it.
+
+import { Attention } from "./attention.js";
+import { Bubbles } from "./bubbles.js";
+import { Composer } from "./composer.js";
+import { byId } from "./dom.js";
+import { Files } from "./files.js";
+import { Keyboards } from "./keyboard.js";
+import { setUpLook } from "./look.js";
+import { Outbox } from "./outbox.js";
+import { Connection } from "./socket.js";
+import { Strip, countsText } from "./strip.js";
+import { replyBySwipe } from "./swipe.js";
+import { Timeline } from "./timeline.js";
+import { Typing } from "./typing.js";
+
+function start(secret) {
+  byId("app").hidden = false;
+  const connection = new Connection(secret);
+  const files = new Files(secret);
+  const keyboards = new Keyboards(connection);
+  const bubbles = new Bubbles(files, keyboards, {
+    command: (text) => outbox.send(text),
+    reply: (message) => composer.replyTo(message),
+    jump: (messageId) => timeline.jump(messageId),
+  });
+  const timeline = new Timeline(bubbles, connection);
+  const outbox = new Outbox(connection, files, timeline);
+  const composer = new Composer(outbox, bubbles);
+  const attention = new Attention();
+  const strip = new Strip();
+  const typing = new Typing();
+  let status = null;
+
+  const showState = () => {
+    byId("offline").hidden = connection.online;
+    byId("app").classList.toggle("away", !connection.online);
+    byId("state").textContent = connection.online ? countsText(status) : "reconnecting…";
+    byId("avatar").dataset.state = connection.online ? (status?.runner_up === false ? "down" : "up") : "away";
+  };
+  const showEmptiness = () => {
+    byId("empty").hidden = !timeline.isEmpty || !connection.online;
+  };
+
+  const happened = {
+    message: (message) => {
+      if (message.client) outbox.arrived(message.client);
+      timeline.add(message);
+      if (bubbles.isMine(message)) return;
+      typing.stop();
+      attention.received(message);
+      if (message.keyboard?.force_reply) composer.replyTo(message);
+    },
+    edited: (message) => timeline.change(message),
+    deleted: ({ message_id: messageId }) => timeline.remove(messageId),
+    reaction: ({ message_id: messageId, reactions }) => timeline.react(messageId, reactions),
+    callback_answered: (answer) => keyboards.answered(answer),
+    chat_action: ({ action }) => typing.show(action),
+  };
+
+  connection.addEventListener("hello", ({ detail: hello }) => {
+    Object.assign(bubbles, { me: hello.me, bot: hello.bot });
+    composer.commands = hello.commands;
+    composer.limits = hello.limits;
+    if (hello.messages) catchUp(hello);
+    outbox.flush();
+    showState();
+    showEmptiness();
+  });
+  const catchUp = ({ messages, more }) => {
+    const newest = timeline.newest;
+    timeline.replaceAll(messages, more);
+    for (const message of messages) {
+      if (message.client) outbox.arrived(message.client);
+      if (newest && message.message_id > newest && !bubbles.isMine(message)) attention.received(message);
+    }
+  };
+  connection.addEventListener("event", ({ detail: { kind, data } }) => {
+    happened[kind]?.(data);
+    showEmptiness();
+  });
+  connection.addEventListener("commands", ({ detail }) => {
+    composer.commands = detail.commands;
+  });
+  connection.addEventListener("status", ({ detail }) => {
+    status = detail.status;
+    strip.show(status);
+    byId("box").textContent = status?.box ?? "nightshift";
+    attention.title = status?.box ? `${status.box} · nightshift` : "nightshift";
+    showState();
+  });
+  connection.addEventListener("offline", () => {
+    typing.stop();
+    showState();
+    showEmptiness();
+  });
+  connection.addEventListener("locked", lock);
+
+  byId("start").addEventListener("click", () => outbox.send("/start"));
+  replyBySwipe(byId("log"), (messageId) => composer.replyTo(timeline.get(messageId)));
+  setUpLook();
+  connection.open();
+  if (matchMedia("(pointer: fine)").matches) composer.focus();
+}
+
+function lock() {
+  byId("app").hidden = true;
+  byId("locked").hidden = false;
+}
+
+window.addEventListener("hashchange", () => location.reload());
+const secret = decodeURIComponent(location.hash.slice(1));
+if (secret) start(secret);
+else lock();

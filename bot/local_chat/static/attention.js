@@ -1,0 +1,51 @@
+// Calling a person back: a count in the tab's title and, if they want, notifications.
+
+import { byId, icon } from "./dom.js";
+import { snippet } from "./bubbles.js";
+
+export class Attention {
+  #unread = 0;
+  #title = document.title;
+  #button = byId("notify");
+
+  constructor() {
+    document.addEventListener("visibilitychange", () => document.hidden || this.#seen());
+    this.#button.append(icon("bell"));
+    this.#button.hidden = !("Notification" in window) || Notification.permission !== "default";
+    this.#button.addEventListener("click", async () => {
+      this.#button.hidden = (await Notification.requestPermission()) !== "default";
+    });
+  }
+
+  set title(title) {
+    this.#title = title;
+    this.#show();
+  }
+
+  /** The bot has written. */
+  received(message) {
+    if (!document.hidden) return;
+    this.#unread += 1;
+    this.#show();
+    if (!message.silent) this.#notify(message);
+  }
+
+  #seen() {
+    this.#unread = 0;
+    this.#show();
+  }
+
+  #show() {
+    document.title = this.#unread ? `(${this.#unread}) ${this.#title}` : this.#title;
+  }
+
+  #notify(message) {
+    if (!("Notification" in window) || Notification.permission !== "granted") return;
+    try {
+      const notification = new Notification(this.#title, { body: snippet(message), icon: "/static/icon.svg" });
+      notification.onclick = () => window.focus();
+    } catch {
+      // phones allow notifications to installed apps only
+    }
+  }
+}

@@ -1,0 +1,165 @@
+// Where one writes: a growing field, files, replies, commands, and what was sent before.
+
+import { byId, icon } from "./dom.js";
+import { CommandMenu } from "./commands.js";
+import { snippet } from "./bubbles.js";
+import { toast } from "./notices.js";
+
+const DRAFT = "nightshift.draft";
+const touch = matchMedia("(pointer: coarse)");
+
+export class Composer {
+  #form = byId("composer");
+  #field = byId("text");
+  #replying = byId("replying");
+  #outbox;
+  #bubbles;
+  #menu;
+  #replyTo = null;
+  #sent = [];
+  #recalled = -1;
+  limits = { text: 4096, file_bytes: 20 * 1024 * 1024 };
+
+  constructor(outbox, bubbles) {
+    this.#outbox = outbox;
+    this.#bubbles = bubbles;
+    this.#menu = new CommandMenu(
+      (command) => this.#put(`/${command} `),
+      (command) => this.#sendNow(`/${command}`),
+    );
+    byId("attach").append(icon("attach"));
+    byId("send").append(icon("send"));
+    this.#replying.querySelector("button").append(icon("close"));
+    this.#listen();
+    this.#field.value = sessionStorage.getItem(DRAFT) ?? "";
+    this.#field.enterKeyHint = touch.matches ? "enter" : "send";
+    this.#changed();
+  }
+
+  set commands(commands) {
+    this.#menu.commands = commands;
+  }
+
+  focus() {
+    this.#field.focus();
+  }
+
+  replyTo(message) {
+    this.#replyTo = message;
+    this.#replying.hidden = message === null;
+    if (!message) return;
+    this.#replying.querySelector("b").textContent = this.#bubbles.nameOf(message);
+    this.#replying.querySelector("span").textContent = snippet(message);
+    this.focus();
+  }
+
+  #listen() {
+    this.#form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+    this.#field.addEventListener("input", () => {
+      this.#recalled = -1;
+      this.#changed();
+      this.#menu.suggest(this.#field.value);
+    });
+    this.#field.addEventListener("keydown", (event) => this.#key(event));
+    this.#field.addEventListener("blur", () => this.#menu.close());
+    byId("send").addEventListener("mousedown", (event) => event.preventDefault());
+    byId("commands").addEventListener("mousedown", (event) => event.preventDefault());
+    byId("commands").addEventListener("click", () => {
+      this.focus();
+      this.#menu.toggle();
+    });
+    this.#replying.querySelector("button").addEventListener("click", () => this.replyTo(null));
+    byId("attach").addEventListener("click", () => byId("file").click());
+    byId("file").addEventListener("change", ({ target }) => {
+      this.#sendFiles(target.files);
+      target.value = "";
+    });
+    this.#field.addEventListener("paste", (event) => this.#takeFiles(event, event.clipboardData));
+    document.addEventListener("dragover", (event) => event.preventDefault());
+    document.addEventListener("drop", (event) => this.#takeFiles(event, event.dataTransfer));
+  }
+
+  #key(event) {
+    if (event.isComposing) return;
+    const handled = this.#menu.key(event, this.#field.value) || this.#ownKey(event);
+    if (handled) event.preventDefault();
+  }
+
+  #ownKey({ key, shiftKey }) {
+    if (key === "Enter" && !shiftKey && !touch.matches) this.#submit();
+    else if (key === "Escape" && this.#replyTo) this.replyTo(null);
+    else if (key === "ArrowUp") return this.#recall(1);
+    else if (key === "ArrowDown") return this.#recall(-1);
+    else return false;
+    return true;
+  }
+
+  /** What was sent before, one step further back or forth; only from an empty field or from there. */
+  #recall(step) {
+    const fresh = this.#field.value === "" && step > 0;
+    const at = this.#recalled + step;
+    if ((!fresh && this.#recalled < 0) || at >= this.#sent.length) return false;
+    this.#put(at < 0 ? "" : this.#sent[at]);
+    this.#recalled = at;
+    return true;
+  }
+
+  #submit() {
+    const text = this.#field.value.trim();
+    if (!text) return;
+    if (text.length > this.limits.text) {
+      toast(`A message has at most ${this.limits.text} characters. Send longer text as a file.`);
+      return;
+    }
+    this.#put("");
+    this.#sendNow(text);
+  }
+
+  #sendNow(text) {
+    if (this.#sent[0] !== text) this.#sent.unshift(text);
+    this.#menu.close();
+    this.#outbox.send(text, { replyTo: this.#takeReply() });
+    if (/^\/\w*$/.test(this.#field.value)) this.#put("");
+  }
+
+  #takeReply() {
+    const replyTo = this.#replyTo?.message_id ?? null;
+    this.replyTo(null);
+    return replyTo;
+  }
+
+  #takeFiles(event, { files }) {
+    if (!files?.length) return;
+    event.preventDefault();
+    this.#sendFiles(files);
+  }
+
+  #sendFiles(files) {
+    for (const file of files) {
+      if (file.size > this.limits.file_bytes) {
+        toast(`${file.name} is too large: at most ${Math.floor(this.limits.file_bytes / 1024 / 1024)} MB.`);
+        continue;
+      }
+      const caption = this.#field.value.trim();
+      this.#put("");
+      this.#outbox.send(caption, { file, replyTo: this.#takeReply() });
+    }
+  }
+
+  #put(text) {
+    this.#field.value = text;
+    this.#changed();
+    this.#menu.close();
+  }
+
+  #changed() {
+    const { value } = this.#field;
+    this.#field.style.setProperty("height", "auto");
+    this.#field.style.setProperty("height", `${this.#field.scrollHeight}px`);
+    byId("send").disabled = value.trim() === "";
+    sessionStorage.setItem(DRAFT, value);
+  }
+}

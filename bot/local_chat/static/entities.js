@@ -1,0 +1,116 @@
+// Text with entities as nodes. Offsets count UTF-16 units, as JavaScript's own strings do.
+
+import { el, icon } from "./dom.js";
+
+const PLAIN = {
+  bold: "strong",
+  italic: "em",
+  underline: "u",
+  strikethrough: "s",
+  code: "code",
+};
+const NAMED = new Set(["mention", "text_mention", "hashtag", "cashtag"]);
+
+/** The text as a fragment; `onCommand` is called with a command that was tapped. */
+export function richText(text, entities, onCommand) {
+  const sorted = [...(entities ?? [])].sort((a, b) => a.offset - b.offset || b.length - a.length);
+  const fragment = document.createDocumentFragment();
+  fragment.append(...nodes(text, sorted, 0, text.length, onCommand));
+  return fragment;
+}
+
+function nodes(text, entities, start, end, onCommand) {
+  const made = [];
+  let at = start;
+  let next = 0;
+  while (next < entities.length) {
+    const entity = entities[next];
+    const close = Math.min(entity.offset + entity.length, end);
+    let after = next + 1;
+    while (after < entities.length && entities[after].offset < close) after += 1;
+    if (entity.offset > at) made.push(text.slice(at, entity.offset));
+    const inner = nodes(text, entities.slice(next + 1, after), entity.offset, close, onCommand);
+    made.push(wrapped(entity, text.slice(entity.offset, close), inner, onCommand));
+    at = close;
+    next = after;
+    // a line break after a block is its end, not an empty line
+    if (isBlock(entity) && text[at] === "\n") at += 1;
+  }
+  if (at < end) made.push(text.slice(at, end));
+  return made;
+}
+
+function isBlock({ type }) {
+  return type === "pre" || type.endsWith("blockquote");
+}
+
+function wrapped(entity, text, inner, onCommand) {
+  const { type } = entity;
+  if (type in PLAIN) return el(PLAIN[type], {}, ...inner);
+  if (NAMED.has(type)) return el("span", { class: "named" }, ...inner);
+  if (type === "pre") return preformatted(text, entity.language, inner);
+  if (type === "blockquote") return el("blockquote", {}, ...inner);
+  if (type === "expandable_blockquote") return expandable(inner);
+  if (type === "spoiler") return spoiler(inner);
+  if (type === "url") return link(text, inner);
+  if (type === "text_link") return link(entity.url, inner);
+  if (type === "bot_command") return command(text, inner, onCommand);
+  return el("span", {}, ...inner);
+}
+
+/** The address if it is one of the web, else nothing: javascript:, data: and their like are never followed. */
+export function webAddress(address) {
+  try {
+    const url = new URL(address);
+    return url.protocol === "http:" || url.protocol === "https:" ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+function link(address, inner) {
+  const href = webAddress(address);
+  if (!href) return el("span", { class: "named" }, ...inner);
+  return el("a", { href, target: "_blank", rel: "noopener noreferrer" }, ...inner);
+}
+
+function command(text, inner, onCommand) {
+  return el("button", { type: "button", class: "command", onclick: () => onCommand(text) }, ...inner);
+}
+
+function spoiler(inner) {
+  const node = el("span", { class: "spoiler", role: "button", tabindex: 0, "aria-label": "Hidden text" }, ...inner);
+  const reveal = () => {
+    node.classList.add("open");
+    node.removeAttribute("aria-label");
+  };
+  node.addEventListener("click", reveal);
+  node.addEventListener("keydown", (event) => event.key === "Enter" && reveal());
+  return node;
+}
+
+function preformatted(text, language, inner) {
+  const copy = el("button", { type: "button", class: "copy", "aria-label": "Copy", title: "Copy" }, icon("copy"));
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text);
+    copy.replaceChildren(icon("check"));
+    setTimeout(() => copy.replaceChildren(icon("copy")), 1500);
+  });
+  const code = el("pre", { tabindex: 0 }, el("code", {}, ...inner));
+  return el("div", { class: "pre" }, language ? el("span", { class: "language" }, language) : null, copy, code);
+}
+
+function expandable(inner) {
+  const quote = el("blockquote", { class: "expandable" }, el("div", { class: "quoted" }, ...inner));
+  const more = el("button", { type: "button", class: "more", "aria-label": "Show all", "aria-expanded": "false" }, icon("down"));
+  more.addEventListener("click", () => setExpanded(quote, !quote.classList.contains("open")));
+  quote.append(more);
+  return quote;
+}
+
+export function setExpanded(quote, open) {
+  quote.classList.toggle("open", open);
+  const more = quote.querySelector(".more");
+  more.setAttribute("aria-expanded", String(open));
+  more.setAttribute("aria-label", open ? "Show less" : "Show all");
+}

@@ -1,0 +1,79 @@
+// Files travel with the secret in a header and are shown from memory; an address never carries the secret.
+
+const GENERIC = "application/octet-stream";
+
+export class Files {
+  #headers;
+  #pictures = new Map();
+  #near = new IntersectionObserver((entries) => this.#appear(entries), { rootMargin: "600px" });
+
+  constructor(secret) {
+    this.#headers = { "X-Nightshift-Secret": secret };
+  }
+
+  /** Put a picture into an <img> when it comes near the screen. */
+  show(image, fileId) {
+    image.dataset.file = fileId;
+    this.#near.observe(image);
+  }
+
+  async save(fileId, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await this.#fetch(fileId, GENERIC));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  /** Resolves to nothing, or to a sentence saying why the server does not take the file; rejects if it is not there. */
+  async send({ id, text, replyTo, file }) {
+    const form = new FormData();
+    form.set("id", id);
+    form.set("caption", text);
+    form.set("reply_to", replyTo ?? "");
+    form.set("file", file, file.name);
+    const answer = await fetch("/file", { method: "POST", headers: this.#headers, body: form });
+    if (answer.ok) return null;
+    return answer.status === 413 ? "The file is too large." : answer.text();
+  }
+
+  async #fetch(fileId, type) {
+    const answer = await fetch(`/file/${encodeURIComponent(fileId)}`, { headers: this.#headers });
+    if (!answer.ok) throw new Error(await answer.text());
+    return new Blob([await answer.arrayBuffer()], { type });
+  }
+
+  #appear(entries) {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      this.#near.unobserve(target);
+      this.#load(target);
+    }
+  }
+
+  async #load(image) {
+    const fileId = image.dataset.file;
+    if (!this.#pictures.has(fileId)) {
+      // only pixels ever come as pictures (PNG, GIF, JPEG), and browsers tell these apart by themselves
+      this.#pictures.set(fileId, this.#fetch(fileId, "image/png").then((blob) => URL.createObjectURL(blob)));
+    }
+    try {
+      image.src = await this.#pictures.get(fileId);
+    } catch {
+      this.#pictures.delete(fileId);
+      image.alt = "This picture is no longer kept";
+      image.classList.add("gone");
+    }
+  }
+}
+
+export function sizeText(bytes) {
+  const units = ["B", "KB", "MB", "GB"];
+  let size = bytes;
+  let unit = 0;
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${units[unit]}`;
+}

@@ -1,0 +1,108 @@
+// The box at a glance: one card per GPU. What is not known is shown as a dash, never as nothing.
+
+import { byId, el } from "./dom.js";
+
+const UNKNOWN = "–";
+const MANY = 4;
+const QUIET = new Set(["free", "busy"]);
+
+export class Strip {
+  #cards = new Map();
+  #held = el("p", { class: "held", hidden: true });
+  #list = el("div", { class: "gpus" });
+
+  constructor() {
+    byId("strip").append(this.#list, this.#held);
+  }
+
+  show(status) {
+    byId("runner-down").hidden = status?.runner_up !== false;
+    byId("simulated").hidden = !status?.simulated;
+    this.#held.hidden = !status?.held;
+    this.#held.textContent = status?.held ? `Queue held: ${status.held}` : "";
+    const gpus = status?.gpus ?? [];
+    const known = new Set(gpus.map(({ uuid }) => uuid));
+    for (const uuid of this.#cards.keys()) if (!known.has(uuid)) this.#cards.delete(uuid);
+    this.#list.classList.toggle("many", gpus.length > MANY);
+    for (const gpu of gpus) {
+      if (!this.#cards.has(gpu.uuid)) this.#cards.set(gpu.uuid, new Card());
+      this.#cards.get(gpu.uuid).show(gpu);
+    }
+    const shown = gpus.map(({ uuid }) => this.#cards.get(uuid).element);
+    const same = shown.length === this.#list.children.length && shown.every((card, at) => card === this.#list.children[at]);
+    if (!same) this.#list.replaceChildren(...shown);
+  }
+}
+
+class Card {
+  #index = el("b", { class: "gpu-index" });
+  #what = el("span", { class: "gpu-what" });
+  #name = el("p", { class: "gpu-name" });
+  #use = new Bar("use");
+  #memory = new Bar("memory");
+  #warmth = el("span", { class: "gpu-warmth" });
+
+  constructor() {
+    this.element = el(
+      "div",
+      { class: "gpu", role: "group" },
+      el("div", { class: "gpu-head" }, this.#index, this.#what, this.#warmth),
+      this.#name,
+      this.#use.element,
+      this.#memory.element,
+    );
+  }
+
+  show(gpu) {
+    const use = gpu.utilization ?? null;
+    const used = gpu.memory_used_mib ?? null;
+    const total = gpu.memory_total_mib ?? null;
+    const memory = `${used === null ? UNKNOWN : gib(used)}/${total === null ? UNKNOWN : Math.round(total / 1024)} GiB`;
+    this.#index.textContent = gpu.index ?? UNKNOWN;
+    this.#name.textContent = gpu.name ?? "";
+    this.#what.textContent = occupation(gpu);
+    this.element.title = gpu.detail ?? gpu.name ?? "";
+    this.element.dataset.state = gpu.state ?? "unknown";
+    this.#use.show(use, use === null ? UNKNOWN : `${Math.round(use)} %`);
+    this.#memory.show(used === null || !total ? null : (used / total) * 100, memory);
+    this.#warmth.textContent = `${number(gpu.temperature_c)} °C · ${number(gpu.power_w)} W`;
+    this.element.setAttribute(
+      "aria-label",
+      `GPU ${gpu.index}: ${occupation(gpu)}, ${this.#use.text} used, memory ${memory}, ${this.#warmth.textContent}`,
+    );
+  }
+}
+
+class Bar {
+  #fill = el("i");
+  #label = el("span", { class: "bar-label" });
+
+  constructor(kind) {
+    this.element = el("div", { class: `level ${kind}`, "aria-hidden": "true" }, el("span", { class: "track" }, this.#fill), this.#label);
+  }
+
+  get text() {
+    return this.#label.textContent;
+  }
+
+  show(percent, text) {
+    this.element.classList.toggle("unknown", percent === null);
+    this.#fill.style.setProperty("width", `${Math.min(100, Math.max(0, percent ?? 0))}%`);
+    this.#label.textContent = text;
+  }
+}
+
+function occupation({ jobs, state }) {
+  if (jobs?.length) return jobs.map((job) => `#${job}`).join(" ") + (state && !QUIET.has(state) ? ` · ${state}` : "");
+  return state ?? "unknown";
+}
+
+const number = (value) => (value === null || value === undefined ? UNKNOWN : Math.round(value));
+const gib = (mib) => (mib / 1024).toFixed(mib < 102_400 ? 1 : 0);
+
+/** Running and waiting jobs in a few words. */
+export function countsText(status) {
+  if (!status) return "status unknown";
+  const count = (value) => (value === null || value === undefined ? UNKNOWN : value);
+  return `${count(status.running)} running · ${count(status.queued)} queued`;
+}

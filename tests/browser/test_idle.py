@@ -1,0 +1,84 @@
+"""Jobs that do nothing, on the phone: one is kept by a tap, the other stopped when nobody answers."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from runner import clock
+from runner.api import Queue
+from runner.model import Reason, State
+from tests.box import Box
+from tests.browser.test_product import ROOT, Phone, _link
+from tests.wait import eventually
+
+# six seconds between warning and stop, for drawing two pictures on a busy machine
+RULES = {"NIGHTSHIFT_IDLE": "20%:2s:5:0", "NIGHTSHIFT_IDLE_WARNING": "6s"}
+
+
+@pytest.fixture
+def demo(box: Box) -> Iterator[str]:
+    """The link that it prints."""
+    environ = {**box.environ, **RULES, "NIGHTSHIFT_PAGE_PORT": "0", "NIGHTSHIFT_BOX": "gpu-box"}
+    environ.pop("NIGHTSHIFT_HOME")
+    box.use_home(Path(box.environ["HOME"]) / ".nightshift-demo")
+    with (box.folder / "demo.out").open("wb") as output:
+        demo = subprocess.Popen(
+            box.command("demo"), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.wait(20)
+
+
+async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
+    demo: str, box: Box, phone: Page, screenshot: Callable[..., Awaitable[str]]
+):
+    await phone.goto(demo)
+    hand = Phone(phone)
+    await expect(hand.said("This is nightshift on gpu-box")).to_be_visible()
+    await hand.send("/submit --name kept sleep 300")
+    await expect(hand.said("#1 kept started")).to_be_visible()
+    await hand.send("/submit --name forgotten sleep 300")
+
+    warning = hand.said("#1 kept on gpu-box is idle and will be stopped at")
+    for label in ("Keep 1 h", "Keep for good", "Kill now", "Log"):
+        await expect(button(warning, label)).to_be_visible(timeout=20_000)
+    await hand.press(warning, "Keep 1 h")
+    await expect(button(warning, "✓ Kept for 1h 00m")).to_be_visible()
+    await expect(button(warning, "Keep 1 h")).to_have_count(0)
+
+    second = hand.said("#2 forgotten on gpu-box is idle and will be stopped at")
+    await expect(button(second, "Keep 1 h")).to_be_visible()
+    await expect(second.locator("img")).to_have_js_property("naturalWidth", 800)
+    await screenshot(phone, "idle-warning", color_scheme="dark")
+    stopped = hand.said("#2 forgotten stopped on gpu-box")
+    await expect(stopped).to_contain_text("its GPU was idle", timeout=30_000)
+    await expect(button(stopped, "Rerun")).to_be_visible()
+    await expect(stopped.locator("img")).to_have_js_property("naturalWidth", 800)
+    await screenshot(phone, "idle-stopped", color_scheme="light")
+
+    with box.queue() as queue:
+        assert queue.job(2).reason is Reason.IDLE
+        promised, asked = promise(queue, 1), queue.job(2).stop
+        assert asked is not None
+        assert asked.at > promised  # the first one's moment has passed as well
+        assert queue.job(1).state is State.RUNNING
+        assert queue.job(1).stop is None
+        assert abs((asked.at - promise(queue, 2)).total_seconds()) <= 1
+
+
+def button(message: Locator, label: str) -> Locator:
+    return message.get_by_role("button", name=label, exact=True)
+
+
+def promise(queue: Queue, job_id: int):
+    (warning,) = [notice for notice in queue.outbox.about(job_id) if notice.kind == "idle warning"]
+    return clock.moment(warning.data["stops_at"])
