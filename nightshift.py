@@ -28,6 +28,14 @@ def _take_env_file(words: list[str]) -> list[str]:
     return words
 
 
+def _hide_token(words: list[str]) -> None:
+    """No process of ours keeps the bot's token in its environment, where every job could read it."""
+    if "NIGHTSHIFT_TOKEN" in os.environ or "NIGHTSHIFT_TOKEN_FD" in os.environ:
+        from bot.token import out_of_sight
+
+        out_of_sight(words[0] if words else "")
+
+
 def _print_no_more() -> None:
     """What is still in the buffers would only fail again when the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -40,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     try:
         words = _take_env_file(sys.argv[1:] if arguments is None else arguments)
+        _hide_token(words)
         if words[:1] == ["submit"]:
             from runner.submit import main as submit
 

@@ -9,26 +9,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runner import rundir
+from runner import oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
-from runner.model import Exit, Job, State
+from runner.logs import Log
+from runner.model import Exit, Job, Phase, Reason, State
 from runner.supervisor import kernel
-from runner.supervisor.supervise import ENDED, GONE, STARTED, TROUBLE
+from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
 from runner.sweep import end_strays, mark_of
+from runner.usage import Live
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    OnEnd = Callable[[Job, State, Exit | None, float], None]
+    OnEnd = Callable[[Job, State | None, Exit | None, float], None]
 
     from runner.gpu.telemetry import Telemetry
-    from runner.model import Reason
+    from runner.probes import Probes
     from runner.store.jobs import Jobs, UnderWay
+    from runner.usage import Usage
     from runner.wait import Waiter
 
 log = logging.getLogger(__name__)
@@ -37,6 +41,8 @@ SOON_S = 0.02
 PATIENCE_S = 0.003
 LOOK_AGAIN_S = 0.01
 TROUBLED_S = 5.0
+PROBING_S = 0.5
+TAIL_BYTES = 1 << 16
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
 
@@ -54,15 +60,18 @@ class Watch:
     swept_since: float | None = None
     gpus: tuple[str, ...] = ()
     gone_at: float | None = None  # when its processes were gone, by the monotonic clock
+    probed: bool = False  # its batch is known and told
     trouble: str | None = None  # the supervisor's own word on why it could not start the job
 
 
 class Attempts:
     """What is under way, and what to do when it speaks."""
 
-    def __init__(self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, telemetry: Telemetry) -> None:
-        self._home, self._jobs, self._waiter = home, jobs, waiter
-        self._on_end, self._telemetry = on_end, telemetry
+    def __init__(
+        self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, telemetry: Telemetry, usage: Usage, probes: Probes
+    ) -> None:
+        self._home, self._jobs, self._waiter, self._probes = home, jobs, waiter, probes
+        self._on_end, self._telemetry, self._usage = on_end, telemetry, usage
         self._boot_id = kernel.boot_id()
         self._watches: dict[int, Watch] = {}
         self.never_ran = 0  # attempts in a row that came back unexecuted
@@ -113,6 +122,7 @@ class Attempts:
         for watch in self._watches.values():
             watch.attempt = abs(watch.attempt)
             watch.spoke = True
+            watch.probed = False
             watch.stop_passed_on = False
 
     def close(self) -> None:
@@ -126,6 +136,9 @@ class Attempts:
         if said == STARTED:
             self._look_again(watch, SOON_S)  # often enough its end is then known as well
             return False
+        if said and not said.strip(STARTED + PROBED):
+            watch.spoke = True
+            return True
         if said.startswith(TROUBLE):
             watch.trouble = said[1:].decode(errors="replace")
         elif GONE in said and watch.gpus:
@@ -151,8 +164,11 @@ class Attempts:
             was_running=job.state is State.RUNNING,
         )
         if facts.started is not None and job.state is State.STARTING:
-            self._jobs.started(job, facts.started["at"])
-            job = replace(job, state=State.RUNNING)
+            phase = Phase.PROBING if job.spec.probe is not None else Phase.RUNNING
+            self._jobs.started(job, facts.started["at"], phase)
+            job = replace(job, state=State.RUNNING, phase=phase)
+        if job.spec.probe is not None and job.state is State.RUNNING:
+            job = self._follow_probe(job, watch, folder)
         if step is Recovery.ADOPT:
             self._adopt(watch, folder, facts.started)
         elif step is Recovery.LOOK_AGAIN:
@@ -165,13 +181,53 @@ class Attempts:
         else:
             self._give_back(job, watch)
 
+    def _follow_probe(self, job: Job, watch: Watch, folder: str) -> Job:
+        """See how far the search for its batch is; an adopted supervisor does not tell when that is over."""
+        record = rundir.read(folder, rundir.PROBE)
+        if record is None or record.get("run_id") != job.run_id or "plan" not in record or watch.probed:
+            return job
+        if record["plan"]["step"]["is"] != "Run":
+            self._jobs.keep_probe(job, record)
+            if watch.leash is None:
+                self._look_again(watch, PROBING_S)
+            return job
+        watch.probed = True
+        if self._jobs.is_told(job):
+            return job
+        self._probes.begun(job, record)
+        self._usage.begin_anew(job)
+        return self._jobs.get(job.id) or job
+
     def _finish(self, job: Job, watch: Watch, end: Exit) -> None:
         self.never_ran = 0
         state, reason = outcome(end, job.stop)
         if state is State.LOST:
             self._lose(job, watch, state, reason)
+        elif state is State.FAILED and (found := self._out_of_memory(job, end)):
+            self._end_for_memory(job, watch, end, found)
         else:
             self._end(job, watch, state, reason, end)
+
+    def _out_of_memory(self, job: Job, end: Exit) -> oom.Found | None:
+        """Whether it was memory that it ended for."""
+        if end.spawn_error is not None:
+            return None
+        tail = Log(rundir.folder_of(self._home, job.id, job.attempt)).tail(TAIL_BYTES).decode(errors="replace")
+        killed = end.host_kills > 0
+        return oom.recognise(tail, exit_code=end.exit_code, signal=end.signal, host_kill=killed)
+
+    def _end_for_memory(self, job: Job, watch: Watch, end: Exit, found: oom.Found) -> None:
+        """It failed; one whose batch we chose is tried again at a smaller one."""
+        usage = self._usage.report(job)
+        again = self._probes.out_of_memory(job, end, found, usage) if job.stop is None else None
+        if again is None:
+            self._end(job, watch, State.FAILED, Reason.OOM, end)
+            return
+        why = f"{again.why}; again at batch {again.batch}"
+        log.info("job %s attempt %s: %s", job.id, job.attempt, why)
+        self._jobs.back_to_queue(job, why, (State.FAILED, Reason.OOM), usage, end)
+        self._on_end(job, None, end, watch.gone_at or time.monotonic())
+        watch.attempt = -watch.attempt
 
     def _adopt(self, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
         if started is None:
@@ -201,7 +257,10 @@ class Attempts:
         watch.spoke = True
 
     def _end(self, job: Job, watch: Watch, state: State, reason: Any, end: Exit | None) -> None:
-        self._jobs.ended(job, state, reason, end)
+        usage = self._usage.report(job)
+        self._jobs.ended(job, state, reason, end, usage)
+        if job.spec.probe is not None:
+            self._probes.ended(job, state, usage)
         self._on_end(job, state, end, watch.gone_at or time.monotonic())
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
@@ -216,12 +275,14 @@ class Attempts:
                 self._look_again(watch, SWEEP_AGAIN_S)
                 return
             log.error("job %s: processes that cannot be killed are left behind", job.id)
+        folder = rundir.folder_of(self._home, job.id, job.attempt)
+        shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # of a probe that nobody ended
         self._lose(job, watch, *lost(boot_then, self._boot_id))
 
     def _lose(self, job: Job, watch: Watch, state: State, reason: Reason) -> None:
         """Tell it, or try again where that was asked for."""
         if job.stop is None and self._jobs.use_retry(job):
-            self._jobs.back_to_queue(job, "a retry was asked for", (state, reason))
+            self._jobs.back_to_queue(job, "a retry was asked for", (state, reason), self._usage.report(job))
             watch.attempt = -watch.attempt
         else:
             self._end(job, watch, state, reason, None)
@@ -265,3 +326,11 @@ class Attempts:
     def supervisor_pids(self) -> list[int]:
         """Of the attempts whose start has been seen."""
         return [watch.supervisor for watch in self._watches.values() if watch.supervisor]
+
+    def live(self) -> list[Live]:
+        """Those of them whose processes are not known to be gone."""
+        return [
+            Live(job_id, watch.attempt, watch.supervisor)
+            for job_id, watch in self._watches.items()
+            if watch.supervisor and watch.attempt > 0 and watch.gone_at is None
+        ]

@@ -24,28 +24,44 @@ SECTIONS = {
         "show": Entry(f"{_T}.show:show", "all about one job"),
         "log": Entry(f"{_T}.log:log", "the output of a job; -f follows it"),
         "kill": Entry(f"{_T}.acting:kill", "stop jobs that run, cancel those that wait"),
-        "rerun": Entry(f"{_T}.acting:rerun", "the same job again"),
+        "rerun": Entry(f"{_T}.acting:rerun", "the same job again, perhaps with changed arguments"),
+        "hold": Entry(f"{_T}.waiting:hold", "keep jobs that wait from starting"),
+        "release": Entry(f"{_T}.waiting:release", "let held jobs start"),
+        "first": Entry(f"{_T}.waiting:first", "put jobs that wait before the others"),
+        "sooner": Entry(f"{_T}.waiting:sooner", "put a job that waits one place further to the front"),
+        "keep": Entry(f"{_T}.waiting:keep", "leave jobs alone whose GPUs are idle"),
         "wait": Entry(f"{_T}.acting:wait", "wait until jobs have ended"),
         "shell": Entry(f"{_T}.shell:shell", "a shell in a job's folder, with its environment and GPUs"),
+        "watch": Entry(f"{_T}.watch:watch", "run a command here and now, and end it when the GPUs are idle"),
     },
     "The box": {
         "gpus": Entry(f"{_T}.gpus:gpus", "load, memory, state and jobs of each GPU"),
         "pause": Entry(f"{_T}.acting:pause", "start nothing more"),
         "resume": Entry(f"{_T}.acting:resume", "go on after a pause or a drain"),
         "drain": Entry(f"{_T}.acting:drain", "let running jobs finish, start no more"),
+        "stay": Entry(f"{_T}.acting:stay", "do not run the command for an empty queue this time"),
         "ws": Entry(f"{_T}.workspaces:workspaces", "workspaces: where and as what jobs run"),
         "prune": Entry(f"{_T}.prune:prune", "remove old output, run directories, jobs"),
     },
     "Running nightshift": {
-        "up": Entry(f"{_T}.service:up", "run jobs; --detach stays after the terminal is closed"),
+        "up": Entry(f"{_T}.service:up", "runner and bot; --detach stays after the terminal is closed"),
         "down": Entry(f"{_T}.service:down", "stop that; running jobs go on"),
         "runner": Entry(f"{_T}.service:runner", "the runner alone, in the foreground"),
-        "demo": Entry(f"{_T}.service:demo", "try it, with simulated GPUs where there are none"),
+        "bot": Entry("bot.cli:bot", "the bot alone, in the foreground"),
+        "pair": Entry("bot.pairing:pair", "let somebody use the bot: a link that works once"),
+        "audit": Entry(f"{_T}.audit:audit", "who did what; --verify that nobody changed it"),
+        "demo": Entry(f"{_T}.service:demo", "try it: a chat page, and simulated GPUs where there are none"),
         "doctor": Entry("runner.doctor:doctor", "check this box, and how to mend it"),
         "sim-load": Entry("runner.cli:sim_load", "put load on simulated GPUs"),
         "completion": Entry(f"{_T}.completion:completion", "the script for your shell's Tab key"),
     },
 }
+
+# Of the chat face the runner knows these names and nothing else.
+BOT_IS_WANTED = Entry("bot.cli:is_wanted", "whether a bot is set up")
+BOT_SECRET = Entry("bot.cli:secret", "what only the bot's process is to get")
+PAGE_PORT = Entry("bot.cli:page_port", "where the chat page listens")
+CHAT_CHECKS = Entry("bot.checks:examine", "what the doctor looks at")
 
 submit = PassedOn(
     "submit",

@@ -7,6 +7,7 @@ instant; jobs go on, and the next runner takes them up where this one left them.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import resource
@@ -18,12 +19,15 @@ from typing import TYPE_CHECKING
 from runner import breaker, clock, doorbell, home, orders, presence, rundir
 from runner.attempts import Attempts
 from runner.doorbell import Doorbell
+from runner.empty import WhenEmpty
 from runner.engines.local import LocalEngine
 from runner.errors import OperatorError, TransientError
 from runner.gpu.telemetry import Telemetry
+from runner.idle_watch import IdleWatch
 from runner.interpreter import install_command
 from runner.model import Exit, Reason, State
 from runner.placement import Placement
+from runner.probes import Probes
 from runner.schedule import choose
 from runner.store.backup import Backup
 from runner.store.box import Box
@@ -32,6 +36,7 @@ from runner.store.jobs import CPU, Jobs
 from runner.store.outbox import Outbox
 from runner.supervisor import kernel
 from runner.upkeep import Upkeep
+from runner.usage import Usage
 from runner.wait import Waiter
 
 if TYPE_CHECKING:
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BUSY_PERIOD_S, IDLE_PERIOD_S = 1.0, 2.0
+PROBING_PERIOD_S, BUSY_PERIOD_S, IDLE_PERIOD_S = 0.5, 1.0, 2.0
 TRY_AGAIN_S = 1.0
 HOLD_AT_MOST_S = 30.0
 
@@ -66,6 +71,7 @@ class Runner:
                 if due:
                     self.tick()
                 due = self._waiter.wait()
+            self._leave_usage()
             log.info("runner leaves; running jobs go on")
 
     def tick(self) -> None:
@@ -75,17 +81,30 @@ class Runner:
         try:
             with self._store.transaction():
                 self._recover_and_collect()
+                self._idle_watch.judge()
                 self._pass_on_stops()
                 starts = self._schedule()
+                self._see_what_is_over()
         except StoreError as error:
             log.error("%s", error)
             self._attempts.reconsider()
+            self._idle_watch.reconsider()
             self._waiter.after(TRY_AGAIN_S, lambda: None)
             return
         self._attempts.settle()
         for job, attempt, gpus in starts:
             self._start(job, attempt, gpus)
+        self._when_empty.act()
         self._report()
+
+    def _leave_usage(self) -> None:
+        """For the next runner to go on with."""
+        try:
+            with self._store.transaction():
+                self._usage.save(now=True)
+                self._idle_watch.save()
+        except StoreError as error:
+            log.error("%s", error)
 
     def leave(self) -> None:
         """Start nothing more, let jobs run, end the loop."""
@@ -95,6 +114,8 @@ class Runner:
 
     def _recover_and_collect(self) -> None:
         self._under_way = self._jobs.under_way()
+        self._usage.follow(self._under_way)
+        self._idle_watch.follow(self._under_way)
         unexecuted = self._attempts.never_ran
         self._attempts.collect(self._under_way)
         if self._attempts.never_ran > unexecuted:
@@ -108,19 +129,39 @@ class Runner:
         """Claim what may start now."""
         held = self._held()
         queued = [] if held else self._jobs.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
-        self._telemetry.set_period(BUSY_PERIOD_S if self._under_way or queued else IDLE_PERIOD_S)
+        self._telemetry.set_period(self._period_s(bool(queued)))
         if not queued:
             return []
         leases = self._jobs.leases()
         plan = choose(queued, self._placement.rooms(leases), self._placement.free_cpu_slots(leases))
         return [claimed for start in plan.starts if (claimed := self._claim(start))]
 
+    def _period_s(self, queued: bool) -> float:
+        """How often the GPUs are read: those who measure want to know more."""
+        if any(row.probing for row in self._under_way):
+            return PROBING_PERIOD_S
+        return BUSY_PERIOD_S if self._under_way or queued else IDLE_PERIOD_S
+
+    def _see_what_is_over(self) -> None:
+        """The box may be drained now, or have nothing left to do."""
+        self._usage.save()
+        self._when_empty.look()
+        self._tell_if_drained()
+
+    def _tell_if_drained(self) -> None:
+        draining = self._box.get("draining")
+        if draining and not draining.get("told") and not self._jobs.under_way():
+            self._box.set("draining", {**draining, "told": True})
+            self._outbox.add("drained", {"by": draining["by"], "since": draining["at"]})
+
     def _claim(self, start: Start) -> tuple[Job, int, tuple[str, ...]] | None:
         leases = [(uuid or CPU, slot) for uuid, slot in start.slots]
-        attempt = self._jobs.claim(start.job_id, leases, self._boot_id)
+        sums = self._usage.before(uuid for uuid, _ in start.slots)
+        attempt = self._jobs.claim(start.job_id, leases, self._boot_id, json.dumps(sums.to_json()))
         job = self._jobs.get(start.job_id)
         if attempt is None or job is None:
             return None
+        self._usage.begin(job.id, attempt, job.gpus, sums)
         return job, attempt, job.gpus
 
     def _start(self, job: Job, attempt: int, gpus: tuple[str, ...]) -> None:
@@ -128,7 +169,8 @@ class Runner:
         try:
             folder = rundir.folder_of(self._settings.home, job.id, attempt)
             variables = self._jobs.environment(job.spec.environment)
-            spec, script = orders.order(job, attempt, gpus, variables, folder, self._settings)
+            probe = self._probes.order(job, attempt, variables, self._usage.before_mib(job.id))
+            spec, script = orders.order(job, attempt, gpus, variables, folder, self._settings, probe)
             leash = self._engine.start(folder, rundir.create(folder, spec, script))
         except (OSError, TransientError) as error:
             log.warning("job %s could not be started now: %s", job.id, error)
@@ -136,6 +178,7 @@ class Runner:
         except ValueError as error:  # what was submitted cannot be put into practice, now or ever
             log.exception("job %s cannot be started", job.id)
             self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(str(error)))
+            self._waiter.after(0, lambda: None)
             return
         self._attempts.add(job.id, attempt, gpus, leash)
         if leash is None:
@@ -159,10 +202,10 @@ class Runner:
         """Nothing can be started just now: wait a little longer each time."""
         self._hold_until = time.monotonic() + min(0.05 * 2 ** min(self._attempts.never_ran, 10), HOLD_AT_MOST_S)
 
-    def _on_end(self, job: Job, state: State, end: Exit | None, ended_at: float) -> None:
-        """A job has ended; part of the transaction that records it."""
+    def _on_end(self, job: Job, state: State | None, end: Exit | None, ended_at: float) -> None:
+        """An attempt has ended, in this state unless it goes on in another; part of the transaction that records it."""
         self._placement.released(job.gpus, ended_at)
-        if self._settings.breaker:
+        if self._settings.breaker and state is not None:
             before = breaker.Streak(*self._box.get("streak", breaker.Streak()))
             streak = breaker.after(before, job.id, state, end, self._settings.breaker_within)
             if streak != before:
@@ -193,12 +236,22 @@ class Runner:
         self._placement = Placement(
             settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
         )
-        self._attempts = Attempts(settings.home, self._jobs, self._waiter, self._on_end, self._telemetry)
+        self._usage = Usage(self._jobs, self._telemetry)
+        self._idle_watch = IdleWatch(
+            settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
+        )
+        self._probes = Probes(settings, self._store, self._jobs, self._telemetry)
+        self._attempts = Attempts(
+            settings.home, self._jobs, self._waiter, self._on_end, self._telemetry, self._usage, self._probes
+        )
         stack.callback(self._attempts.close)
         self._engine = LocalEngine(settings.home, _open_more_files())
         stack.callback(self._engine.close)
         self._backup = Backup(settings.home, settings.backup_dir)
         stack.callback(self._backup.close)
+        self._when_empty = WhenEmpty(
+            settings, self._store, self._jobs, self._outbox, self._box, self._waiter, self._backup
+        )
         self._upkeep = Upkeep(settings, self._waiter)
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
@@ -228,6 +281,9 @@ class Runner:
 
     def _hear_sampler(self, descriptor: int) -> None:
         self._telemetry.read()
+        live = self._attempts.live()
+        self._usage.read(live)
+        self._idle_watch.read(live)
         if self._telemetry.fileno() is None:
             self._waiter.remove(descriptor)
             self._keep_sampler_alive()

@@ -23,7 +23,7 @@ _COLOURS = {OK: "green", INFO: "bright_black", WARN: "yellow", FAIL: "red"}
 @click.option("--gpu", "load", is_flag=True, help="Also put load on each free GPU and watch it, for some seconds.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def doctor(load: bool, as_json: bool) -> int:
-    """Check this box: driver, database, disk, rights, clock, sockets, settings."""
+    """Check this box: driver, database, disk, rights, clock, sockets, settings, the chat."""
     found = []
     for finding in examine(load):
         found.append(finding)
@@ -73,6 +73,13 @@ def _examine_state(load: bool) -> Iterator[Finding]:
     yield from _guarded("GPUs", lambda: gpus.driver(found.home, found.gpus))
     if load:
         yield from _guarded("GPU load", lambda: gpus.under_load(found.home, found.gpus))
+    yield from _guarded("chat", _chat)
+
+
+def _chat() -> Iterator[Finding]:
+    from runner.cli import CHAT_CHECKS
+
+    yield from CHAT_CHECKS.load()()
 
 
 def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
@@ -88,6 +95,7 @@ def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
         yield from _guarded(check.__name__, partial(check, folder))
     yield from _guarded("sqlite", state.sqlite)
     yield from _guarded("database", lambda: state.database(folder))
+    yield from _guarded("audit", lambda: state.audit(folder))
     yield from _guarded("backup", lambda: state.backup(backup_dir))
 
 

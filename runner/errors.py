@@ -2,6 +2,7 @@
 
 NightshiftError
 ├── UserError        the person who asked: shown word for word, exit code 1
+│   └── NoSuchJobError
 ├── OperatorError    whoever runs the box: the process exits 2, the message holds the way out
 ├── JobError         nobody: this one job ends
 └── TransientError   nobody: it is tried again
@@ -16,6 +17,10 @@ class NightshiftError(Exception):
 
 class UserError(NightshiftError):
     """The request cannot be met as it was put; the message says what to put instead."""
+
+
+class NoSuchJobError(UserError):
+    """There is no job of that number, or none any more."""
 
 
 class OperatorError(NightshiftError):

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 PREFIX = "NIGHTSHIFT_"
 DEFAULT = "~/.nightshift"
 RUNNER_BELL, BOT_BELL = "runner.sock", "bot.sock"
-RUNNER_LOCK = "runner.lock"
+RUNNER_LOCK, BOT_LOCK = "runner.lock", "bot.lock"
+PAGE_LINK = "page.url"  # how to reach the chat page, for whoever may read the state folder
 
 _env_file: str | None = None
 

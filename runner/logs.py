@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -43,6 +44,18 @@ class Log:
     def read(self) -> bytes:
         """All that is kept, as one piece."""
         return b"".join(piece for _, piece in self.parts())
+
+    def last_grew(self) -> float | None:
+        """When something was last printed, by the clock on the wall; None if nothing was."""
+        times = []
+        for name in (rundir.OUTPUT, *rundir.TAILS):
+            with contextlib.suppress(FileNotFoundError):
+                times.append(os.stat(self._path(name)).st_mtime)
+        return max(times, default=None)
+
+    def head(self, limit: int) -> bytes:
+        """At most so many bytes from the beginning."""
+        return next(self._file(rundir.OUTPUT), b"")[:limit]
 
     def tail(self, limit: int) -> bytes:
         """At most so many bytes from the end."""

@@ -105,6 +105,9 @@ class JobSpec:
     priority: Priority = Priority.NORMAL
     retries: int = 0
     stop_grace_s: float | None = None
+    idle: str | None = None  # when it counts as idle, as runner.idle writes it; None is the box's own rule
+    hung: str | None = None
+    probe: dict[str, Any] | None = None  # how its batch is to be found, as runner.api.probes writes it
 
     def to_json(self) -> dict[str, Any]:
         """Everything, in JSON's own types."""
@@ -144,6 +147,8 @@ class Job:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     stop: Stop | None = None
+    position: int = 0  # among the waiting of its priority, the smallest first
+    held_by: str | None = None  # who keeps it from starting while it waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +204,8 @@ class Exit:
     strays: int = 0  # processes that outlived the main one and had to be ended
     cpu_s: float = 0.0
     max_rss_mib: float = 0.0
+    run_s: float | None = None  # without the probes before it
+    host_kills: int = 0  # by the kernel, for want of memory, anywhere on the host while it ran
 
     def to_json(self) -> dict[str, Any]:
         """Everything, in JSON's own types."""
@@ -216,6 +223,7 @@ class GpuProcess:
 
     pid: int
     memory_mib: int | None = None
+    utilization: int | None = None  # its part in the GPU's load; told only where several share it
 
 
 class GpuHealth(str, Enum):

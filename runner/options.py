@@ -82,6 +82,48 @@ def parse_variable(text: str) -> dict[str, str]:
     return {name: value}
 
 
+def _idle(text: str) -> str:
+    from runner.idle import format_policy, parse_policy
+
+    return format_policy(parse_policy(text))
+
+
+def _hung(text: str) -> str:
+    from runner.hung import format_policy, parse_policy
+
+    return format_policy(parse_policy(text))
+
+
+def _asks_for_probe(_: str) -> dict[str, Any]:
+    return {}
+
+
+def _profile(text: str) -> dict[str, Any]:
+    return {"profile": parse_name(text)}
+
+
+def _argument(key: str) -> Callable[[str], dict[str, Any]]:
+    def parse(text: str) -> dict[str, Any]:
+        if not text.strip() or "\0" in text:
+            raise UserError("the argument has no name: write it as the program takes it, like --batch_size")
+        return {key: text}
+
+    return parse
+
+
+def _batch(key: str) -> Callable[[str], dict[str, Any]]:
+    def parse(text: str) -> dict[str, Any]:
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+            raise UserError(f"{text!r} is not a batch size: write 1, 2, 3 …")
+        return {key: int(text)}
+
+    return parse
+
+
+def _no_cache(_: str) -> dict[str, Any]:
+    return {"no_cache": True}
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(("-g", "--gpus"), "N", "gpus", "how many GPUs, 0 for none (default 1)", _count),
     Option(("--on",), "0,1", "on", "which GPUs, by index or UUID", _gpus),
@@ -92,7 +134,22 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--dir",), "FOLDER", "dir", "the folder it runs in", _folder),
     Option(("--env",), "K=V", "env", "a variable for it; may be given again", parse_variable, repeatable=True),
     Option(("--retries",), "N", "retries", "try again so often if it is lost with its host", _count),
+    Option(("--idle",), "5%:5s:60:12|off", "idle", "stop it when its GPUs stay below 5 % for 60 × 5 s", _idle),
+    Option(("--hung",), "alert|kill|off", "hung", "what to do when it looks hung (default alert)", _hung),
     Option(("--grace",), "30s", "stop_grace_s", "time to end by itself when it is stopped", parse_duration),
+    Option(("--probe",), "", "probe", "find the largest batch that fits; so does {batch_size}", _asks_for_probe, True),
+    Option(("--profile",), "NAME", "probe", "probe as is known for a program: nanogpt, or your own", _profile, True),
+    Option(
+        ("--batch-arg",), "--batch_size", "probe", "the argument that takes the batch", _argument("batch_arg"), True
+    ),
+    Option(
+        ("--run-id-arg",), "--version", "probe", "the argument that takes the run's id", _argument("run_id_arg"), True
+    ),
+    Option(("--batch",), "N", "probe", "your own batch, for when nothing can be measured", _batch("own"), True),
+    Option(
+        ("--effective-batch",), "N", "probe", "wanted in all; {grad_accum} is what it takes", _batch("effective"), True
+    ),
+    Option(("--no-cache",), "", "probe", "probe even if an earlier job of its kind is known", _no_cache, True),
 )
 
 
@@ -200,7 +257,7 @@ def _value_after(flag: str, table: dict[str, Option], found: tuple[str, int] | N
 def _add(values: dict[str, Any], option: Option, flag: str, text: str | None) -> None:
     """Put in one option; without `repeatable` the last one wins, so that an alias can be overruled."""
     try:
-        value: Any = True if text is None else option.parse(text)
+        value: Any = option.parse(text or "") if text is not None or option.repeatable else True
     except UserError as error:
         raise UserError(f"{flag}: {error}") from None
     if option.repeatable and option.key in values:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from runner import environment
+from runner.command import realised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from runner.settings import Settings
 
 MIB = 1 << 20
-LONGEST_ARGUMENT = 100_000  # the kernel takes 128 KiB in one argument; longer shell text goes into a file
 
 
 def order(
@@ -24,14 +23,18 @@ def order(
     variables: Mapping[str, str],
     folder: str,
     settings: Settings,
+    probe: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], str | None]:
-    """The spec of an attempt, and the script to lay beside it where the command is one."""
+    """The spec of an attempt, and the script to lay beside it where the command is one.
+
+    `probe` says how its batch is found, as runner.probes orders it.
+    """
     spec = job.spec
     complete = environment.for_job(
         variables, spec.env, job_id=job.id, attempt=attempt, run_id=job.run_id, gpu_uuids=gpus,
         home=settings.home, folder=spec.dir, batch_size=job.batch_size,
     )  # fmt: skip
-    argv, script = _command(job, folder)
+    argv, script = realised(command_of(job), folder, own_values(job))
     grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
     return {
         "job_id": job.id,
@@ -48,19 +51,16 @@ def order(
         "stop_grace_s": grace_s,
         "log_limit_bytes": settings.log_limit * MIB,
         "log_tail_bytes": settings.log_tail * MIB,
+        "probe": probe,
     }, script
 
 
-def _command(job: Job, folder: str) -> tuple[list[str], str | None]:
-    if job.spec.argv is not None:
-        return [fill(word, job) for word in job.spec.argv], None
-    text = fill(job.spec.command, job)
-    if not job.spec.script and len(os.fsencode(text)) < LONGEST_ARGUMENT:
-        return ["bash", "-c", text], None
-    path = os.path.join(folder, "script")
-    return ([path] if text.startswith("#!") else ["bash", path]), text
+def command_of(job: Job) -> dict[str, Any]:
+    """The command as it was given, for runner.command."""
+    spec = job.spec
+    return {"argv": None if spec.argv is None else list(spec.argv), "text": spec.command, "script": spec.script}
 
 
-def fill(text: str, job: Job) -> str:
-    """Replace exactly the placeholders we know; every other brace is the shell's."""
-    return text.replace("{run_id}", job.run_id).replace("{job_id}", str(job.id))
+def own_values(job: Job) -> dict[str, str]:
+    """What the placeholders stand for that every command may have."""
+    return {"run_id": job.run_id, "job_id": str(job.id)}

@@ -45,9 +45,9 @@ def written_pid(folder: str, name: str) -> int | None:
         return None
 
 
-def is_ready(folder: str, pid: int) -> bool:
-    """Whether the runner with this pid is fully up. Takes no lock: that could make a runner believe another is up."""
-    return written_pid(folder, home.RUNNER_LOCK) == pid and doorbell.ring(folder, home.RUNNER_BELL)
+def is_ready(folder: str, pid: int, lock: str = home.RUNNER_LOCK, bell: str = home.RUNNER_BELL) -> bool:
+    """Whether the process with this pid is fully up. Takes no lock: that could make it believe another is up."""
+    return written_pid(folder, lock) == pid and doorbell.ring(folder, bell)
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def ask_to_leave(folder: str, name: str) -> bool:
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         if not select.select([handle], [], [], LEAVES_WITHIN_S)[0]:
             raise OperatorError(
-                f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/runner.log."
+                f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/nightshift.log."
                 f" `kill -9 {pid}` ends it; running jobs go on."
             )
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Removing what nobody needs any more: output, run directories and rows of finished jobs."""
+"""Removing what nobody needs any more: output, run directories and rows of finished jobs, what was said long ago."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from runner import clock, rundir
 from runner.model import FINAL_STATES
+from runner.store.box import Box
+from runner.store.buttons import Buttons
 from runner.store.connection import open_store
+from runner.store.inbox import Inbox
+from runner.store.messages import Messages
+from runner.store.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 UNTOLD_DAYS = 30
+KEEP_TALK, KEEP_UPDATES = timedelta(days=30), timedelta(days=7)
+TIDY_EVERY = timedelta(days=1)
+TIDIED_AT = "tidied at"
 AT_ONCE = 500  # rows per transaction, so that the runner never waits long
 
 
@@ -62,6 +70,21 @@ def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
     return removed
 
 
+def tidy(store: Store) -> bool:
+    """Forget what was said long ago: notices, updates, buttons, messages. Once a day; False if that has been done."""
+    box, now = Box(store), clock.now()
+    if (last := clock.moment(box.get(TIDIED_AT))) and last <= now < last + TIDY_EVERY:
+        return False
+    box.set(TIDIED_AT, clock.text(now))
+    talk = clock.text(now - KEEP_TALK)
+    while Outbox(store).forget(talk, AT_ONCE) == AT_ONCE:
+        pass
+    Messages(store).forget(talk)
+    Buttons(store).forget(talk)
+    Inbox(store).forget(clock.text(now - KEEP_UPDATES))
+    return True
+
+
 def _older(finished_at: str, than_s: float | None) -> bool:
     return than_s is not None and finished_at < clock.text(clock.now() - timedelta(seconds=than_s))
 
@@ -101,6 +124,7 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
             for statement in (
                 "DELETE FROM events WHERE job_id = ?",
                 "DELETE FROM attempts WHERE job_id = ?",
+                "DELETE FROM watches WHERE job_id = ?",
                 # what was never told is told without its job, as long as anybody may still want to hear it
                 f"DELETE FROM notices WHERE job_id = ? AND coalesce(told_at, parked, created_at < '{stale}')",  # noqa: S608
                 "DELETE FROM jobs WHERE id = ?",
@@ -124,7 +148,7 @@ def _remove_run(folder: str, removed: Removed) -> None:
 def _remove_logs(folder: str, removed: Removed) -> None:
     found = False
     for parent, _, names in os.walk(folder) if folder not in removed.folders else ():
-        for name in {rundir.OUTPUT, rundir.TIMES, *rundir.TAILS} & set(names):
+        for name in filter(rundir.is_output, names):
             path = os.path.join(parent, name)
             removed.bytes += os.path.getsize(path)
             found = True
@@ -160,5 +184,8 @@ def main(arguments: list[str]) -> None:
     """In a process of its own: the state folder, and the rules as JSON."""
     home, rules = arguments
     store = open_store(home)
-    prune(store, Rules(**json.loads(rules)))
+    wanted = Rules(**json.loads(rules))
+    if wanted != Rules():
+        prune(store, wanted)
+    tidy(store)
     store.close()

@@ -7,6 +7,7 @@ A run directory holds
     started.json    durable before the job's first instruction
     output.log      the job's output from its beginning; beyond the limit its end in output.tail.0 (older) and .1
     output.times    when each part of the output came
+    probe.json      how its batch is being found, where it is probed; probe-1.log … is what its probes printed
     exit.json       durable before the supervisor lets the lock go
     script          the job's own script, where it was submitted as a file
 
@@ -32,6 +33,8 @@ OUTPUT = "output.log"
 TAILS = ("output.tail.0", "output.tail.1")
 TIMES = "output.times"
 SCRIPT = "script"
+PROBE = "probe.json"
+SCRATCH = "scratch"  # for what probes write
 
 EXIT_ROOM = 4096  # bytes kept for exit.json, so that a full disk cannot swallow the result
 
@@ -42,6 +45,11 @@ class Facts(NamedTuple):
     held: bool
     exit: dict[str, Any] | None
     started: dict[str, Any] | None
+
+
+def is_output(name: str) -> bool:
+    """Whether a file of a run directory holds what the job printed."""
+    return name in {OUTPUT, TIMES, *TAILS} or (name.startswith("probe-") and name.endswith(".log"))
 
 
 def folder_of(home: str, job_id: int, attempt: int) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import os
 import socket
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from runner import home as home_module
+from runner import hung, idle
 from runner.errors import OperatorError, UserError
 from runner.quantities import parse_duration, parse_size_mib
 
 
-def _refusing(parse: Any) -> Any:
+def refusing(parse: Any) -> Any:
     """Pydantic wants ValueError; our parsers raise UserError with the sentence to show."""
 
     def checked(value: Any) -> Any:
@@ -29,16 +30,40 @@ def _refusing(parse: Any) -> Any:
     return BeforeValidator(checked)
 
 
-Seconds = Annotated[float, _refusing(parse_duration)]
-Mebibytes = Annotated[int, _refusing(parse_size_mib)]
+def _idle_rule(text: str) -> str:
+    return idle.format_policy(idle.parse_policy(text))
+
+
+def _hung_rule(text: str) -> str:
+    return hung.format_policy(hung.parse_policy(text))
+
+
+Seconds = Annotated[float, refusing(parse_duration)]
+Mebibytes = Annotated[int, refusing(parse_size_mib)]
 Folder = Annotated[str, BeforeValidator(lambda text: os.path.abspath(os.path.expanduser(text)))]
 Percent = Annotated[float, BeforeValidator(lambda value: str(value).removesuffix("%")), Field(ge=0, le=100)]
 
 
-class Settings(BaseSettings):
-    """From the environment, then the .env file, then these defaults."""
+class FromEnvironment(BaseSettings):
+    """Settings from the environment, then from the .env file (given as arguments), then their defaults."""
 
     model_config = SettingsConfigDict(env_prefix=home_module.PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the base class' signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over what the file says."""
+        return env_settings, init_settings
+
+
+class Settings(FromEnvironment):
+    """What the runner goes by."""
 
     home: Folder = Field(
         home_module.DEFAULT,
@@ -87,9 +112,46 @@ class Settings(BaseSettings):
         description="At once means within this time of starting.",
         json_schema_extra={"shown_default": "10s"},
     )
+    idle: Annotated[str, refusing(_idle_rule)] = Field(
+        "5%:5s:60:12",
+        description="A job is stopped if all its GPUs stay below 5 % in 60 samples of 5 s, past its first 12; or off.",
+    )
+    idle_warning: Seconds | None = Field(
+        None, description="How long before that its owner is warned. Default: half the time."
+    )
+    hung: Annotated[str, refusing(_hung_rule)] = Field(
+        "alert", description="What looks hung (busy GPUs at low power, no output for 10 min): alert, kill or off."
+    )
+    probe_batch: int = Field(8, ge=1, le=4096, description="The batch of a probe's first run; see docs/batch.md.")
+    probe_margin: Percent = Field(
+        92.0, ge=10, le=100, description="The part of a GPU's memory that may be used, in percent."
+    )
+    probe_cap: int = Field(4096, ge=1, description="The largest batch that is ever chosen.")
+    probe_round_to: int = Field(8, ge=1, description="Batches are rounded down to a multiple of this ...")
+    probe_round_from: int = Field(64, ge=1, description="... from this size up.")
+    probe_limit: Seconds = Field(
+        120.0, ge=5, le=3600, description="A probe takes no longer.", json_schema_extra={"shown_default": "2m"}
+    )
+    probe_quiet: Seconds = Field(
+        10.0,
+        ge=0.5,
+        le=3600,
+        description="One without an end of its own ends when its memory has not grown for so long.",
+        json_schema_extra={"shown_default": "10s"},
+    )
     backup_dir: Folder | None = Field(
         None,
         description="Folder (a network mount may be) for a continuous copy of the queue; restored from by itself.",
+    )
+    when_empty: str | None = Field(
+        None,
+        description="Shell command to run when no job is left, e.g. runpodctl stop pod $RUNPOD_POD_ID. Default: none.",
+    )
+    when_empty_grace: Seconds = Field(
+        600.0,
+        ge=0,
+        description="... so long after; a job submitted by then, `nightshift stay` or `nightshift pause` prevents it.",
+        json_schema_extra={"shown_default": "10m"},
     )
     keep_logs: Seconds | None = Field(
         None, description="Output of finished jobs is removed after this time. Default: never."
@@ -100,40 +162,39 @@ class Settings(BaseSettings):
         None, description="Oldest run directories are removed when all together are larger."
     )
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the base class' signature
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over what the file says (given as arguments)."""
-        return env_settings, init_settings
-
 
 # names that belong to the chat face; the runner only has to know that they are not misspelt
 CHAT_SETTINGS = frozenset(
-    {"token", "api_url", "admins", "users", "viewers", "submits_per_minute", "engine", "idle", "idle_warning"}
+    {
+        *("token", "token_file", "api_url", "proxy", "chat", "page_port", "admins", "users", "viewers", "groups"),
+        *("submits_per_minute", "queued_per_person", "log_text", "quiet_hours", "heartbeat_url", "heartbeat_every"),
+    }
 )
+LATER_SETTINGS = frozenset({"engine"})
+
+T = TypeVar("T", bound=FromEnvironment)
 
 
 def load() -> Settings:
-    """The settings in force; OperatorError says which one is wrong and how to put it."""
+    """The runner's settings in force; OperatorError says which one is wrong and how to put it."""
+    return load_as(Settings)
+
+
+def load_as(kind: type[T]) -> T:
+    """The settings of this kind in force."""
     given: dict[str, Any] = {
         key.removeprefix(home_module.PREFIX).lower(): value for key, value in _file_values().items()
     }
     given["home"] = home_module.state_folder()
     try:
-        return Settings(**{key: value for key, value in given.items() if value != ""})
+        return kind(**{key: value for key, value in given.items() if value != ""})
     except ValidationError as error:
         raise OperatorError("\n".join(_sentence(problem) for problem in error.errors())) from error
 
 
 def _file_values() -> dict[str, str]:
     found = {key: value for key, value in home_module.values().items() if key not in os.environ}
-    known = set(Settings.model_fields) | CHAT_SETTINGS
+    known = set(Settings.model_fields) | CHAT_SETTINGS | LATER_SETTINGS
     for key in found:
         name = key.removeprefix(home_module.PREFIX).lower()
         if name not in known:
@@ -145,4 +206,5 @@ def _file_values() -> dict[str, str]:
 
 def _sentence(problem: Any) -> str:
     name = home_module.PREFIX + "_".join(str(part) for part in problem["loc"]).upper()
-    return f"{name}={problem.get('input')!s}: {problem['msg'].removeprefix('Value error, ')}"
+    given = "…" if "token" in problem["loc"] else problem.get("input")
+    return f"{name}={given!s}: {problem['msg'].removeprefix('Value error, ')}"

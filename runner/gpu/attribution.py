@@ -7,11 +7,12 @@ import pwd
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from runner.model import Gpu, GpuProcess
 
 NAMED_AT_MOST = 4
+UNEXPLAINED_PERCENT = 10
 
 
 def foreign_memory_mib(gpu: Gpu, own_pids: Collection[int]) -> int | None:
@@ -28,6 +29,38 @@ def foreign_memory_mib(gpu: Gpu, own_pids: Collection[int]) -> int | None:
     if not own or len(known) < len(own) or sum(known) > used_mib:
         return None
     return used_mib - sum(known)
+
+
+def own_memory_mib(gpu: Gpu, is_own: Callable[[int], bool], before_mib: int | None) -> tuple[int, str] | None:
+    """What one job holds of a GPU, and how that is known: by process, or by device. None if it cannot be told.
+
+    Where the driver names none of its processes, it is what the GPU's use has grown by since before the job;
+    `before_mib` is None unless the job has the GPU alone.
+    """
+    used_mib = gpu.memory_used_mib
+    own = [process.memory_mib for process in gpu.processes or () if is_own(process.pid)]
+    known = [held for held in own if held is not None]
+    if own and len(known) == len(own) and (used_mib is None or sum(known) <= used_mib):
+        return sum(known), "process"
+    if used_mib is None or before_mib is None:
+        return None
+    return max(0, used_mib - before_mib), "device"
+
+
+def own_load(gpu: Gpu, is_own: Callable[[int], bool]) -> int | None:
+    """What one job has to do with a GPU's load, in percent; None if that cannot be told.
+
+    It can where the driver tells the load of every process on the GPU, one of which is the job's, and all of them
+    together explain what the GPU is at: load that nobody is told to make might be the job's.
+    """
+    loads = [(process.pid, process.utilization) for process in gpu.processes or ()]
+    known = [(pid, load) for pid, load in loads if load is not None]
+    own = [load for pid, load in known if is_own(pid)]
+    if gpu.utilization is None or len(known) < len(loads) or not own:
+        return None
+    if sum(load for _, load in known) < gpu.utilization - UNEXPLAINED_PERCENT:
+        return None
+    return min(100, sum(own))
 
 
 def holders(gpu: Gpu, but: Collection[int] = ()) -> str:

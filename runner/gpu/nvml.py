@@ -6,6 +6,7 @@ Every query may fail on its own. What is not answered is None; a lost GPU is rea
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,11 +22,13 @@ except ImportError:
     pynvml = None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 MIB = 1024 * 1024
 
 _GONE = frozenset({trouble.GPU_IS_LOST, trouble.RESET_REQUIRED})
+RECENT_S = 5.0  # the driver knows a process' load of the last few periods, which are up to a second long
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 # Process lists of these drivers are scrambled under every binding we accept.
 _SCRAMBLED_FROM, _SCRAMBLED_TO = (535, 43), (535, 86)
 
@@ -64,14 +67,18 @@ def open_session(simulated: object | None = None, seen: Mapping[int, Gpu] | None
     except _failures() as error:
         raise trouble.cannot_open(_code(error) or 0, str(error)) from error
     driver = _driver_version()
-    return Session(driver, [Device(i, (seen or {}).get(i), driver) for i in range(_count())])
+    local = simulated is not None or _pids_are_local()
+    return Session(driver, [Device(i, (seen or {}).get(i), driver, local) for i in range(_count())])
 
 
 class Device:
     """One GPU of a session. Its handle is got when needed, and got anew after a failure."""
 
-    def __init__(self, index: int, seen: Gpu | None = None, driver: str | None = None) -> None:
+    def __init__(
+        self, index: int, seen: Gpu | None = None, driver: str | None = None, pids_are_local: bool = False
+    ) -> None:
         self.index = index
+        self._pids_are_local = pids_are_local
         self.last = seen or unidentified(index)
         self._handle: Any = None
         self._confirmed = False  # the UUID was read in this session, not only remembered
@@ -121,7 +128,7 @@ class Device:
             power_w=_watts(power_mw),
             power_limit_w=_watts(limit_mw),
             compute_mode=ask("compute_mode", pynvml.nvmlDeviceGetComputeMode),
-            processes=_processes(ask) if self._processes_trusted else None,
+            processes=_processes(ask, self._pids_are_local) if self._processes_trusted else None,
             sampled_at=at,
         )
         ask.raise_if_nothing_was_answered()
@@ -190,7 +197,7 @@ def _memory(handle: Any) -> Any:
     return pynvml.nvmlDeviceGetMemoryInfo(handle)
 
 
-def _processes(ask: _Queries) -> tuple[GpuProcess, ...] | None:
+def _processes(ask: _Queries, pids_are_local: bool) -> tuple[GpuProcess, ...] | None:
     """Who uses the GPU, each process once; None if the driver does not tell."""
     compute = ask("processes", _list, "Compute")
     if compute is None:
@@ -199,7 +206,33 @@ def _processes(ask: _Queries) -> tuple[GpuProcess, ...] | None:
     for process in [*compute, *(ask("graphics", _list, "Graphics") or ())]:
         known = [m for m in (held.get(process.pid), process.usedGpuMemory) if m is not None]
         held[process.pid] = max(known, default=None)
-    return tuple(GpuProcess(pid=pid, memory_mib=_mib(size)) for pid, size in sorted(held.items()))
+    loads = ask("process_utilization", _loads, held) if pids_are_local and len(held) > 1 else None
+    return tuple(
+        GpuProcess(pid=pid, memory_mib=_mib(size), utilization=loads[pid] if loads is not None else None)
+        for pid, size in sorted(held.items())
+    )
+
+
+def _loads(handle: Any, pids: Collection[int]) -> dict[int, int | None]:
+    """The most that each process made of the GPU's load of late; those that made none are not in the driver's list."""
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - RECENT_S) * 1e6))
+    except pynvml.NVMLError as error:
+        if _code(error) not in (trouble.SUCCESS, trouble.NOT_FOUND):  # the binding raises an empty list as a success
+            raise
+        samples = []
+    found: dict[int, list[int]] = {pid: [0] for pid in pids}
+    for sample in samples:
+        found.setdefault(sample.pid, [0]).append(sample.smUtil)
+    return {pid: max(loads) if max(loads) <= 100 else None for pid, loads in found.items()}  # some drivers tell rubbish
+
+
+def _pids_are_local() -> bool:
+    """Whether the driver, which knows no PID namespaces, calls processes by the same numbers as we do."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 def _list(handle: Any, kind: str) -> Any:

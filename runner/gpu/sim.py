@@ -159,6 +159,21 @@ class SimulatedDriver:
         """Nobody draws pictures on a simulated GPU."""
         return self._ask(handle, "processes", lambda _card: _set(count, 0))
 
+    def nvmlDeviceGetProcessUtilization(self, handle: Any, table: Any, count: Any, _since: Any) -> int:
+        """Who makes the load of a GPU; as with NVML, those that make none are not listed."""
+        room = 0 if table is None else count._obj.value
+        answer = SUCCESS
+
+        def fill(card: Card) -> None:
+            nonlocal answer
+            listed = self._loads(card)
+            answer = NOT_FOUND if not listed else INSUFFICIENT_SIZE if len(listed) > room else SUCCESS
+            for row, (pid, load) in zip(table or (), listed, strict=False):
+                row.pid, row.smUtil = pid, load
+            _set(count, len(listed))
+
+        return self._ask(handle, "process_utilization", fill) or answer
+
     def _about_all(self, fill: Callable[[], None]) -> int:
         code = self._faults.session() if self._opened else UNINITIALIZED
         if code == SUCCESS:
@@ -206,6 +221,13 @@ class SimulatedDriver:
         for claim in self._claims.on(card.index):
             held[claim.pid] = held.get(claim.pid, 0) + claim.memory_mib * MIB
         return sorted((pid + offset, NOT_AVAILABLE if silent else size) for pid, size in held.items())
+
+    def _loads(self, card: Card) -> list[tuple[int, int]]:
+        offset = FOREIGN_PID_OFFSET if self._faults.says(card.index, "processes", "foreign") else 0
+        made: dict[int, int] = {}
+        for claim in self._claims.on(card.index):
+            made[claim.pid] = min(100, made.get(claim.pid, 0) + claim.utilization)
+        return sorted((pid + offset, load) for pid, load in made.items() if load)
 
 
 def simulate(home: str, setting: str) -> SimulatedDriver:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from runner.errors import OperatorError
 
+SUCCESS = 0
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
+NOT_FOUND = 6
 DRIVER_NOT_LOADED = 9
 LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13

@@ -9,11 +9,14 @@ import os
 import shutil
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.errors import OperatorError
 from runner.rundir import write_atomically
 from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ class Backup:
         self._home, self._folder = home, folder
         self._wake, self._leaving = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._covered = 0.0  # what was committed by then is copied, by the monotonic clock
+        self._then: Callable[[], None] | None = None
         if folder:
             copy(home, folder)  # a folder that cannot be written to is an error now, not at the next crash
             self._thread = threading.Thread(target=self._run, name="backup", daemon=True)
@@ -38,6 +43,14 @@ class Backup:
     def changed(self) -> None:
         """There may be something new to copy."""
         self._wake.set()
+
+    def covers(self, moment: float, then: Callable[[], None]) -> bool:
+        """Whether what was committed by this moment is copied; if not, the thread calls `then` when more is."""
+        if self._thread is None or self._covered >= moment:
+            return True
+        self._then = then
+        self._wake.set()
+        return False
 
     def close(self) -> None:
         """Copy a last time."""
@@ -53,6 +66,11 @@ class Backup:
             self._wake.clear()
             leaving, began = self._leaving.is_set(), time.monotonic()
             seen = self._copy_if_changed(seen)
+            if seen is not None:
+                self._covered = began
+                then, self._then = self._then, None
+                if then:
+                    then()
             if leaving:
                 return
             self._leaving.wait(max(AT_MOST_EVERY_S, (time.monotonic() - began) / SHARE_OF_TIME))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from runner.store.connection import Store
 
+WHEN_EMPTY = "when empty"  # the command that is due since nothing is left to do, and whether somebody cancelled it
+
 
 class Box:
     """Named values that outlive every process."""

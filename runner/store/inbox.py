@@ -30,6 +30,19 @@ class Inbox:
         rows = self._store.rows("SELECT update_id, body FROM inbox WHERE handled_at IS NULL ORDER BY update_id")
         return [(row["update_id"], json.loads(row["body"])) for row in rows]
 
+    def is_open(self, update_id: int) -> bool:
+        """Whether it is still to be handled."""
+        found = self._store.row("SELECT 1 FROM inbox WHERE update_id = ? AND handled_at IS NULL", (update_id,))
+        return found is not None
+
+    def forget(self, before: str) -> int:
+        """Drop what was handled before this time; Telegram itself keeps updates for a day."""
+        return int(self._store.execute("DELETE FROM inbox WHERE handled_at < ?", (before,)).rowcount)
+
+    def forget_all(self) -> None:
+        """Another bot counts anew."""
+        self._store.execute("DELETE FROM inbox")
+
     def handled(self, update_id: int) -> None:
         """Its effect is in the same transaction as this."""
         self._store.execute("UPDATE inbox SET handled_at = ? WHERE update_id = ?", (clock.text(clock.now()), update_id))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runner.model import Exit
     from runner.store.connection import Store
 
+_USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"
 CPU = "cpu"  # the resource a job without GPUs holds a lease on
 
 
@@ -44,6 +45,7 @@ class UnderWay(NamedTuple):
     id: int
     attempt: int
     stop_reason: str | None
+    probing: bool = False
 
 
 class Jobs:
@@ -58,8 +60,8 @@ class Jobs:
     def add(self, spec: JobSpec, key: str | None = None) -> int:
         """Queue a job; the same key again gives the same job and changes nothing."""
         with self._store.transaction():
-            if key is not None and (known := self._store.row("SELECT id FROM jobs WHERE key = ?", (key,))):
-                return int(known["id"])
+            if (known := self.of_key(key)) is not None:
+                return known
             body, at = json.dumps(spec.to_json()), clock.text(clock.now())
             job_id = self._store.execute(
                 "INSERT INTO jobs (spec, state, run_id, lane, rank, position, retries_left, submitted_at, key)"
@@ -69,6 +71,11 @@ class Jobs:
             self._store.execute("UPDATE jobs SET position = id WHERE id = ?", (job_id,))
             self.note(job_id, None, "submitted", {"by": spec.owner}, at=at)
             return int(job_id)
+
+    def of_key(self, key: str | None) -> int | None:
+        """The job that was queued under this key, if one was."""
+        found = None if key is None else self._store.row("SELECT id FROM jobs WHERE key = ?", (key,))
+        return int(found["id"]) if found else None
 
     def keep_environment(self, key: str, variables: Mapping[str, str]) -> None:
         """Keep a captured environment once, however many jobs share it."""
@@ -106,8 +113,11 @@ class Jobs:
 
     def under_way(self) -> list[UnderWay]:
         """The same, as little of each as the runner needs at every tick."""
-        rows = self._store.rows("SELECT id, attempt, stop_reason FROM jobs WHERE state IN ('STARTING', 'RUNNING')")
-        return [UnderWay(*row) for row in rows]
+        rows = self._store.rows(
+            "SELECT id, attempt, stop_reason, phase IS 'probing' AS probing FROM jobs"
+            " WHERE state IN ('STARTING', 'RUNNING')"
+        )
+        return [UnderWay(row["id"], row["attempt"], row["stop_reason"], bool(row["probing"])) for row in rows]
 
     def waiting(self, per_lane: int) -> list[Waiting]:
         """The first queued jobs of every lane, in the order they are to start.
@@ -117,7 +127,7 @@ class Jobs:
         """
         found = [
             Waiting(row["id"], *_request(lane), (row["rank"], row["position"]))
-            for lane in self._lanes()
+            for lane in self.lanes()
             for row in self._store.rows(
                 "SELECT id, rank, position FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ?"
                 " ORDER BY rank, position LIMIT ?",
@@ -126,7 +136,7 @@ class Jobs:
         ]
         return sorted(found, key=lambda waiting: waiting.order)
 
-    def _lanes(self) -> list[str]:
+    def lanes(self) -> list[str]:
         """The distinct lanes of queued jobs, by one index seek each."""
         first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
         rows = self._store.rows(
@@ -149,70 +159,129 @@ class Jobs:
         rows = self._store.rows("SELECT * FROM attempts WHERE job_id = ? ORDER BY number", (job_id,))
         return [dict(row) for row in rows]
 
+    def usage(self, job_id: int, attempt: int) -> dict[str, Any] | None:
+        """What an attempt used of its GPUs, so far or in all; None if nothing was written down."""
+        return usage_of(self._store.row(_USAGE, (job_id, attempt)))
+
+    def kept_usage(self, job_id: int, attempt: int) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """The GPUs of an attempt, and what was last written down of their use, with the sums behind it."""
+        row = self._store.row(_USAGE, (job_id, attempt))
+        return tuple(json.loads(row["gpus"])), json.loads(row["usage"] or "{}")
+
+    def keep_usage(self, job_id: int, attempt: int, usage: str) -> None:
+        """Write down the use so far of an attempt under way."""
+        self._store.execute(
+            "UPDATE attempts SET usage = ? WHERE job_id = ? AND number = ? AND finished_at IS NULL",
+            (usage, job_id, attempt),
+        )
+
     # -- the way through ---------------------------------------------------------------------------
 
-    def claim(self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str) -> int | None:
+    def claim(
+        self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str, usage: str | None = None
+    ) -> int | None:
         """QUEUED → STARTING with its leases; the attempt's number, or None if it is no longer waiting."""
         with self._store.transaction():
-            row = self._store.row("SELECT attempt FROM jobs WHERE id = ? AND state = 'QUEUED'", (job_id,))
+            row = self._store.row("SELECT attempt FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1", (job_id,))
             if row is None:
                 return None
             attempt, at = row["attempt"] + 1, clock.text(clock.now())
             gpus = json.dumps([resource for resource, _ in leases if resource != CPU])
             self._transition(job_id, State.QUEUED, State.STARTING, attempt=attempt, gpus=gpus)
             self._store.execute(
-                "INSERT INTO attempts (job_id, number, gpus, boot_id, claimed_at) VALUES (?, ?, ?, ?, ?)",
-                (job_id, attempt, gpus, boot_id, at),
+                "INSERT INTO attempts (job_id, number, gpus, boot_id, claimed_at, usage) VALUES (?, ?, ?, ?, ?, ?)",
+                (job_id, attempt, gpus, boot_id, at, usage),
             )
             for resource, slot in leases:
                 self._store.execute("INSERT INTO leases VALUES (?, ?, ?, ?)", (resource, slot, job_id, attempt))
             return int(attempt)
 
-    def started(self, job: Job, at: str) -> None:
-        """STARTING → RUNNING: the job has executed its first instruction or is about to."""
+    def started(self, job: Job, at: str, phase: Phase = Phase.RUNNING) -> None:
+        """STARTING → RUNNING: the job has executed its first instruction or is about to.
+
+        One whose batch is probed first is told when its real run begins.
+        """
         with self._store.transaction():
-            self._transition(job.id, State.STARTING, State.RUNNING, phase=Phase.RUNNING.value, started_at=at)
+            self._transition(job.id, State.STARTING, State.RUNNING, phase=phase.value, started_at=at)
             self._store.execute(
                 "UPDATE attempts SET started_at = ? WHERE job_id = ? AND number = ?",
                 (at, job.id, job.attempt),
             )
             self.note(job.id, job.attempt, "started", {"gpus": list(job.gpus)})
-            self._outbox.add("started", {"attempt": job.attempt, "gpus": list(job.gpus)}, job.id)
+            if phase is Phase.RUNNING:
+                self._outbox.add("started", {"attempt": job.attempt, "gpus": list(job.gpus)}, job.id)
+
+    def probed(self, job: Job, record: Mapping[str, Any], batch: int, said: str) -> None:
+        """The real run begins, at this batch, of which `said` is the line to tell."""
+        with self._store.transaction():
+            self._store.execute(
+                "UPDATE jobs SET batch_size = ?, phase = CASE phase WHEN 'stopping' THEN phase ELSE 'running' END"
+                " WHERE id = ? AND state = 'RUNNING'",
+                (batch, job.id),
+            )
+            self.keep_probe(job, record)
+            self.note(job.id, job.attempt, "batch chosen", {"batch": batch, "said": said})
+            told = {"attempt": job.attempt, "gpus": list(job.gpus), "batch": batch, "probe": said}
+            self._outbox.add("started", told, job.id)
+
+    def is_told(self, job: Job) -> bool:
+        """Whether the real run of a probed attempt was told of."""
+        sql = "SELECT 1 FROM events WHERE job_id = ? AND attempt = ? AND kind = 'batch chosen'"
+        return self._store.row(sql, (job.id, job.attempt)) is not None
+
+    def keep_probe(self, job: Job, record: Mapping[str, Any]) -> None:
+        """Write down how the batch of an attempt was found, or how far that is."""
+        self._store.execute(
+            "UPDATE attempts SET probe = ? WHERE job_id = ? AND number = ?", (json.dumps(record), job.id, job.attempt)
+        )
+
+    def probe(self, job_id: int, attempt: int) -> dict[str, Any] | None:
+        """How the batch of an attempt was found; None where none was looked for."""
+        row = self._store.row("SELECT probe FROM attempts WHERE job_id = ? AND number = ?", (job_id, attempt))
+        return json.loads(row["probe"]) if row and row["probe"] else None
 
     def stopping(self, job_id: int) -> None:
         """The stop asked for has been passed on to the supervisor."""
         self._store.execute("UPDATE jobs SET phase = 'stopping' WHERE id = ? AND state = 'RUNNING'", (job_id,))
 
-    def ended(self, job: Job, state: State, reason: Reason, end: Exit | None) -> None:
-        """An attempt is over: outcome, event, leases freed."""
+    def ended(
+        self, job: Job, state: State, reason: Reason, end: Exit | None, usage: Mapping[str, Any] | None = None
+    ) -> None:
+        """An attempt is over: outcome, event, notice, leases freed."""
         assert reason in REASONS[state], (state, reason)
         at = end.finished_at if end else clock.text(clock.now())
         told = end if state is not State.LOST else None  # a code that was not the program's own says nothing
-        record = json.dumps(end.to_json()) if end else None
-        started_at = end.started_at if end else job.started_at and clock.text(job.started_at)
+        started_at = end.started_at if end else clock.text(job.started_at) if job.started_at else None
         with self._store.transaction():
             self._transition(
                 job.id, job.state, state, reason=reason.value, phase=None, started_at=started_at, finished_at=at,
                 exit_code=told.exit_code if told else None, signal=told.signal if told else None,
             )  # fmt: skip
-            self._store.execute(
-                "UPDATE attempts SET started_at = ?, finished_at = ?, state = ?, reason = ?, exit = ?"
-                " WHERE job_id = ? AND number = ?",
-                (started_at, at, state.value, reason.value, record, job.id, job.attempt),
-            )
-            self._free(job)
-            said: dict[str, Any] = {
-                "state": state.value,
-                "reason": reason.value,
-                "attempt": job.attempt,
-                "gpus": list(job.gpus),
-            }
+            self._attempt_ended(job, at, started_at, (state, reason), end, usage)
+            said = {"state": state.value, "reason": reason.value, **_told_of(job, end, usage)}
             if told:
-                said |= {"exit_code": told.exit_code, "signal": told.signal, "duration_s": told.duration_s}
+                said |= {"exit_code": told.exit_code, "signal": told.signal}
             self.note(job.id, job.attempt, "ended", said)
             self._outbox.add("ended", said, job.id)
 
-    def back_to_queue(self, job: Job, why: str, after: tuple[State, Reason] | None = None) -> None:
+    def _attempt_ended(
+        self, job: Job, at: str, started_at: str | None, how: tuple[State, Reason] | None, end: Exit | None,
+        usage: Mapping[str, Any] | None,
+    ) -> None:  # fmt: skip
+        self._store.execute(
+            "UPDATE attempts SET started_at = ?, finished_at = ?, state = ?, reason = ?, exit = ?,"
+            " usage = coalesce(?, usage) WHERE job_id = ? AND number = ?",
+            (
+                started_at, at, *((part.value for part in how) if how else (None, None)),
+                json.dumps(end.to_json()) if end else None, json.dumps(usage) if usage else None, job.id, job.attempt,
+            ),
+        )  # fmt: skip
+        self._store.execute("DELETE FROM leases WHERE job_id = ? AND attempt = ?", (job.id, job.attempt))
+
+    def back_to_queue(
+        self, job: Job, why: str, after: tuple[State, Reason] | None = None, usage: Mapping[str, Any] | None = None,
+        end: Exit | None = None,
+    ) -> None:  # fmt: skip
         """A new attempt is to be made, at the place in the queue the job had.
 
         `after` tells how the last attempt ended; without it, it was never executed and nobody need be told.
@@ -222,13 +291,10 @@ class Jobs:
                 job.id, job.state, State.QUEUED, phase=None, gpus="[]", reason=None, exit_code=None, signal=None,
                 started_at=None, finished_at=None,
             )  # fmt: skip
+            started_at = clock.text(job.started_at) if job.started_at else None
+            self._attempt_ended(job, clock.text(clock.now()), started_at, after, end, usage)
             state, reason = (part.value for part in after) if after else (None, None)
-            self._store.execute(
-                "UPDATE attempts SET finished_at = ?, state = ?, reason = ? WHERE job_id = ? AND number = ?",
-                (clock.text(clock.now()), state, reason, job.id, job.attempt),
-            )
-            self._free(job)
-            said = {"why": why, "attempt": job.attempt, "state": state, "reason": reason}
+            said = {**_told_of(job, end, usage), "why": why, "state": state, "reason": reason}
             self.note(job.id, job.attempt, "requeued", said)
             if after:
                 self._outbox.add("requeued", said, job.id)
@@ -251,11 +317,11 @@ class Jobs:
             at = clock.text(clock.now())
             changed = self._store.execute(
                 "UPDATE jobs SET state = 'CANCELLED', reason = ?, finished_at = ?, stop_reason = ?, stop_by = ?,"
-                " stop_at = ? WHERE id = ? AND state = 'QUEUED'",
+                " stop_at = ?, held_by = NULL WHERE id = ? AND state = 'QUEUED'",
                 (reason.value, at, reason.value, by, at, job.id),
             ).rowcount
             if changed:
-                said = {"state": State.CANCELLED.value, "reason": reason.value, "by": by}
+                said = {"state": State.CANCELLED.value, "reason": reason.value, "by": by, "stop_reason": reason.value}
                 self.note(job.id, None, "ended", said, at=at)
                 self._outbox.add("ended", said, job.id)
             return bool(changed)
@@ -286,9 +352,6 @@ class Jobs:
             (job_id, attempt, at or clock.text(clock.now()), kind, json.dumps(data)),
         )
 
-    def _free(self, job: Job) -> None:
-        self._store.execute("DELETE FROM leases WHERE job_id = ? AND attempt = ?", (job.id, job.attempt))
-
     def _transition(self, job_id: int, old: State, new: State, **columns: Any) -> None:
         assert may_become(old, new), (old, new)
         assignments = ", ".join(f"{name} = ?" for name in ("state", *columns))
@@ -297,6 +360,25 @@ class Jobs:
             (new.value, *columns.values(), job_id, old.value),
         ).rowcount
         assert changed == 1, f"job {job_id} is no longer {old.value}"
+
+
+def _told_of(job: Job, end: Exit | None, usage: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is told of every attempt that is over: who asked for that, how long it ran, what it used."""
+    said: dict[str, Any] = {"attempt": job.attempt, "gpus": list(job.gpus), "usage": usage}
+    if job.stop:
+        said |= {"by": job.stop.by, "stop_reason": job.stop.reason.value}
+    if end:
+        said |= {"duration_s": end.duration_s} | ({"why": end.spawn_error} if end.spawn_error else {})
+    elif job.started_at:  # nobody saw its end: it is over now
+        said |= {"duration_s": (clock.now() - job.started_at).total_seconds(), "duration_about": True}
+    return said
+
+
+def usage_of(row: Any) -> dict[str, Any] | None:
+    """What an attempt's row tells of its use of GPUs, without the sums behind it."""
+    if not row or not row["usage"]:
+        return None
+    return {name: value for name, value in json.loads(row["usage"]).items() if name != "sums"}
 
 
 def lane_of(spec: JobSpec) -> str:
@@ -334,4 +416,6 @@ def job_of(row: Any) -> Job:
         started_at=clock.moment(row["started_at"]),
         finished_at=clock.moment(row["finished_at"]),
         stop=stop,
+        position=row["position"],
+        held_by=row["held_by"],
     )

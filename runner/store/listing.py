@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runner.model import FINAL_STATES, Job, State
 from runner.store.jobs import Jobs, job_of
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 NO_LIMIT = -1
+
+
+class Overview(NamedTuple):
+    """How many jobs there are of each kind."""
+
+    queued: int  # that may start
+    held: int  # queued as well, but not to start before they are released
+    running: int
+    ended: dict[State, int]
 
 
 class Listing:
@@ -26,7 +35,7 @@ class Listing:
         """The latest that ended so, the latest last."""
         marks = ", ".join("?" * len(states))
         rows = self._store.rows(
-            f"SELECT * FROM jobs WHERE finished_at IS NOT NULL AND state IN ({marks})"  # noqa: S608
+            f"SELECT * FROM jobs INDEXED BY jobs_finished WHERE finished_at IS NOT NULL AND state IN ({marks})"  # noqa: S608
             " ORDER BY finished_at DESC, id DESC LIMIT ?",
             (*(state.value for state in states), limit),
         )
@@ -43,7 +52,8 @@ class Listing:
             return [job_of(row) for row in rows]
         first = [job for waiting in self._jobs.waiting(limit)[:limit] if (job := self._jobs.get(waiting.id))]
         held = self._store.rows(
-            "SELECT * FROM jobs WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
+            "SELECT * FROM jobs INDEXED BY jobs_of_owner WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
+            " AND state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
             (limit - len(first),),
         )
         return first + [job_of(row) for row in held]
@@ -62,6 +72,44 @@ class Listing:
         """The numbers of all that wait or are under way."""
         rows = self._store.rows("SELECT id FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') ORDER BY id")
         return [row["id"] for row in rows]
+
+    def unfinished_of(self, owner: str) -> list[int]:
+        """The same of one owner."""
+        rows = self._store.rows(
+            "SELECT id FROM jobs WHERE owner = ? AND state IN ('QUEUED', 'STARTING', 'RUNNING') ORDER BY id", (owner,)
+        )
+        return [row["id"] for row in rows]
+
+    def queued_of(self, owner: str) -> int:
+        """How many jobs of one owner wait."""
+        found = self._store.row(
+            # the states are named as the index names them, or it would not be used
+            "SELECT count(*) FROM jobs WHERE owner = ? AND state IN ('QUEUED', 'STARTING', 'RUNNING')"
+            " AND state = 'QUEUED'",
+            (owner,),
+        )
+        return int(found[0])
+
+    def overview(self, since: str) -> Overview:
+        """How many jobs there are of each kind; of those that ended, only what ended since then."""
+        unfinished = self._store.rows(
+            # by name, since the planner would rather read every job there ever was
+            "SELECT state, count(*) FROM jobs INDEXED BY jobs_of_owner"
+            " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') GROUP BY state"
+        )
+        found = {State(state): int(count) for state, count in unfinished}
+        ready = int(self._store.row("SELECT count(*) FROM jobs WHERE state = 'QUEUED' AND ready = 1")[0])
+        ended = self._store.rows(
+            "SELECT state, count(*) FROM jobs INDEXED BY jobs_ended"
+            " WHERE state IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'LOST') AND finished_at > ? GROUP BY state",
+            (since,),
+        )
+        return Overview(
+            queued=ready,
+            held=found.get(State.QUEUED, 0) - ready,
+            running=found.get(State.STARTING, 0) + found.get(State.RUNNING, 0),
+            ended={State(state): int(count) for state, count in ended},
+        )
 
     def latest(self, limit: int) -> list[Job]:
         """The newest, the newest first."""

@@ -20,12 +20,21 @@ class Outbox:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, kind: str, data: Mapping[str, Any], job_id: int | None = None) -> None:
-        """A notice to be told."""
-        self._store.execute(
+    def add(self, kind: str, data: Mapping[str, Any], job_id: int | None = None) -> int:
+        """A notice to be told; its number."""
+        added = self._store.execute(
             "INSERT INTO notices (job_id, kind, data, created_at) VALUES (?, ?, ?, ?)",
             (job_id, kind, json.dumps(data), clock.text(clock.now())),
         )
+        return int(added.lastrowid)
+
+    def has_arrived(self, notice_id: int) -> bool:
+        """Whether somebody has it, or nobody was to be told: all that it became is settled but for what failed."""
+        told = self._store.row("SELECT told_at FROM notices WHERE id = ?", (notice_id,))
+        rows = self._store.rows("SELECT told_at, message FROM messages WHERE notice_id = ?", (notice_id,))
+        if told is None or told["told_at"] is None:
+            return False
+        return not rows or any(row["told_at"] is not None and row["message"] is not None for row in rows)
 
     def open(self, limit: int = 100) -> list[Notice]:
         """Notices not yet told, oldest first."""
@@ -38,9 +47,21 @@ class Outbox:
         """All notices of one job, told or not."""
         return [_notice(r) for r in self._store.rows("SELECT * FROM notices WHERE job_id = ? ORDER BY id", (job_id,))]
 
+    def forget_untold(self, before: str) -> None:
+        """What happened before this time need not be told any more."""
+        self._store.execute(
+            "UPDATE notices SET told_at = ? WHERE told_at IS NULL AND created_at < ?",
+            (clock.text(clock.now()), before),
+        )
+
     def told(self, notice_id: int) -> None:
         """It has arrived."""
         self._store.execute("UPDATE notices SET told_at = ? WHERE id = ?", (clock.text(clock.now()), notice_id))
+
+    def forget(self, before: str, at_most: int) -> int:
+        """Drop some of those from before this time, told or not: nobody wants to hear them any more."""
+        sql = "DELETE FROM notices WHERE id IN (SELECT id FROM notices WHERE created_at < ? LIMIT ?)"
+        return int(self._store.execute(sql, (before, at_most)).rowcount)
 
 
 def _notice(row: Any) -> Notice:

@@ -16,7 +16,29 @@ migrations = Migrations("nightshift")
 @migrations()
 def m001_queue(db: sqlite_utils.Database) -> None:
     """Jobs and what happened to them, who holds which GPU, who is to be told, who did what."""
-    for statement in _QUEUE.split(";\n"):
+    _run(db, _QUEUE)
+
+
+@migrations()
+def m002_chat(db: sqlite_utils.Database) -> None:
+    """People and their rights, what they are to be sent, the buttons under it; holding single jobs; GPU use."""
+    _run(db, _CHAT)
+
+
+@migrations()
+def m003_watch(db: sqlite_utils.Database) -> None:
+    """The watch over live jobs."""
+    _run(db, _WATCH)
+
+
+@migrations()
+def m004_probe(db: sqlite_utils.Database) -> None:
+    """How the batch of an attempt was found, and what is known of the memory of jobs of its kind."""
+    _run(db, _PROBE)
+
+
+def _run(db: sqlite_utils.Database, statements: str) -> None:
+    for statement in statements.split(";\n"):
         if statement.strip():
             db.execute(statement)
 
@@ -120,6 +142,99 @@ CREATE TABLE workspaces (
 CREATE TABLE box (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+_CHAT = """
+ALTER TABLE jobs ADD COLUMN owner TEXT GENERATED ALWAYS AS (json_extract(spec, '$.owner')) VIRTUAL;
+ALTER TABLE jobs ADD COLUMN held_by TEXT;
+CREATE INDEX jobs_ended ON jobs (state, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX jobs_of_owner ON jobs (owner, state) WHERE state IN ('QUEUED', 'STARTING', 'RUNNING');
+ALTER TABLE attempts ADD COLUMN usage TEXT;
+CREATE TABLE people (
+    id INTEGER PRIMARY KEY,
+    role TEXT,
+    name TEXT NOT NULL DEFAULT '',
+    paired_by TEXT,
+    paired_at TEXT,
+    noise TEXT NOT NULL DEFAULT 'all',
+    quiet TEXT
+);
+CREATE TABLE pairings (
+    digest TEXT PRIMARY KEY,
+    role TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    expires_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE successors (
+    chat INTEGER PRIMARY KEY,
+    became INTEGER NOT NULL
+);
+CREATE TABLE threads (
+    job_id INTEGER PRIMARY KEY,
+    person INTEGER NOT NULL,
+    chat INTEGER NOT NULL,
+    message INTEGER,
+    topic INTEGER
+);
+CREATE INDEX threads_by_message ON threads (chat, message);
+CREATE TABLE buttons (
+    nonce TEXT PRIMARY KEY,
+    person INTEGER NOT NULL,
+    action TEXT NOT NULL,
+    job_id INTEGER,
+    data TEXT NOT NULL DEFAULT '{}',
+    created_at TEXT NOT NULL,
+    expires_at TEXT,
+    once INTEGER NOT NULL DEFAULT 0,
+    used_at TEXT
+) WITHOUT ROWID;
+CREATE INDEX buttons_by_age ON buttons (created_at);
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    chat INTEGER NOT NULL,
+    person INTEGER,
+    job_id INTEGER,
+    notice_id INTEGER,
+    method TEXT NOT NULL,
+    body TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    expires_at TEXT,
+    tries INTEGER NOT NULL DEFAULT 0,
+    begun INTEGER NOT NULL DEFAULT 0,
+    next_try_at TEXT,
+    told_at TEXT,
+    message INTEGER,
+    parked TEXT
+);
+CREATE INDEX messages_open ON messages (chat, lane, id) WHERE told_at IS NULL AND parked IS NULL;
+CREATE INDEX messages_parked ON messages (person) WHERE parked IS NOT NULL;
+CREATE INDEX messages_by_number ON messages (chat, message);
+CREATE INDEX messages_by_age ON messages (created_at);
+"""
+
+_WATCH = """
+CREATE TABLE watches (
+    job_id INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT '{}',
+    keep TEXT,
+    warning INTEGER,
+    put_off_until REAL,
+    evidence TEXT
+);
+CREATE INDEX messages_of_notice ON messages (notice_id) WHERE notice_id IS NOT NULL;
+"""
+
+
+_PROBE = """
+ALTER TABLE attempts ADD COLUMN probe TEXT;
+CREATE TABLE known_batches (
+    key TEXT PRIMARY KEY,
+    gpu TEXT NOT NULL,
+    body TEXT NOT NULL,
+    used_at TEXT NOT NULL
 ) WITHOUT ROWID;
 """
 

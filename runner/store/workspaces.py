@@ -55,12 +55,20 @@ class Workspaces:
     def environment(self, workspace: Workspace) -> tuple[str, dict[str, str]]:
         """Key and variables of its environment: captured once, and again when something it depends on changed."""
         now = stamp(workspace)
+        return self.known_environment(workspace, now) or self.keep_environment(
+            workspace, now, environment_of(workspace)
+        )
+
+    def known_environment(self, workspace: Workspace, now: str) -> tuple[str, dict[str, str]] | None:
+        """Key and variables as captured before, if nothing has changed by this stamp."""
         row = self._store.row("SELECT stamp, environment FROM workspaces WHERE name = ?", (workspace.name,))
-        if row and row["stamp"] == now and row["environment"]:
-            kept = self._store.row("SELECT variables FROM environments WHERE key = ?", (row["environment"],))
-            if kept:
-                return row["environment"], json.loads(kept["variables"])
-        variables = environment_of(workspace)
+        if not row or row["stamp"] != now or not row["environment"]:
+            return None
+        kept = self._store.row("SELECT variables FROM environments WHERE key = ?", (row["environment"],))
+        return (row["environment"], json.loads(kept["variables"])) if kept else None
+
+    def keep_environment(self, workspace: Workspace, now: str, variables: dict[str, str]) -> tuple[str, dict[str, str]]:
+        """Remember what was captured under this stamp; its key and itself."""
         key = fingerprint(variables)
         with self._store.transaction():
             self._store.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,32 @@ def boot_id() -> str:
         return f"{boot}.{start_time(1)}"
     except OSError:  # /proc shows us our own processes only
         return boot
+
+
+def host_kills() -> int:
+    """How many processes the kernel has killed for want of memory: of our control group, or else on the host."""
+    for path in (_memory_events(), "/proc/vmstat"):
+        try:
+            with open(path, "rb") as file:
+                for line in file:
+                    if line.startswith(b"oom_kill "):
+                        return int(line.split()[1])
+        except OSError:
+            continue
+    return 0
+
+
+def _memory_events() -> str:
+    try:
+        with open("/proc/self/cgroup") as file:
+            return f"/sys/fs/cgroup{file.readline().rpartition('::')[2].strip()}/memory.events"
+    except OSError:
+        return "/sys/fs/cgroup/memory.events"
+
+
+def asleep_s() -> float:
+    """How long the machine has been suspended since it was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def start_time(pid: int | str = "self") -> int:
@@ -91,6 +118,13 @@ def _parent_if_alive(pid: str) -> int | None:
 def descendants(root: int) -> list[int]:
     """Everything below a process, nearest first."""
     return Family().descendants(root)
+
+
+def is_below(pid: int, root: int) -> bool:
+    """Whether a process is another or descends from it; asked from below, it costs a few reads."""
+    while pid > 1 and pid != root:
+        pid = _parent_if_alive(str(pid)) or 0
+    return pid == root
 
 
 def send(pids: list[int], *signals: signal.Signals) -> None:

@@ -25,8 +25,9 @@ CHUNK = 1 << 16
 STRAY_GRACE_S = 2.0
 KILL_EVERY_S = 0.01
 KILL_EVERY_AT_MOST_S = 1.0
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # as a program, and as a shell tells it
 LONGEST_WAIT_S = 3600.0  # the kernel counts milliseconds in 32 bits
-STARTED, GONE, ENDED, TROUBLE = b"s", b"g", b"x", b"e"  # what is said on the leash
+STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is said on the leash
 
 
 class Ready(NamedTuple):
@@ -49,7 +50,7 @@ def get_ready(boot_id: str) -> Ready:
         "boot_id": boot_id,
         # whoever holds this pipe open is of this attempt, whatever else it has cast off
         "pipe": os.fstat(pipe).st_ino,
-        "at": _now(),
+        "at": now(),
     }
     wake = _hear_signals()
     launch.get_ready()
@@ -65,15 +66,22 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
     _forget_signals(ready.wake)
     who = {name: spec[name] for name in ("job_id", "attempt", "run_id")}
     try:
-        rundir.write_started(folder, {**ready.identity, **who, "at": _now()})
+        rundir.write_started(folder, {**ready.identity, **who, "at": now()})
     except OSError as error:
         _say(leash, TROUBLE + str(error).encode())
         return
-    attempt = _Attempt(folder, spec, ready)
-    attempt.start()
-    _say(leash, STARTED)
-    on_start()
-    attempt.watch()
+    if spec.get("probe"):
+        from runner.supervisor import probing  # only who needs it pays for it
+
+        _say(leash, STARTED)
+        on_start()
+        attempt = probing.run(folder, spec, ready, lambda: _say(leash, PROBED))
+    else:
+        attempt = Execution(folder, spec, ready)
+        attempt.start()
+        _say(leash, STARTED)
+        on_start()
+        attempt.watch()
     _say(leash, GONE)  # the GPU can be read while the record is being written
     _record(folder, attempt)
     os.close(lock)
@@ -85,7 +93,7 @@ def _say(leash: int, what: bytes) -> None:
         os.write(leash, what)
 
 
-def _record(folder: str, attempt: _Attempt) -> None:
+def _record(folder: str, attempt: Execution) -> None:
     """Write the exit record, however long it takes, unless there is no folder left to write it to."""
     wait_s = 0.05
     while True:
@@ -117,12 +125,20 @@ def _forget_signals(wake: int) -> None:
         os.read(wake, 256)
 
 
-class _Attempt:
+class Since(NamedTuple):
+    """When an attempt began: on the wall, and by the monotonic clock."""
+
+    at: str
+    moment: float
+
+
+class Execution:
     """The job's processes and what has been seen of them."""
 
-    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready) -> None:
+    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready, since: Since | None = None) -> None:
         self._spec = spec
         _, self._wake, self._drain, self._pipe = ready
+        self._since = since
         self._main: int | None = None
         self._status: int | None = None  # the main process' wait status, once it has ended
         self._ended_at = 0.0
@@ -136,24 +152,31 @@ class _Attempt:
 
     def start(self) -> None:
         """Execute the job, and only then make ready for what it prints."""
-        self._started_at, self._began = _now(), time.monotonic()
+        self._launch()
+        os.close(self._pipe)
+        self._output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
+        self._listen()
+        self.reserved = rundir.reserve_exit(self._folder)
+
+    def _launch(self) -> None:
+        self._launched = time.monotonic()
+        self._since = self._since or Since(now(), self._launched)
         limit_s = self._spec["time_limit_s"]
-        self._deadline = self._began + limit_s if limit_s is not None else None
+        self._deadline = self._since.moment + limit_s if limit_s is not None else None
         try:
             self._main = launch.launch(self._spec, self._pipe)
         except JobError as error:
             self._spawn_error = str(error)
             self._ended_at = time.monotonic()
-        finally:
-            os.close(self._pipe)
-        self._output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
+
+    def _listen(self) -> None:
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         self._poll.register(self._drain, select.POLLIN)
-        self.reserved = rundir.reserve_exit(self._folder)
 
     def watch(self) -> None:
         """Return when nothing of the job is left, and all of its output is written."""
+        self._host_kills = kernel.host_kills()
         while self._reap():
             for descriptor, _ in self._poll.poll(self._wait_ms()):
                 if descriptor == self._wake:
@@ -197,7 +220,10 @@ class _Attempt:
         if self._stopped or self._status is not None:
             return
         self._stopped, self._deadline = True, None
-        self._kill_at = time.monotonic() + self._spec["stop_grace_s"]
+        self._end_within(self._spec["stop_grace_s"])
+
+    def _end_within(self, grace_s: float) -> None:
+        self._kill_at = time.monotonic() + grace_s
         kernel.send(kernel.descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
 
     def _take_output(self) -> bool:
@@ -241,6 +267,7 @@ class _Attempt:
         """The content of exit.json: the fields of model.Exit."""
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert self._since is not None
         return {
             "run_id": self._spec["run_id"],
             "exit_code": code if code is not None and code >= 0 else None,
@@ -248,16 +275,19 @@ class _Attempt:
             "spawn_error": self._spawn_error,
             "stopped": self._stopped,
             "timed_out": self._timed_out,
-            "started_at": self._started_at,
-            "finished_at": _now(),
-            "duration_s": round(self._ended_at - self._began, 6),
+            "started_at": self._since.at,
+            "finished_at": now(),
+            "duration_s": round(self._ended_at - self._since.moment, 6),
+            "run_s": round(self._ended_at - self._launched, 6),
             "output_bytes": self._output.bytes,
             "dropped_bytes": self._output.dropped_bytes,
             "strays": len(self._strays),
             "cpu_s": round(used.ru_utime + used.ru_stime, 3),
+            "host_kills": kernel.host_kills() - self._host_kills if code in KILLED else 0,
             "max_rss_mib": round(used.ru_maxrss / 1024, 1),
         }
 
 
-def _now() -> str:
+def now() -> str:
+    """The moment, for records."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")

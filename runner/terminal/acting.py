@@ -1,4 +1,4 @@
-"""Commands that change something: kill, rerun, wait, pause, resume, drain."""
+"""Commands that change something: kill, rerun, wait, pause, resume, drain, stay."""
 
 from __future__ import annotations
 
@@ -69,18 +69,37 @@ def _wait_until_ended(queue: Queue, job_ids: list[int]) -> None:
     wait_for(queue, job_ids)
 
 
-@click.command("rerun")
+class WithChanges(click.Command):
+    """A command that leaves what comes after -- as it is."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Click would take those words for more job numbers."""
+        if "--" in args:
+            ctx.obj = args[args.index("--") + 1 :]
+            args = args[: args.index("--")]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Say so in the first line of the help."""
+        return [*super().collect_usage_pieces(ctx), "[-- CHANGES…]"]
+
+
+@click.command("rerun", cls=WithChanges)
 @click.argument("job_ids", type=JOB, metavar="N…", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help='Print {"ids": [12]}.')
-def rerun(job_ids: tuple[int, ...], as_json: bool) -> int:
-    """Queue the same again, each under a new number."""
+@click.pass_obj
+def rerun(changes: Sequence[str] | None, job_ids: tuple[int, ...], as_json: bool) -> int:
+    """Queue the same again, each under a new number.
+
+    What comes after -- replaces or adds arguments of the command: nightshift rerun 12 -- --lr 3e-4
+    """
     from runner.errors import UserError
 
     made = []
     with open_queue() as queue:
         for job_id in job_ids:
             try:
-                made.append(queue.rerun(job_id))
+                made.append(queue.rerun(job_id, changes or ()))
             except UserError as error:
                 say(str(error))
                 continue
@@ -118,7 +137,10 @@ def wait(job_ids: tuple[int, ...]) -> int:
 
 @click.command("pause")
 def pause() -> None:
-    """Start nothing more until `nightshift resume`; running jobs go on."""
+    """Start nothing more until `nightshift resume`; running jobs go on.
+
+    As long as it is paused, the command set for an empty queue (NIGHTSHIFT_WHEN_EMPTY) is not run either.
+    """
     with open_queue() as queue:
         queue.pause()
         print(f"Paused: nothing more starts until `nightshift resume`. {_standing(queue)}")
@@ -148,6 +170,20 @@ def drain(wait_for_end: bool) -> None:
                 warn_without_runner(queue, "this waits until one is")
             wait_until(queue.home, lambda: not queue.jobs.under_way())
             print("Drained: nothing runs.")
+
+
+@click.command("stay")
+def stay() -> int:
+    """Do not run the command set for an empty queue (NIGHTSHIFT_WHEN_EMPTY) this time.
+
+    After the next jobs it is due again. `nightshift pause` holds it for as long as the queue is paused.
+    """
+    with open_queue() as queue:
+        if queue.cancel_when_empty():
+            print("It is not run this time.")
+            return 0
+        say("no command is due.")
+        return 1
 
 
 def _standing(queue: Queue) -> str:

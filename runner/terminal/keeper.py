@@ -1,44 +1,91 @@
-"""`nightshift up`: keeps the runner up. A closed terminal stops neither of them."""
+"""`nightshift up`: keeps its parts up. A closed terminal stops none of them."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import subprocess
-import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.presence import KEEPER_LOCK, held, is_ready
+from runner.presence import KEEPER_LOCK, held
+from runner.terminal import logfile, spawn
 from runner.wait import Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import subprocess
+    from collections.abc import Callable, Sequence
+
+log = logging.getLogger("nightshift")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SOUND_AFTER_S = 60.0  # one that ran so long did not fail at starting
+SETTLED_AFTER_S = 5.0  # one that was up so long is no plain mistake: the others need not leave because of it
+LEAVES_WITHIN_S = 20.0
 LOOK_EVERY_S = 0.05
+SHORTEN_EVERY_S = 600.0
+MUST_BE_MENDED = 2
+IS_OFF = "THE {} IS OFF"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One process to be kept up."""
+
+    name: str
+    command: Sequence[str]
+    is_ready: Callable[[int], bool]  # by its pid
+    meanwhile: str  # what goes on when it is down
+    secret: spawn.Secret | None = None
+    worked_before: bool = False  # on an earlier day: what it refuses now must not keep the others from their work
+
+
+class _Kept:
+    """A part's process, and how its starts went."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.child: subprocess.Popen[bytes] | None = None
+        self.began = 0.0
+        self.pause_s = FIRST_PAUSE_S
+        self.starts = 0
+        self.up_since: float | None = None  # of the first that came up
+
+    def ran_s(self) -> float:
+        """How long its last process lived, or lives."""
+        return time.monotonic() - self.began
+
+    def refuses(self, code: int) -> bool:
+        """Whether it ended by a mistake that is not worth repeating: nothing of it ever worked."""
+        if self.part.worked_before:
+            return False
+        if self.up_since is None:
+            return code > 0 and self.starts == 1
+        settled = time.monotonic() - self.up_since > SETTLED_AFTER_S
+        return code == MUST_BE_MENDED and self.starts == 1 and not settled
 
 
 class Keeper:
-    """Starts a runner, and another whenever it dies, after a pause that grows."""
+    """Starts each part, and again whenever it dies, after a pause that grows."""
 
-    def __init__(self, folder: str, command: Sequence[str]) -> None:
-        self._folder, self._command = folder, command
+    def __init__(
+        self, folder: str, parts: Sequence[Part], output: int, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        self._folder, self._output, self._on_ready = folder, output, on_ready
+        self._kept = [_Kept(part) for part in parts]
         self._waiter = Waiter()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._began = 0.0
-        self._pause_s = FIRST_PAUSE_S
-        self._was_up = False  # at least once: until then a mistake is not worth repeating
         self._leaving = False
-        self._code: int | None = None
+        self._code = 0
 
     def run(self) -> int:
-        """Until a signal says to leave, or the runner cannot be started at all; the exit code."""
+        """Until a signal says to leave, or a part cannot be started at all; the exit code."""
         with held(self._folder, KEEPER_LOCK):
             self._listen()
-            self._start()
-            while self._code is None:
+            self._shorten_log()
+            for kept in self._kept:
+                self._start(kept)
+            while not self._leaving or any(kept.child for kept in self._kept):
                 self._waiter.wait()
             return self._code
 
@@ -51,49 +98,79 @@ class Keeper:
 
     def _hear(self, pipe: int) -> None:
         if {signal.SIGTERM, signal.SIGINT} & set(os.read(pipe, 64)):
-            self._leaving = True
-            if self._child is None:
-                self._code = 0
-            else:
-                self._child.terminate()
+            self._leave()
 
-    def _start(self) -> None:
+    def _leave(self) -> None:
         if self._leaving:
             return
-        # In a session of its own: what the terminal sends on Ctrl-C or when it closes is for us to judge.
-        self._child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)
-        self._began = time.monotonic()
-        handle = os.pidfd_open(self._child.pid)
-        self._waiter.add(handle, lambda: self._ended(handle))
-        self._look()
+        self._leaving = True
+        for kept in self._kept:
+            if kept.child:
+                kept.child.terminate()
+        self._waiter.after(LEAVES_WITHIN_S, self._make_leave)
 
-    def _look(self) -> None:
-        if self._child is None:
+    def _make_leave(self) -> None:
+        for kept in self._kept:
+            if kept.child:
+                log.warning("the %s has not left within %.0f s and is killed", kept.part.name, LEAVES_WITHIN_S)
+                kept.child.kill()
+
+    def _shorten_log(self) -> None:
+        logfile.shorten(self._folder)
+        self._waiter.after(SHORTEN_EVERY_S, self._shorten_log)
+
+    # -- one part ----------------------------------------------------------------------------------
+
+    def _start(self, kept: _Kept) -> None:
+        if self._leaving:
             return
-        if is_ready(self._folder, self._child.pid):
-            self._was_up = True
-        else:
-            self._waiter.after(LOOK_EVERY_S, self._look)
+        kept.child = spawn.start(kept.part.command, self._output, kept.part.secret)
+        kept.began, kept.starts = time.monotonic(), kept.starts + 1
+        handle = os.pidfd_open(kept.child.pid)
+        self._waiter.add(handle, lambda: self._ended(kept, handle))
+        self._look(kept)
 
-    def _ended(self, handle: int) -> None:
+    def _look(self, kept: _Kept) -> None:
+        if kept.child is None:
+            return
+        if not kept.part.is_ready(kept.child.pid):
+            self._waiter.after(LOOK_EVERY_S, lambda: self._look(kept))
+            return
+        kept.up_since = kept.up_since or time.monotonic()
+        if self._on_ready and all(other.up_since for other in self._kept):
+            tell, self._on_ready = self._on_ready, None
+            tell()
+
+    def _ended(self, kept: _Kept, handle: int) -> None:
         self._waiter.remove(handle)
         os.close(handle)
-        assert self._child is not None
-        code = self._child.wait()
-        self._child = None
-        if self._leaving or code == 0 or (code > 0 and not self._was_up):
-            self._code = max(code, 0)
+        assert kept.child is not None
+        code = kept.child.wait()
+        kept.child = None
+        if self._leaving or kept.refuses(code):
+            self._code = max(self._code, code)
+            self._leave()
             return
-        if time.monotonic() - self._began > SOUND_AFTER_S:
-            self._pause_s = FIRST_PAUSE_S
-        how = f"exit {code}" if code > 0 else f"signal {-code}"
-        _say(f"the runner died ({how}); running jobs go on; starting it again in {self._pause_s:.0f} s")
-        self._waiter.after(self._pause_s, self._start)
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        self._start_again(kept, code)
+
+    def _start_again(self, kept: _Kept, code: int) -> None:
+        if kept.ran_s() > SOUND_AFTER_S:
+            kept.pause_s = FIRST_PAUSE_S
+        if code == MUST_BE_MENDED:
+            kept.pause_s = LONGEST_PAUSE_S
+        name, pause_s = kept.part.name, kept.pause_s
+        if code == MUST_BE_MENDED:
+            log.error(
+                "%s until somebody mends what it says above; %s", IS_OFF.format(name.upper()), kept.part.meanwhile
+            )
+            log.error("starting the %s again in %.0f s", name, pause_s)
+        else:
+            log.warning("the %s %s; %s; starting it again in %.0f s", name, _how(code), kept.part.meanwhile, pause_s)
+        self._waiter.after(pause_s, lambda: self._start(kept))
+        kept.pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def _say(text: str) -> None:
-    try:
-        print(f"nightshift: {text}", file=sys.stderr, flush=True)
-    except OSError:
-        return  # the terminal is gone; we are not
+def _how(code: int) -> str:
+    if code == 0:
+        return "left unasked"
+    return f"died (exit {code})" if code > 0 else f"died (signal {-code})"

@@ -94,15 +94,39 @@ def _print_commands(jobs: list[Job]) -> None:
 
 
 def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> None:
+    if not jobs:
+        print("There are none. Queue one: nightshift submit -- python train.py")
+        return
+    reasons, common = _reasons(queue, jobs)
+    _print_table(queue, jobs, reasons)
+    if not_shown:
+        print(f"… and {not_shown:,} more queued")
+    if older:
+        print(f"… and {older:,} that ended before: nightshift ls --all")
+    if common:
+        print(f"\nWaiting: {common}.")
+    elif any(job.state.live for job in jobs) and not queue.runner_is_up():
+        print("\nNo runner is up: jobs shown as running may have ended. Start one: nightshift up --detach")
+    _print_what_is_due(queue)
+
+
+def _print_what_is_due(queue: Queue) -> None:
+    """The command for an empty queue, before it surprises anybody."""
+    from runner import clock
+    from runner.terminal.words import long_time, printable
+
+    due = queue.when_empty()
+    if due and (at := clock.moment(due["due_at"])):
+        print(f"\nNothing is left to do: at {long_time(at)} this is run, unless you type `nightshift stay`:")
+        print(f"  {printable(due['command'])}")
+
+
+def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str]) -> None:
     from runner import clock
     from runner.terminal import words
     from runner.terminal.table import Row, print_table
 
-    if not jobs:
-        print("There are none. Queue one: nightshift submit -- python train.py")
-        return
     now, indices = clock.now(), gpu_indices(queue)
-    reasons, common = _reasons(queue, jobs)
     rows = []
     for job in jobs:
         when = job.finished_at or job.started_at or job.submitted_at
@@ -122,14 +146,6 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> No
         )
     headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *(["WAITS FOR"] if reasons else [])]
     print_table(headers, rows, cut=(5, 6, 1) if reasons else (5, 1), right=(0, 3))
-    if not_shown:
-        print(f"… and {not_shown:,} more queued")
-    if older:
-        print(f"… and {older:,} that ended before: nightshift ls --all")
-    if common:
-        print(f"\nWaiting: {common}.")
-    elif any(job.state.live for job in jobs) and not queue.runner_is_up():
-        print("\nNo runner is up: jobs shown as running may have ended. Start one: nightshift up --detach")
 
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:

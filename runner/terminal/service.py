@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
-import subprocess
 import sys
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from runner.terminal.session import counted, open_queue
+from runner.terminal.session import counted, open_queue, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import subprocess
+    from collections.abc import Callable
 
-LOG, OLD_LOG = "runner.log", "runner.log.1"
-LARGE_LOG = 16 << 20
+    from runner.terminal.keeper import Part
+    from runner.terminal.spawn import Secret
+
 DEMO_HOME = "~/.nightshift-demo"
 DEMO_GPUS = "sim:2x24GiB"
+BOT_STARTS_WITHIN_S = 60.0
+NETWORK_WAIT_S = 6.0  # one that is up but not connected goes on trying; longer than the keeper's SETTLED_AFTER_S
+WITHOUT_BOT = (
+    "no NIGHTSHIFT_TOKEN: the bot stays off. To get it: docs/telegram.md, "
+    "or NIGHTSHIFT_CHAT=page for a page on this machine."
+)
 
 
 @click.command("runner")
@@ -33,94 +43,210 @@ def runner() -> None:
 @click.command("up")
 @click.option("--detach", is_flag=True, help="Return when it is up; it stays after the terminal is closed.")
 def up(detach: bool) -> int:
-    """Run jobs, and start again whatever of nightshift dies."""
+    """Run jobs and the bot, and start again whatever of nightshift dies."""
     from runner import settings
     from runner.store.connection import prepare_home
 
     folder = settings.load().home
+    parts = _parts(folder)
     prepare_home(folder)
+    if len(parts) == 1:
+        say(WITHOUT_BOT)
     if detach:
-        return _detach(folder)
-    from runner.terminal.keeper import Keeper
-
-    return Keeper(folder, _command("runner")).run()
+        return _detach(folder, parts)
+    return _keep(folder, parts, partial(_tell_up, folder))
 
 
-def _command(word: str) -> list[str]:
-    """The argument list that runs another command of ours with the same settings."""
+# -- what is kept up -----------------------------------------------------------------------------------
+
+
+def _parts(folder: str) -> list[Part]:
+    """The runner, and the bot where it is set up."""
     from runner import home
-    from runner.interpreter import python_command
+    from runner.cli import BOT_IS_WANTED
+    from runner.presence import is_ready
+    from runner.terminal.keeper import Part
+    from runner.terminal.spawn import command
 
-    file = home.env_file()
-    return python_command("nightshift", *(["--env-file", file] if file else []), word)
+    found = [
+        Part(
+            name="runner",
+            command=command("runner"),
+            is_ready=partial(is_ready, folder),
+            meanwhile="running jobs go on",
+        )
+    ]
+    if BOT_IS_WANTED.load()():
+        ready = partial(is_ready, folder, lock=home.BOT_LOCK, bell=home.BOT_BELL)
+        found.append(
+            Part(
+                name="bot",
+                command=command("bot"),
+                is_ready=ready,
+                meanwhile="the runner goes on",
+                secret=_secret(),
+                worked_before=_bot_was_up_before(folder),
+            )
+        )
+    return found
 
 
-def _detach(folder: str) -> int:
+def _bot_was_up_before(folder: str) -> bool:
+    """A token that is revoked one night must not stop the queue of a box that restarts."""
+    from runner.api import Queue
+
+    with Queue(folder, actor="") as queue:
+        return queue.box.get("bot id") is not None
+
+
+def _secret() -> Secret | None:
+    """What only the bot is to get, if this process was given it."""
+    from runner.cli import BOT_SECRET
+    from runner.terminal.spawn import Secret
+
+    given = BOT_SECRET.load()()
+    return Secret(*given) if given else None
+
+
+def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
+    """Keep them up in this process; what they log is shown while there is a terminal."""
+    from runner.terminal.keeper import Keeper
+    from runner.terminal.logfile import Shown, opened_log
+
+    with opened_log(folder) as output, Shown(folder, output) as shown:
+
+        def tell() -> None:
+            shown.catch_up()
+            with contextlib.suppress(OSError):  # a terminal that is gone
+                on_ready()
+                sys.stdout.flush()
+
+        with open(output, "a", encoding="utf-8", closefd=False) as words:
+            logging.basicConfig(
+                level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=words
+            )
+            logging.raiseExceptions = False
+            return Keeper(folder, parts, output, tell).run()
+
+
+def _tell_up(folder: str) -> None:
+    """Who is up, and how to reach it."""
+    from runner import home
+    from runner.presence import written_pid
+    from runner.terminal.logfile import log_path
+
+    bot = written_pid(folder, home.BOT_LOCK) if _bot_is_ready(folder) else None
+    whose = f"runner pid {written_pid(folder, home.RUNNER_LOCK)}" + (f", bot pid {bot}" if bot else "")
+    print(f"nightshift is up ({whose}); its log: {log_path(folder)}")
+    _tell_link(folder)
+
+
+def _bot_is_ready(folder: str) -> bool:
+    from runner import home
+    from runner.presence import is_ready, written_pid
+
+    pid = written_pid(folder, home.BOT_LOCK)
+    return pid is not None and is_ready(folder, pid, home.BOT_LOCK, home.BOT_BELL)
+
+
+def _link(folder: str) -> str | None:
+    from runner import home
+
+    if home.setting("CHAT") != "page" or not _bot_is_ready(folder):
+        return None
+    with contextlib.suppress(OSError), open(os.path.join(folder, home.PAGE_LINK), encoding="utf-8") as file:
+        return file.read().strip() or None
+    return None
+
+
+def _tell_link(folder: str) -> None:
+    """Whoever has the link may do everything: into a log goes only where it is."""
+    from runner import home
+
+    if link := _link(folder):
+        print(f"The chat: {link}" if sys.stdout.isatty() else f"The chat's link is in {folder}/{home.PAGE_LINK}")
+
+
+# -- in the background ---------------------------------------------------------------------------------
+
+
+def _detach(folder: str, parts: list[Part]) -> int:
     from runner import home
     from runner.presence import KEEPER_LOCK, holder
+    from runner.terminal.logfile import log_path, opened_log
+    from runner.terminal.spawn import command, start
 
     already = holder(folder, home.RUNNER_LOCK) or holder(folder, KEEPER_LOCK)
     if already:
         print(f"nightshift is already up for {folder} (pid {already}).")
+        if len(parts) > 1 and not _bot_is_ready(folder):
+            print(f"Its bot is not; why, is in {log_path(folder)}. Anew: nightshift down && nightshift up --detach")
         return 0
-    with _opened_log(folder) as log:
+    with opened_log(folder) as log:
         begin = os.fstat(log).st_size
-        keeper = subprocess.Popen(
-            _command("up"), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    return _wait_until_up(folder, keeper, begin)
+        keeper = start(command("up"), log, _secret())
+    return _wait_until_up(folder, keeper, begin, with_bot=len(parts) > 1)
 
 
-@contextlib.contextmanager
-def _opened_log(folder: str) -> Iterator[int]:
-    """The log, to append to; one that has grown large makes way for a new one."""
-    path = os.path.join(folder, LOG)
-    if os.path.exists(path) and os.path.getsize(path) > LARGE_LOG:
-        os.replace(path, os.path.join(folder, OLD_LOG))
-    log = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        yield log
-    finally:
-        os.close(log)
-
-
-def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int) -> int:
-    """Until a runner answers, or the keeper gives up: then what it said."""
-    from runner import home
-    from runner.presence import is_ready, written_pid
+def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, with_bot: bool) -> int:
+    """Until runner and bot answer, or the keeper or the bot gives up: then what was said."""
+    from runner.terminal.keeper import IS_OFF
+    from runner.terminal.logfile import said_since
     from runner.waiting import Changes
 
+    waited = _Waited()
     with contextlib.closing(Changes(folder)) as changes:
         while keeper.poll() is None:
-            pid = written_pid(folder, home.RUNNER_LOCK)
-            if pid and pid != keeper.pid and is_ready(folder, pid):
-                print(f"nightshift is up (runner pid {pid}); its log: {os.path.join(folder, LOG)}")
-                print("Stop it: nightshift down (running jobs go on)")
-                _tell_if_held(folder)
-                return 0
+            if _runner_is_ready(folder, keeper.pid):
+                if with_bot and IS_OFF.format("BOT") in (said := said_since(folder, begin)):
+                    sys.stderr.write(said)
+                    print("The runner is up, and jobs run; the bot is not. Why, is said above.")
+                    return 2
+                connected = not with_bot or _bot_is_connected(folder, begin)
+                if connected or waited.long_enough(_bot_is_ready(folder)):
+                    _tell_detached(folder, connected)
+                    return 0
             changes.wait(0.1)
-    with open(os.path.join(folder, LOG), encoding="utf-8", errors="replace") as file:
-        file.seek(begin)
-        sys.stderr.write(file.read())
+    sys.stderr.write(said_since(folder, begin))
     return keeper.returncode or 0
 
 
-@click.command("down")
-def down() -> None:
-    """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
+def _runner_is_ready(folder: str, keeper: int) -> bool:
     from runner import home
-    from runner.presence import KEEPER_LOCK, ask_to_leave
+    from runner.presence import is_ready, written_pid
 
-    folder = home.state_folder()
-    asked = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.RUNNER_LOCK)]
-    if not any(asked):
-        print(f"Nothing was up for {folder}.")
-        return
-    with open_queue() as queue:
-        live = len(queue.jobs.under_way())
-    print(
-        f"nightshift is down. {counted(live, 'job') if live else 'No job'} {'goes' if live < 2 else 'go'} on running."
-    )
+    pid = written_pid(folder, home.RUNNER_LOCK)
+    return pid is not None and pid != keeper and is_ready(folder, pid)
+
+
+class _Waited:
+    """How long the bot has been waited for: to come up, and then to reach Telegram."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._up_since: float | None = None
+
+    def long_enough(self, is_up: bool) -> bool:
+        now = time.monotonic()
+        self._up_since = (self._up_since or now) if is_up else None
+        return now - self._began > BOT_STARTS_WITHIN_S or (is_up and now - (self._up_since or now) > NETWORK_WAIT_S)
+
+
+def _bot_is_connected(folder: str, begin: int) -> bool:
+    """Whether it has said so since: before that, Telegram may still refuse its token."""
+    from runner import home
+    from runner.presence import written_pid
+    from runner.terminal.logfile import said_since
+
+    return _bot_is_ready(folder) and f"bot pid {written_pid(folder, home.BOT_LOCK)} up" in said_since(folder, begin)
+
+
+def _tell_detached(folder: str, connected: bool) -> None:
+    _tell_up(folder)
+    if not connected:
+        print("The bot has not reached Telegram yet and keeps trying; `nightshift doctor` tells how it stands.")
+    print("Stop it: nightshift down (running jobs go on)")
+    _tell_if_held(folder)
 
 
 def _tell_if_held(folder: str) -> None:
@@ -131,23 +257,51 @@ def _tell_if_held(folder: str) -> None:
             print(f"Note: {held}.")
 
 
+@click.command("down")
+def down() -> None:
+    """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
+    from runner import home
+    from runner.presence import KEEPER_LOCK, ask_to_leave
+
+    folder = home.state_folder()
+    asked = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.BOT_LOCK, home.RUNNER_LOCK)]
+    if not any(asked):
+        print(f"Nothing was up for {folder}.")
+        return
+    print(f"nightshift is down. {_still_running()}")
+
+
+def _still_running() -> str:
+    with open_queue() as queue:
+        live = len(queue.jobs.under_way())
+    return f"{counted(live, 'job') if live else 'No job'} {'goes' if live < 2 else 'go'} on running."
+
+
+# -- trying it out -------------------------------------------------------------------------------------
+
+
 @click.command("demo")
-def demo() -> None:
-    """Try nightshift in a state folder of its own, with simulated GPUs where there are no real ones."""
-    from runner import daemon, home, settings
+def demo() -> int:
+    """Try nightshift with a chat page, in a state folder of its own; GPUs are simulated where there are none."""
+    from runner import home, settings
+    from runner.presence import KEEPER_LOCK, holder
+    from runner.store.connection import prepare_home
 
     os.environ.setdefault("NIGHTSHIFT_HOME", os.path.expanduser(DEMO_HOME))
+    os.environ["NIGHTSHIFT_CHAT"] = "page"
     if home.setting("GPUS") is None:
         os.environ["NIGHTSHIFT_GPUS"] = _demo_gpus()
     found = settings.load()
+    prepare_home(found.home)
+    if holder(found.home, KEEPER_LOCK) is None:
+        os.environ["NIGHTSHIFT_PAGE_PORT"] = str(_demo_port())
+    _make_workspace(found.home)
     simulated = found.gpus.startswith("sim:")
-    print(f"State in {found.home}; GPUs: {found.gpus}{' – these are SIMULATED' if simulated else ''}.")
-    print("In another terminal:")
-    print(f"  export NIGHTSHIFT_HOME={shlex.quote(found.home)}")
-    print('  export PATH="$PATH:$NIGHTSHIFT_HOME/bin"')
-    print("  nightshift submit -- 'echo hello from GPU $CUDA_VISIBLE_DEVICES; nightshift gpus'")
-    print("  nightshift ls", flush=True)
-    daemon.main(found)
+    print(f"State in {found.home}; GPUs: {found.gpus}{' – these are SIMULATED' if simulated else ''}.", flush=True)
+    code = _keep(found.home, _parts(found.home), partial(_tell_demo, found.home))
+    with contextlib.suppress(OSError):
+        _tell_demo_end(found.home, code)
+    return code
 
 
 def _demo_gpus() -> str:
@@ -155,3 +309,55 @@ def _demo_gpus() -> str:
     from runner.gpu import fresh
 
     return DEMO_GPUS if fresh.check() else "auto"
+
+
+def _demo_port() -> int:
+    """The page's usual port, or another where somebody else listens on that."""
+    import socket
+
+    from runner.cli import PAGE_PORT
+
+    for port in (PAGE_PORT.load()(), 0):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
+            return int(server.getsockname()[1])
+    return 0
+
+
+def _make_workspace(folder: str) -> None:
+    """A place for chat jobs: where one stands, so that one's own scripts are at hand."""
+    from runner.api import Queue
+    from runner.workspace import Workspace, validate
+
+    here = os.getcwd()
+    usual = here != "/" and os.access(here, os.W_OK | os.X_OK)
+    with Queue(folder, actor="demo") as queue:
+        if not queue.workspaces.all():
+            queue.workspaces.put(validate(Workspace(name="demo", dir=here if usual else folder, default=True)))
+
+
+def _tell_demo(folder: str) -> None:
+    link = _link(folder)
+    print(f"\n  The chat, in your browser:  {link}\n")
+    print("Send it /submit echo hello from GPU $CUDA_VISIBLE_DEVICES")
+    print("In another terminal:")
+    print(f"  export NIGHTSHIFT_HOME={shlex.quote(folder)}")
+    print('  export PATH="$PATH:$NIGHTSHIFT_HOME/bin"')
+    print("  nightshift submit -- 'echo hello from GPU $CUDA_VISIBLE_DEVICES; nightshift gpus'")
+    print("  nightshift ls")
+    print("Ctrl-C ends the demo.\n")
+
+
+def _tell_demo_end(folder: str, code: int) -> None:
+    from runner.api import Queue
+
+    if code:
+        return
+    with Queue(folder, actor="demo") as queue:
+        live = [f"#{job.id}" for job in queue.jobs.under_way()]
+    print("The demo has ended.")
+    if live:
+        one = len(live) == 1
+        print(
+            f"{counted(len(live), 'job')} {'goes' if one else 'go'} on running: {', '.join(live)}."
+            f" Start the demo again to watch {'it' if one else 'them'}, or to kill {'it' if one else 'them'}."
+        )

@@ -38,6 +38,9 @@ def show(job_id: int, as_json: bool) -> None:
 def _described(queue: Queue, job: Job) -> dict[str, Any]:
     return {
         **queue.describe([job])[0],
+        "usage": queue.usage(job.id),
+        "watch": queue.watched(job.id),
+        "probe": queue.probe(job.id),
         "argv": list(job.spec.argv) if job.spec.argv is not None else None,
         "script": job.spec.script,
         "retries": job.spec.retries,
@@ -50,8 +53,14 @@ def _described(queue: Queue, job: Job) -> dict[str, Any]:
 
 
 def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"gpus": json.loads(row["gpus"]), "exit": json.loads(row["exit"]) if row["exit"] else None}
-    return {**row, **told}
+    from runner.store.jobs import usage_of
+
+    told = {"gpus": json.loads(row["gpus"]), **{name: _json(row[name]) for name in ("exit", "probe")}}
+    return {**row, **told, "usage": usage_of(row)}
+
+
+def _json(text: str | None) -> Any:
+    return json.loads(text) if text else None
 
 
 def _run_dir(queue: Queue, job: Job) -> str | None:
@@ -85,6 +94,9 @@ def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield "Ended", long_time(job.finished_at)
     if took := duration_words(job, clock.now()):
         yield ("Took" if job.finished_at else "Runs for"), took
+    yield from _batch(queue, job)
+    yield from _usage(queue, job)
+    yield from _watch(queue, job)
     yield from _end(queue, job)
     yield "Run id", job.run_id
     if folder := _run_dir(queue, job):
@@ -132,8 +144,6 @@ def _limits(job: Job) -> Iterator[tuple[str, str]]:
         yield "Time limit", format_duration(job.spec.time_limit_s)
     if job.spec.retries:
         yield "Retries", str(job.spec.retries)
-    if job.batch_size is not None:
-        yield "Batch size", str(job.batch_size)
     if job.stop:
         yield "Stop", f"asked for by {job.stop.by}"
 
@@ -163,6 +173,50 @@ def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield "Output", f"{end['dropped_bytes']:,} bytes of it found no room on the disk"
     if end.get("strays"):
         yield "Left behind", f"{counted(end['strays'], 'process').replace('processs', 'processes')}, ended"
+
+
+def _usage(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """What it made of its GPUs, as far as that is known; so far, while it runs."""
+    from runner.quantities import format_mib
+
+    used = queue.usage(job.id) if job.gpus else None
+    if not used or not used["samples"]:
+        return
+    said = []
+    if used["peak_memory_mib"] is not None:
+        of = f" of {format_mib(used['memory_total_mib'])}" if used["memory_total_mib"] else ""
+        all_of_it = " by whatever used the GPU then" if used["attributed_by"] == "device" else ""
+        said.append(f"{format_mib(used['peak_memory_mib'])}{of} at most{all_of_it}")
+    if used["mean_utilization"] is not None:
+        said.append(f"{used['mean_utilization']:.0f} % busy on average")
+    yield "GPU use", ", ".join(said) or "unknown"
+
+
+def _watch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """What the watch over its GPUs makes of it, and who asked to keep it."""
+    from runner import clock
+    from runner.model import Reason
+
+    found = queue.watched(job.id) or {}
+    if found.get("idle") and not job.state.final:
+        yield "Idle watch", found["idle"]
+    if job.reason in {Reason.IDLE, Reason.HUNG} and found.get("evidence"):
+        for number, line in enumerate(found["evidence"]["text"].splitlines()):
+            yield ("" if number else "Why"), line
+    if kept := found.get("kept"):
+        until = clock.moment(kept["until"])
+        yield "Kept", f"by {kept['by']} {f'until {long_time(until)}' if until else 'for good'}"
+
+
+def _batch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """The batch it runs at, and how that was found."""
+    found = queue.probe(job.id)
+    if found is not None:
+        yield "Batch", found["said"]
+        for line in found["detail"]:
+            yield "", line
+    elif job.spec.probe is not None:
+        yield "Batch", "is found when it starts"
 
 
 def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:

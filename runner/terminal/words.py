@@ -7,6 +7,7 @@ import signal
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from runner import clock
 from runner.model import Phase, Reason, State
 from runner.quantities import format_duration
 
@@ -133,6 +134,14 @@ _EVENTS = {
     "submitted": "submitted by {by}",
     "stop asked": "{by} asked to stop it ({reason})",
     "requeued": "queued again: {why}",
+    "batch chosen": "{said}",
+    "held": "held by {by}",
+    "released": "released by {by}",
+    "moved to front": "put first by {by}",
+    "moved up": "put before #{before} by {by}",
+    "idle warning": "warned: {why}",
+    "stop put off": "its stop is put off: {why}",
+    "looks hung": "{why}",
 }
 
 
@@ -144,6 +153,9 @@ def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
     if kind == "started":
         gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in data.get("gpus", ()))
         return f"started on GPU {gpus}" if gpus else "started"
+    if kind == "kept":
+        until = clock.moment(data.get("until"))
+        return f"kept by {data['by']} {f'until {long_time(until)}' if until else 'for good'}"
     try:
         return _EVENTS[kind].format(**data)
     except KeyError:

@@ -112,6 +112,25 @@ def database(home: str) -> Iterator[Finding]:
     )
 
 
+def audit(home: str) -> Iterator[Finding]:
+    """Whether the record of who did what is as it was written."""
+    from runner.store.audit import Audit
+    from runner.store.connection import DATABASE, open_store
+
+    if not os.path.exists(os.path.join(home, DATABASE)):
+        return
+    with closing(open_store(home)) as store:
+        broken = Audit(store).first_broken()
+    yield verdict(
+        broken is None,
+        "audit",
+        "every action follows from those before it",
+        f"row {broken} does not follow from those before it: somebody changed the record",
+        "nightshift audit shows it; a job can do this too, it has your account's rights",
+        level=WARN,
+    )
+
+
 def sockets(home: str) -> Iterator[Finding]:
     """Whether a doorbell can be put into the state folder, however long its path."""
     from runner.doorbell import Doorbell, ring

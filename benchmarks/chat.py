@@ -1,0 +1,109 @@
+"""From a command in the chat to the bot's reply, over HTTP on loopback, with 10,000 jobs in the database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from benchmarks.box import COMMAND, KEY, VARIABLES, Box, a_box
+from bot.local_chat.api import BotApi
+from bot.local_chat.events import MESSAGE, Event
+from bot.local_chat.http import HttpServer
+from runner import clock, rundir
+from runner.api.chat import Workspace, stamp
+from runner.model import Exit, Reason, State
+
+JOBS, WAITING, ROUNDS = 10_000, 2_000, 100
+COMMANDS = ("/status", "/queue", "/gpus", "/log 5", "/status 5", "/submit -g 1 python train.py --lr 3e-4")
+MEDIAN_MS, P95_MS = 20.0, 50.0
+
+
+def main() -> None:
+    with a_full_box() as box:
+        print(f"\nCommand → reply over loopback HTTP, {JOBS:,} jobs in the database ({WAITING:,} of them waiting), ms")
+        for command, times in asyncio.run(_measured(box)).items():
+            median, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+            verdict = "yes" if median < MEDIAN_MS and p95 < P95_MS else "NO"
+            print(f"  {command.split(' -g')[0]:<12} median {median:6.1f}   p95 {p95:6.1f}", end="")
+            print(f"   (required below {MEDIAN_MS:.0f} and {P95_MS:.0f}: {verdict})")
+
+
+@contextlib.contextmanager
+def a_full_box() -> Iterator[Box]:
+    """A box after a long month: jobs that ended, with what was said of them, and jobs that wait."""
+    with a_box("sim:2x24GiB") as box:
+        box.queue.pause()
+        ended = Exit(
+            started_at=clock.text(clock.now()), finished_at=clock.text(clock.now()), duration_s=1.0, exit_code=0
+        )
+        ids = box.submit(*[box.spec("python train.py --seed 1", gpus=0) for _ in range(JOBS - WAITING)])
+        with box.queue.store.transaction():
+            for number in ids:
+                box.queue.jobs.claim(number, [("cpu", number)], "boot")
+                box.queue.jobs.started(box.queue.job(number), clock.text(clock.now()))
+                box.queue.jobs.ended(box.queue.job(number), State.SUCCEEDED, Reason.EXIT, ended)
+            box.queue.store.execute("UPDATE notices SET told_at = created_at")
+        box.submit(*[box.spec("python train.py --seed 2", gpus=1) for _ in range(WAITING)])
+        folder = Path(rundir.folder_of(box.home, 5, 1))
+        folder.mkdir(parents=True)
+        (folder / rundir.OUTPUT).write_bytes(b"".join(b"step %d loss 0.123\n" % step for step in range(50_000)))
+        workspace = Workspace(name="lab", dir="/", default=True)
+        box.queue.workspaces.put(workspace)
+        box.queue.workspaces.keep_environment(workspace, stamp(workspace), VARIABLES)
+        assert KEY
+        yield box
+
+
+@contextlib.asynccontextmanager
+async def _a_bot(box: Box, api: BotApi, url: str, person: int) -> AsyncIterator[None]:
+    settings = {"API_URL": url, "TOKEN": api.world.token, "ADMINS": str(person), "HOME": box.home}
+    settings |= {"SUBMITS_PER_MINUTE": "10000", "QUEUED_PER_PERSON": "10000"}
+    environ = {**os.environ, **{f"NIGHTSHIFT_{name}": value for name, value in settings.items()}}
+    with tempfile.TemporaryFile() as out:
+        bot = subprocess.Popen([*COMMAND, "bot"], env=environ, stdout=out, stderr=out)
+        try:
+            yield
+        finally:
+            bot.terminate()
+            bot.wait()
+
+
+async def _measured(box: Box) -> dict[str, list[float]]:
+    api = BotApi()
+    person = api.world.add_user("Ada")
+    async with HttpServer(api) as server, _a_bot(box, api, server.url, person.id):
+        await _reply_ms(api, person.id, "/start")
+        await asyncio.sleep(1)
+        found: dict[str, list[float]] = {command: [] for command in COMMANDS}
+        for _ in range(ROUNDS):
+            for command, times in found.items():
+                times.append(await _reply_ms(api, person.id, command))
+                await asyncio.sleep(0.01)
+        return found
+
+
+async def _reply_ms(api: BotApi, person: int, text: str) -> float:
+    said = asyncio.get_running_loop().create_future()
+
+    def look(event: Event) -> None:
+        if event.kind == MESSAGE and event.by_bot and not said.done():
+            said.set_result(time.perf_counter())
+
+    stop = api.world.events.watch(look)
+    began = time.perf_counter()
+    api.people.send_text(person, None, text)
+    try:
+        return (await asyncio.wait_for(said, 60) - began) * 1e3
+    finally:
+        stop()
+
+
+if __name__ == "__main__":
+    main()

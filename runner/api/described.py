@@ -1,0 +1,52 @@
+"""Jobs for programs: the keys of the JSON output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runner.model import Job, Stop
+
+
+def described(job: Job, waiting_for: str | None) -> dict[str, Any]:
+    """All that `ls --json` tells of a job."""
+    spec = job.spec
+    return {
+        "id": job.id,
+        "name": spec.name,
+        "command": spec.command,
+        "owner": spec.owner,
+        "workspace": spec.workspace,
+        "dir": spec.dir,
+        "priority": spec.priority.value,
+        "gpus_wanted": spec.gpus,
+        "on": list(spec.on),
+        "time_limit_s": spec.time_limit_s,
+        "state": job.state.value,
+        "reason": job.reason.value if job.reason else None,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "phase": job.phase.value if job.phase else None,
+        "attempt": job.attempt,
+        "gpus": list(job.gpus),
+        "batch_size": job.batch_size,
+        "run_id": job.run_id,
+        "submitted_at": clock.text(job.submitted_at),
+        "started_at": _text(job.started_at),
+        "finished_at": _text(job.finished_at),
+        "stop": _stop(job.stop),
+        "held_by": job.held_by,
+        "waiting_for": waiting_for,
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return clock.text(moment) if moment else None
+
+
+def _stop(stop: Stop | None) -> dict[str, Any] | None:
+    return {"reason": stop.reason.value, "by": stop.by, "at": clock.text(stop.at)} if stop else None

@@ -1,0 +1,75 @@
+"""From options to a spec, and what could never run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from runner.api.probes import probe_asked, refuse_unprobable
+from runner.errors import UserError
+from runner.leaving import refuse_leaving
+from runner.model import JobSpec, Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LONGEST_COMMAND = 1_000_000
+
+
+def job_spec(
+    values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None = None, script: bool = False, owner: str,
+    folder: str, environment_key: str, umask: int, workspace: Any = None,
+) -> JobSpec:  # fmt: skip
+    """A spec from options as `runner.options` reads them."""
+    return JobSpec(
+        command=shlex.join(argv) if argv is not None else command,
+        argv=tuple(argv) if argv is not None else None,
+        script=script,
+        owner=owner,
+        name=values.get("name"),
+        workspace=workspace.name if workspace else None,
+        dir=os.path.abspath(os.path.join(folder, os.path.expanduser(values["dir"]))) if "dir" in values else folder,
+        environment=environment_key,
+        env=dict(values.get("env", {})),
+        env_file=workspace.env_file if workspace else None,
+        umask=umask,
+        gpus=values.get("gpus", 1),
+        on=tuple(values.get("on", ())),
+        time_limit_s=values.get("time_limit_s"),
+        priority=Priority(values.get("priority", "normal")),
+        retries=values.get("retries", 0),
+        stop_grace_s=values.get("stop_grace_s"),
+        idle=values.get("idle"),
+        hung=values.get("hung"),
+        probe=probe_asked(values, command=command, argv=argv, script=script),
+    )
+
+
+def refuse_unrunnable(spec: JobSpec) -> None:
+    """UserError for what could run on no box."""
+    for text in (spec.command, *(spec.argv or ()), spec.dir, *spec.env, *spec.env.values()):
+        _refuse_unusable(text)
+    if len(spec.command) > LONGEST_COMMAND:
+        raise UserError("A command may have a million characters. Put the rest into a file that it reads.")
+    if spec.argv is None and _is_shell(spec):
+        refuse_leaving(spec.command)
+    refuse_unprobable(spec)
+    if not os.path.isdir(spec.dir):
+        raise UserError(f"The folder {spec.dir} does not exist (any more). Submit it from another, or with --dir.")
+
+
+def _refuse_unusable(text: str) -> None:
+    """What no process can be given as an argument or a variable."""
+    if "\0" in text:
+        raise UserError("There is a NUL byte in it; send text.")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise UserError("There is half a character in it (a lone surrogate); send it again.") from None
+
+
+def _is_shell(spec: JobSpec) -> bool:
+    """A script may be another language's; what ends in & there is none of our business."""
+    first = spec.command.partition("\n")[0]
+    return not (spec.script and first.startswith("#!") and not first.rstrip().endswith("sh"))

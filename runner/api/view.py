@@ -1,0 +1,224 @@
+"""What can be seen of the queue."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from runner import clock, home, presence, rundir
+from runner.api.described import described
+from runner.errors import NoSuchJobError, UserError
+from runner.gpu.published import read_published
+from runner.logs import Log
+from runner.model import Job, Phase, State
+from runner.schedule import choose
+from runner.store.audit import Audit
+from runner.store.box import WHEN_EMPTY, Box
+from runner.store.connection import open_store
+from runner.store.jobs import CPU, Jobs
+from runner.store.listing import Listing
+from runner.store.outbox import Outbox
+from runner.store.watches import Watches
+from runner.store.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from runner.gpu.standing import Standing
+    from runner.model import Snapshot
+    from runner.store.jobs import Lease
+    from runner.store.listing import Overview
+
+RECENT = timedelta(hours=24)
+
+
+def at_the_terminal(words: str) -> str:
+    """How a command is typed, for the sentences that name one; the chat has its own."""
+    return f"`nightshift {words}`"
+
+
+class View:
+    """The queue of one state folder, to look at."""
+
+    def __init__(self, folder: str | None = None, *, actor: str, typed: Callable[[str], str] = at_the_terminal) -> None:
+        self.home = folder or home.state_folder()
+        self.actor = actor
+        self._typed = typed
+        self.store = open_store(self.home, backup_dir=home.backup_folder())
+        self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
+        self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
+        self.listing, self.watches = Listing(self.store), Watches(self.store)
+
+    def job(self, job_id: int) -> Job:
+        """One job; UserError if there is none of that number."""
+        found = self.jobs.get(job_id)
+        if found is None:
+            raise NoSuchJobError(f"There is no job {job_id}. {self._typed('ls')} lists the jobs there are.")
+        return found
+
+    def describe(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
+        """Jobs for programs: the keys of the JSON output."""
+        jobs = list(jobs)
+        reasons = self.waiting_reasons(jobs)
+        return [described(job, reasons.get(job.id)) for job in jobs]
+
+    def waiting_reasons(self, jobs: Iterable[Job]) -> dict[int, str]:
+        """Why each queued job among these waits."""
+        queued = [job for job in jobs if job.state is State.QUEUED]
+        if not queued:
+            return {}
+        held = {job.id: self._why_held(job) for job in queued if job.held_by}
+        queued = [job for job in queued if not job.held_by]
+        general = self._why_nothing_starts()
+        if general or not queued:
+            return held | {job.id: general or "" for job in queued}
+        leases = self.jobs.leases()
+        cpu_slots = int(self.box.get("cpu slots", 1))
+        cpu_taken = sum(lease.resource == CPU for lease in leases)
+        rooms = self._standing(leases).rooms()
+        # Those at the front keep what they wait for from the ones behind them, whichever of them were asked about.
+        front = self.jobs.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
+        asked = {job.id: _Asked(job) for job in queued} | {waiting.id: waiting for waiting in front}
+        in_order = sorted(asked.values(), key=lambda one: one.order)
+        plan = choose(in_order, rooms, range(cpu_taken, cpu_slots))
+        return held | {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
+
+    def _why_held(self, job: Job) -> str:
+        return f"held by {job.held_by}; {self._typed(f'release {job.id}')} lets it start"
+
+    def _why_nothing_starts(self) -> str | None:
+        return self.held() if self.runner_is_up() else "no runner is up"
+
+    def held(self) -> str | None:
+        """Who or what holds the queue, and how it goes on; None if nothing does."""
+        paused = self.box.get("paused")
+        goes_on = f"{self._typed('resume')} goes on"
+        if paused and paused["by"] == "breaker":
+            return f"the queue is paused, because {paused['why']}; {goes_on}"
+        if paused:
+            return f"the queue is paused by {paused['by']}; {goes_on}"
+        if self.box.get("draining"):
+            return f"the box is draining, and no more jobs start; {goes_on}"
+        return None
+
+    def when_empty(self) -> dict[str, Any] | None:
+        """The command that is to be run since nothing is left to do, with `due_at` (None: held by a pause)."""
+        due = self.box.get(WHEN_EMPTY)
+        return None if due is None or due["cancelled_by"] or due["ran_at"] else dict(due)
+
+    def snapshot(self) -> tuple[Snapshot, float] | None:
+        """The last known GPUs, and how old that knowledge is in seconds."""
+        return read_published(self.home)
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The GPUs for programs; what is not known, or no longer known, is None."""
+        return self._standing(self.jobs.leases()).described()
+
+    def _standing(self, leases: Sequence[Lease]) -> Standing:
+        from runner.gpu.standing import Rules, Standing
+
+        free = self.box.get("free", {})
+        return Standing(self.snapshot(), leases, Rules(slots=int(self.box.get("slots", 1)), **free))
+
+    def log(self, job_id: int, attempt: int | None = None) -> Log:
+        """The output of a job's latest attempt, or of the one named."""
+        job = self.job(job_id)
+        number = attempt or job.attempt
+        if number == 0:
+            raise UserError(f"Job {job_id} has not started yet: there is no output.")
+        return Log(rundir.folder_of(self.home, job_id, number))
+
+    def last_log_at(self, job_id: int) -> datetime | None:
+        """When the latest attempt's output last grew; None if there is none."""
+        job = self.job(job_id)
+        folder = rundir.folder_of(self.home, job.id, job.attempt)
+        times = [_changed_at(os.path.join(folder, name)) for name in (rundir.OUTPUT, *rundir.TAILS)]
+        return max((moment for moment in times if moment), default=None)
+
+    def evidence(self, job_id: int) -> dict[str, Any] | None:
+        """What the watch over its GPUs holds, or held, against a job; None if nothing."""
+        found = self.watches.of([job_id]).get(job_id)
+        return found.evidence if found else None
+
+    def watched(self, job_id: int) -> dict[str, Any] | None:
+        """How the watch over a live job's GPUs sees it, as of some seconds ago, and who asked to keep it."""
+        found = self.watches.of([job_id]).get(job_id)
+        if found is None:
+            return None
+        kept = {"by": found.keep.by, "until": found.keep.until_at} if found.keep else None
+        return {"idle": found.state.get("why"), "kept": kept, "evidence": found.evidence}
+
+    def usage(self, job_id: int) -> dict[str, Any] | None:
+        """What the latest attempt used of its GPUs, so far or in all; None if nothing is known."""
+        job = self.job(job_id)
+        return self.jobs.usage(job.id, job.attempt)
+
+    def probe(self, job_id: int) -> dict[str, Any] | None:
+        """How the batch of the latest attempt was found, or how far that is; None if none was looked for."""
+        job = self.job(job_id)
+        if job.spec.probe is None or not job.attempt:
+            return None
+        live = rundir.read(rundir.folder_of(self.home, job.id, job.attempt), rundir.PROBE)
+        record = self.jobs.probe(job.id, job.attempt) if job.phase is not Phase.PROBING else live
+        if record is None:
+            return None
+        from runner.batch import Plan, detail, summary
+
+        plan = Plan.from_json(record["plan"])
+        used = (self.jobs.usage(job.id, job.attempt) or {}).get("peak_memory_mib") if job.state.final else None
+        return {
+            "said": summary(plan, record["about"]["total_mib"], used),
+            "detail": detail(plan),
+            "points": [list(point) for point in plan.points],
+            "line": list(plan.line) if plan.line else None,
+            "margin": plan.settings.margin,
+            "budget_mib": plan.budget_mib,
+            "too_large": plan.too_large,
+            "seconds": plan.probed_s,
+            "restarts": plan.restarts,
+        }
+
+    def environment_of(self, job: Job) -> dict[str, str]:
+        """The variables a job was given, as far as they can be read now; they may hold secrets."""
+        return {**self.jobs.environment(job.spec.environment), **self.env_file_of(job), **job.spec.env}
+
+    def env_file_of(self, job: Job) -> dict[str, str]:
+        """Those of them that came from an env file, which is where secrets belong."""
+        from runner.envfile import read_env_file
+
+        try:
+            return read_env_file(job.spec.env_file) if job.spec.env_file else {}
+        except UserError:
+            return {}
+
+    def unfinished_of(self, owner: str) -> list[int]:
+        """The numbers of an owner's jobs that wait or are under way."""
+        return self.listing.unfinished_of(owner)
+
+    def queued_of(self, owner: str) -> int:
+        """How many jobs of an owner wait."""
+        return self.listing.queued_of(owner)
+
+    def overview(self) -> Overview:
+        """How many jobs wait, are held, run, and ended in the last 24 hours."""
+        return self.listing.overview(clock.text(clock.now() - RECENT))
+
+    def runner_is_up(self) -> bool:
+        """Whether a runner holds this state folder."""
+        return presence.holder(self.home, home.RUNNER_LOCK) is not None
+
+
+class _Asked:
+    """A queued job as the scheduler wants to see it."""
+
+    def __init__(self, job: Job) -> None:
+        self.id, self.gpus, self.on = job.id, job.spec.gpus, job.spec.on
+        self.order = (-job.spec.priority.rank, job.position)
+
+
+def _changed_at(path: str) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(os.stat(path).st_mtime, timezone.utc)
+    except OSError:
+        return None

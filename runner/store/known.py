@@ -1,0 +1,43 @@
+"""What is known of the memory of jobs by their kind."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.store.connection import Store
+
+KEPT = 1000  # kinds; those that nobody ran for longest are forgotten
+
+
+class KnownBatches:
+    """One row for each kind of job."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, key: str | None) -> dict[str, Any] | None:
+        """What is known of a kind; None where nothing is, or where it has no key."""
+        row = None if key is None else self._store.row("SELECT body FROM known_batches WHERE key = ?", (key,))
+        return json.loads(row["body"]) if row else None
+
+    def put(self, key: str, gpu: str, body: Mapping[str, Any]) -> None:
+        """Remember, in place of what was known before."""
+        self._store.execute(
+            "INSERT OR REPLACE INTO known_batches VALUES (?, ?, ?, ?)",
+            (key, gpu, json.dumps(body), clock.text(clock.now())),
+        )
+        self._store.execute(
+            "DELETE FROM known_batches WHERE key IN"
+            " (SELECT key FROM known_batches ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
+            (KEPT,),
+        )
+
+    def drop(self, key: str | None) -> None:
+        """Forget a kind."""
+        self._store.execute("DELETE FROM known_batches WHERE key = ?", (key,))

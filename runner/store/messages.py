@@ -1,0 +1,179 @@
+"""What is to be sent to which chat: written in the transaction of what it tells, sent afterwards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from runner.store.connection import Store
+
+# What goes before what in one chat. Within a lane order is kept, so that a job's notices come in theirs.
+LANES = ("answer", "reply", "send", "file", "edit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One call to be made."""
+
+    id: int
+    chat: int
+    person: int | None  # whose rights it depends on
+    job_id: int | None
+    notice_id: int | None
+    method: str
+    body: dict[str, Any]
+    lane: str
+    created_at: datetime
+    expires_at: datetime | None
+    tries: int
+    begun: bool  # a try was made whose end is not known: it may have arrived
+
+
+class Messages:
+    """Everything on its way out, and where what was sent is to be found."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(
+        self, chat: int, method: str, body: Mapping[str, Any], *, lane: str = "send", person: int | None = None,
+        job_id: int | None = None, notice_id: int | None = None, lasts_s: float | None = None,
+        at: datetime | None = None,
+    ) -> int:  # fmt: skip
+        """One more to be sent, about what happened `at` that time; stale after `lasts_s`."""
+        assert lane in LANES, lane
+        now = clock.now()
+        expires = None if lasts_s is None else clock.text(now + timedelta(seconds=lasts_s))
+        added = self._store.execute(
+            "INSERT INTO messages (chat, person, job_id, notice_id, method, body, lane, created_at, expires_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (chat, person, job_id, notice_id, method, json.dumps(body), lane, clock.text(at or now), expires),
+        )
+        return int(added.lastrowid)
+
+    def due(self, chat: int | None = None, now: datetime | None = None) -> list[Message]:
+        """The first of each lane of each chat that is not waiting for a later try."""
+        wanted = "" if chat is None else "AND chat = ?"
+        rows = self._store.rows(
+            "SELECT m.* FROM messages m JOIN (SELECT min(id) AS id FROM messages"  # noqa: S608
+            f" WHERE told_at IS NULL AND parked IS NULL {wanted} GROUP BY chat, lane) first ON first.id = m.id"
+            " WHERE m.next_try_at IS NULL OR m.next_try_at <= ? ORDER BY m.id",
+            (*(() if chat is None else (chat,)), clock.text(now or clock.now())),
+        )
+        return [_message(row) for row in rows]
+
+    def next_try_at(self, after: datetime) -> datetime | None:
+        """When the next one is to be tried again that was not due at that time."""
+        row = self._store.row(
+            "SELECT min(next_try_at) FROM messages WHERE told_at IS NULL AND parked IS NULL AND next_try_at > ?",
+            (clock.text(after),),
+        )
+        return clock.moment(row[0])
+
+    def waiting(self) -> int:
+        """How many are on their way."""
+        return int(self._store.row("SELECT count(*) FROM messages WHERE told_at IS NULL AND parked IS NULL")[0])
+
+    def begin(self, message_id: int) -> None:
+        """A try is made now; should we die in it, it may have arrived."""
+        self._store.execute("UPDATE messages SET begun = 1, tries = tries + 1 WHERE id = ?", (message_id,))
+
+    def told(self, message_id: int, number: int | None = None) -> None:
+        """It has arrived, under this number in its chat."""
+        self._store.execute(
+            "UPDATE messages SET told_at = ?, message = ?, begun = 0 WHERE id = ?",
+            (clock.text(clock.now()), number, message_id),
+        )
+
+    def again(
+        self, message_id: int, after_s: float, *, arrived_perhaps: bool, body: Mapping[str, Any] | None = None
+    ) -> None:
+        """To be tried once more, perhaps in another form."""
+        at = clock.text(clock.now() + timedelta(seconds=after_s))
+        self._store.execute(
+            "UPDATE messages SET next_try_at = ?, begun = ?, body = coalesce(?, body) WHERE id = ?",
+            (at, arrived_perhaps, None if body is None else json.dumps(body), message_id),
+        )
+
+    def park(self, message_id: int, why: str) -> None:
+        """It cannot be delivered; kept, and shown."""
+        self._store.execute("UPDATE messages SET parked = ?, begun = 0 WHERE id = ?", (why, message_id))
+
+    def parked(self, since: str) -> list[tuple[str, int]]:
+        """Why messages could not be delivered since then, and how many."""
+        rows = self._store.rows(
+            "SELECT parked, count(*) AS n FROM messages WHERE parked IS NOT NULL AND created_at > ?"
+            " GROUP BY parked ORDER BY n DESC",
+            (since,),
+        )
+        return [(row["parked"], row["n"]) for row in rows]
+
+    def unpark(self, person: int, chat: int, since: str) -> int:
+        """They can be reached there again: what was parked since then is sent after all."""
+        changed = self._store.execute(
+            "UPDATE messages SET parked = NULL, next_try_at = NULL WHERE person = ? AND chat = ?"
+            " AND parked LIKE 'unreachable%' AND lane IN ('reply', 'send', 'file') AND created_at > ?",
+            (person, chat, since),
+        )
+        return int(changed.rowcount)
+
+    def supersede(self, chat: int, number: int) -> None:
+        """A newer edit of this message makes those still waiting pointless."""
+        self._store.execute(
+            "UPDATE messages SET told_at = ? WHERE lane = 'edit' AND chat = ? AND told_at IS NULL AND parked IS NULL"
+            " AND json_extract(body, '$.message_id') = ?",
+            (clock.text(clock.now()), chat, number),
+        )
+
+    def supersede_menu(self, chat: int) -> None:
+        """The same for the commands that are offered there."""
+        self._store.execute(
+            "UPDATE messages SET told_at = ? WHERE method = 'setMyCommands' AND chat = ? AND told_at IS NULL"
+            " AND parked IS NULL",
+            (clock.text(clock.now()), chat),
+        )
+
+    def job_of(self, chat: int, number: int) -> int | None:
+        """Which job the message of this number is about."""
+        row = self._store.row(
+            "SELECT job_id FROM messages WHERE chat = ? AND message = ? AND job_id IS NOT NULL", (chat, number)
+        )
+        return row["job_id"] if row else None
+
+    def move(self, chat: int, became: int) -> None:
+        """A chat has a new id: what waits goes there; message numbers start anew, so that edits have no aim."""
+        self._store.execute(
+            "UPDATE messages SET told_at = ? WHERE lane = 'edit' AND chat = ? AND told_at IS NULL AND parked IS NULL",
+            (clock.text(clock.now()), chat),
+        )
+        self._store.execute(
+            "UPDATE messages SET chat = ?, next_try_at = NULL, body = json_remove(body, '$.reply_to')"
+            " WHERE chat = ? AND told_at IS NULL",
+            (became, chat),
+        )
+
+    def forget(self, before: str) -> int:
+        """Drop those settled before this time."""
+        return int(
+            self._store.execute(
+                "DELETE FROM messages WHERE created_at < ? AND (told_at IS NOT NULL OR parked IS NOT NULL)", (before,)
+            ).rowcount
+        )
+
+
+def _message(row: Any) -> Message:
+    created_at = clock.moment(row["created_at"])
+    assert created_at is not None
+    return Message(
+        id=row["id"], chat=row["chat"], person=row["person"], job_id=row["job_id"], notice_id=row["notice_id"],
+        method=row["method"], body=json.loads(row["body"]), lane=row["lane"], created_at=created_at,
+        expires_at=clock.moment(row["expires_at"]), tries=row["tries"], begun=bool(row["begun"]),
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""Whether there is anything left to do, and what was done since that was last so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from runner.store.connection import Store
+
+
+class Done(NamedTuple):
+    """What has ended since some fact."""
+
+    states: dict[str, int]  # how many jobs in which
+    attempts: int  # how many of them had been started
+    last_event: int
+    since: str | None  # when the first of them was
+
+
+class Standstill:
+    """Asked at every tick: each answer is a seek in an index."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def any_to_do(self) -> bool:
+        """Whether anything is under way, or waits and may start."""
+        found = self._store.row(
+            "SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('STARTING', 'RUNNING'))"
+            " OR EXISTS (SELECT 1 FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
+        )
+        return bool(found[0])
+
+    def held(self) -> int:
+        """How many wait without being allowed to start."""
+        found = self._store.row(
+            "SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_of_owner"
+            " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND state = 'QUEUED')"
+            " - (SELECT count(*) FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
+        )
+        return int(found[0])
+
+    def last_event(self) -> int:
+        """The number of the latest fact."""
+        return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
+
+    def done_since(self, event: int) -> Done:
+        """What ended after this fact."""
+        rows = self._store.rows(
+            "SELECT json_extract(data, '$.state') AS state, count(*) AS n, count(attempt) AS attempts, max(id) AS last"
+            " FROM events WHERE id > ? AND kind = 'ended' GROUP BY 1",
+            (event,),
+        )
+        if not rows:
+            return Done({}, 0, event, None)
+        first = self._store.row("SELECT at FROM events WHERE id > ? AND attempt IS NOT NULL LIMIT 1", (event,))
+        return Done(
+            {row["state"]: row["n"] for row in rows},
+            sum(row["attempts"] for row in rows),
+            max(row["last"] for row in rows),
+            first["at"] if first else None,
+        )

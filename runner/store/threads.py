@@ -1,0 +1,46 @@
+"""Where in which chat a job was asked for: there its notices go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from runner.store.connection import Store
+
+
+class Thread(NamedTuple):
+    """The message a job came from."""
+
+    job_id: int
+    person: int
+    chat: int
+    message: int | None
+    topic: int | None
+
+
+class Threads:
+    """One for each job that came from a chat."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def start(self, thread: Thread) -> None:
+        """Remember where a job was asked for."""
+        self._store.execute("INSERT OR REPLACE INTO threads VALUES (?, ?, ?, ?, ?)", thread)
+
+    def get(self, job_id: int) -> Thread | None:
+        """Where this job was asked for; None for one that came from a terminal."""
+        return _thread(self._store.row("SELECT * FROM threads WHERE job_id = ?", (job_id,)))
+
+    def begun_by(self, chat: int, message: int) -> list[int]:
+        """The jobs that were asked for in this message."""
+        sql = "SELECT job_id FROM threads WHERE chat = ? AND message = ? ORDER BY job_id"
+        return [row["job_id"] for row in self._store.rows(sql, (chat, message))]
+
+    def move(self, chat: int, became: int) -> None:
+        """A chat has a new id."""
+        self._store.execute("UPDATE threads SET chat = ?, message = NULL WHERE chat = ?", (became, chat))
+
+
+def _thread(row: Any) -> Thread | None:
+    return Thread(row["job_id"], row["person"], row["chat"], row["message"], row["topic"]) if row else None

@@ -1,0 +1,97 @@
+"""`nightshift watch`: seed 003's command as it stands: run a process, and end it when the GPUs are idle."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from runner.terminal.session import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.idle import Policy
+    from runner.watch.readings import Readings
+
+_SHORTEST_PERIOD_S = 0.05
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
+LINES = "%(asctime)s: %(levelname)s: %(name)s: %(message)s"
+
+
+@click.command("watch", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-t", "--threshhold-percentage", "--threshold-percentage", "threshold_percent",
+    type=click.FloatRange(0, 100, min_open=True), default=1, show_default=True, metavar="PERCENT",
+    help="A GPU is idle below this usage.",
+)  # fmt: skip
+@click.option(
+    "-s", "--sample-freq", "period_s",
+    type=click.FloatRange(_SHORTEST_PERIOD_S), default=5, show_default=True, metavar="SECONDS",
+    help="How often to look; 0.5 will do as well.",
+)  # fmt: skip
+@click.option(
+    "-n", "--num-samples", "window",
+    type=click.IntRange(1), default=60, show_default=True, metavar="N",
+    help="So many samples in a row, all of all GPUs idle, end the process.",
+)  # fmt: skip
+@click.option(
+    "-d", "--delay-samples", "delay",
+    type=click.IntRange(0), default=12, show_default=True, metavar="N",
+    help="So many samples pass before the first that counts.",
+)  # fmt: skip
+@click.option("-x", "--debug", is_flag=True, help="Report the GPUs' usage at each sample.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND…")
+def watch(
+    threshold_percent: float, period_s: float, window: int, delay: int, debug: bool, command: Sequence[str]
+) -> int:
+    """Run a command, and end it when all GPUs stay idle: no queue, no bot.
+
+    It ends (DELAY + N - 1) x SECONDS after the start at the earliest, with all it has started, and the exit code is
+    1 then; else it is the command's own, or 128 and the signal that ended it. GPUs whose usage is not known are
+    never taken for idle. Which GPUs: all, or those that CUDA_VISIBLE_DEVICES or NIGHTSHIFT_GPUS names.
+    """
+    from runner.idle import Policy
+
+    if not (math.isfinite(threshold_percent) and math.isfinite(period_s)):
+        raise click.UsageError("-t and -s want numbers.")
+    _set_up_log(debug)
+    with contextlib.closing(_readings()) as readings:
+        return _run(Policy(threshold_percent, period_s, window, delay), readings, command)
+
+
+def _run(policy: Policy, readings: Readings, command: Sequence[str]) -> int:
+    from runner.watch.child import to_execute
+    from runner.watch.loop import Watch
+
+    words = to_execute(command)
+    try:
+        return Watch(policy, readings).run(words)
+    except OSError as error:
+        say(f"{words[0]!r} cannot be run: {error.strerror}")
+        return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+
+
+def _readings() -> Readings:
+    from runner import home
+    from runner.errors import OperatorError
+    from runner.watch.readings import Readings
+
+    gpus = home.setting("GPUS") or "auto"
+    if gpus == "none":
+        raise OperatorError("NIGHTSHIFT_GPUS=none: there is nothing to watch. Set it to auto, or unset it.")
+    return Readings(home.state_folder(), gpus)
+
+
+def _set_up_log(debug: bool) -> None:
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter(LINES))
+    log = logging.getLogger("gpu_idle_timeout")
+    log.addHandler(lines)
+    log.propagate = False
+    log.setLevel(logging.DEBUG if debug else logging.INFO)
+    logging.raiseExceptions = False  # a terminal that is gone is no reason to say so
