@@ -1,0 +1,221 @@
+"""The bot on one page: what there is, and how it is joined."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from telegram import Update
+from telegram.error import InvalidToken
+from telegram.ext import (
+    Application,
+    ApplicationBuilder,
+    ApplicationHandlerStop,
+    CallbackQueryHandler,
+    CommandHandler,
+    ContextTypes,
+    MessageHandler,
+    TypeHandler,
+    filters,
+)
+
+from bot import answering, quiet_log
+from bot.chat import Chat
+from bot.commands import COMMANDS
+from bot.dispatch import Dispatcher, let_in
+from bot.handlers import acting, looking, people, submitting, taps, unknown
+from bot.heartbeat import beat
+from bot.notify import Notifier
+from bot.patience import patiently
+from bot.poll import POLL_S, Poller
+from bot.sender import Sender
+from bot.wire import NOT_KNOWN, Wire
+from bot.within import within
+from runner.api.chat import BOT_BELL, BOT_LOCK, Doorbell, held
+from runner.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.answering import Handler
+    from bot.settings import ChatSettings
+
+log = logging.getLogger(__name__)
+
+LAST_WORDS_S = 3.0
+
+HANDLERS: dict[str, Handler] = {
+    "start": looking.start,
+    "help": looking.help_,
+    "submit": submitting.submit,
+    "batch": submitting.batch,
+    "status": looking.status,
+    "queue": looking.queue,
+    "gpus": looking.gpus,
+    "log": looking.log,
+    "kill": acting.kill,
+    "keep": acting.keep,
+    "rerun": submitting.rerun,
+    "pause": acting.pause,
+    "resume": acting.resume,
+    "drain": acting.drain,
+    "ws": looking.workspaces,
+    "notify": acting.notify,
+    "whoami": looking.whoami,
+    "pair": people.pair,
+    "audit": people.audit,
+}
+NOBODY_COULD_USE_IT = (
+    "Nobody could use this bot: name yourself in NIGHTSHIFT_ADMINS, or run `nightshift pair` on this box first and"
+    " open the link it prints within ten minutes."
+)
+
+
+def main(settings: ChatSettings, token: str | None, *, take_over: bool = False) -> None:
+    """Run the bot in this process until it is asked to leave."""
+    quiet_log.install(token or "")
+    os.umask(0o077)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_run(settings, token, take_over))
+
+
+async def _run(settings: ChatSettings, token: str | None, take_over: bool) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        os.makedirs(settings.home, mode=0o700, exist_ok=True)
+        stack.enter_context(held(settings.home, BOT_LOCK))
+        face = await _face(stack, settings, token)
+        stack.callback(face.chat.close)
+        if not face.chat.gate.admins() and not face.chat.people.invitations():
+            raise OperatorError(NOBODY_COULD_USE_IT)
+        await face.run(stack, take_over=take_over)
+
+
+async def _face(stack: contextlib.AsyncExitStack, settings: ChatSettings, token: str | None) -> Face:
+    """Telegram, or the page on this machine."""
+    if settings.chat == "page":
+        from bot.page import open_page
+
+        local = await open_page(stack, settings)
+        local.status.chat = chat = Chat(local.settings)
+        return Face(chat, local.wire, local.changed)
+    if token is None:
+        raise OperatorError("There is no NIGHTSHIFT_TOKEN: make a bot with @BotFather, and copy its token.")
+    return Face(Chat(settings, token), Wire(token, settings))
+
+
+class Face:
+    """One bot: what fetches, handles, tells and sends, over one connection to the queue."""
+
+    def __init__(
+        self, chat: Chat, wire: Wire, on_change: Callable[[], None] = lambda: None, *, poll_s: float = POLL_S
+    ) -> None:
+        self.chat, self.wire, self._on_change = chat, wire, on_change
+        self.application = build(chat, wire)
+        self.sender = Sender(chat, wire.bot, self._fatal)
+        chat.wake_sender = self.sender.wake
+        self.notifier = Notifier(chat)
+        self.dispatcher = Dispatcher(chat, self.application)
+        self.poller = Poller(chat, wire, self.dispatcher.wake, poll_s=poll_s)
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, stack: contextlib.AsyncExitStack, *, take_over: bool = False) -> None:
+        """Until a signal, or something that only the operator can mend."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave)
+        bell = Doorbell(self.chat.settings.home, BOT_BELL)
+        stack.callback(bell.close)
+        loop.add_reader(bell.fileno(), self._rung, bell)
+        stack.callback(loop.remove_reader, bell.fileno())
+        await self._first(self.connect(take_over=take_over))
+        if self._ended.done():
+            return self._ended.result()
+        log.info("bot pid %s up as @%s: state in %s", os.getpid(), self.chat.username, self.chat.settings.home)
+        await self.serve()
+        return None
+
+    async def connect(self, *, take_over: bool = False) -> None:
+        """Learn who we are, and see that the queue's memory is of this bot."""
+        await self.wire.connect(take_over=take_over)
+        await self.application.initialize()
+        me = self.wire.bot.bot
+        self.chat.username = me.username or ""
+        with self.chat.transaction():
+            self.chat.meet(me.id, self.chat.username)
+
+    async def serve(self) -> None:
+        """Everything at once, until told to leave."""
+        parts = (self.poller.run(), self.dispatcher.run(), self.notifier.run(), self.sender.run())
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        beating = asyncio.ensure_future(beat(self.chat, self.poller))
+        try:
+            await asyncio.wait([self._ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            await self._say_last_words()
+        finally:
+            for task in (*tasks, beating):
+                task.cancel()
+            ends = await asyncio.gather(*tasks, beating, return_exceptions=True)
+            await self.application.shutdown()
+            await self.wire.close()
+        for end in ends:
+            if isinstance(end, InvalidToken):
+                raise OperatorError(NOT_KNOWN)
+            if isinstance(end, Exception):
+                raise end
+        if self._ended.done():
+            self._ended.result()
+
+    def leave(self) -> None:
+        """End, in order."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _fatal(self, why: str) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(OperatorError(f"{why}. {NOT_KNOWN}"))
+
+    async def _first(self, doing: Any) -> None:
+        """Do this, unless somebody wants us to leave before it is done."""
+        task = asyncio.ensure_future(doing)
+        await asyncio.wait([task, self._ended], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        else:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.wire.close()
+
+    async def _say_last_words(self) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(LAST_WORDS_S, self.sender.settled())
+
+    def _rung(self, bell: Doorbell) -> None:
+        bell.clear()
+        self.notifier.wake()
+        self._on_change()
+
+
+def build(chat: Chat, wire: Wire) -> Application[Any, Any, Any, Any, Any, Any]:
+    """The gate first, for every kind of update; behind it the handlers. Updates come from the inbox alone."""
+    application = ApplicationBuilder().bot(wire.bot).updater(None).build()
+    written = filters.UpdateType.MESSAGE
+
+    async def gate(update: Update, _: ContextTypes.DEFAULT_TYPE) -> None:
+        if await patiently(partial(let_in, chat, update)) is None:
+            raise ApplicationHandlerStop
+
+    application.add_handler(TypeHandler(Update, gate), group=-1)
+    for known in COMMANDS:
+        answer = answering.command(chat, HANDLERS[known.name])
+        application.add_handler(CommandHandler(known.name, answer, filters=written))
+    application.add_handler(MessageHandler(written & filters.Document.ALL, answering.text(chat, submitting.attached)))
+    application.add_handler(MessageHandler(written & filters.COMMAND, answering.text(chat, unknown.command)))
+    application.add_handler(MessageHandler(written & filters.TEXT, answering.text(chat, unknown.words)))
+    application.add_handler(MessageHandler(written & ~filters.StatusUpdate.ALL, answering.text(chat, unknown.anything)))
+    application.add_handler(CallbackQueryHandler(answering.tap(chat, taps.tapped)))
+    return application

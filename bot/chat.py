@@ -1,0 +1,192 @@
+"""What every part of the bot works with: one connection to the queue, one gate, one way to speak."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from bot.commands import BY_NAME, menu
+from bot.gate import Gate, person_of
+from bot.rate import Rate
+from bot.redact import Redactor, secret_values
+from bot.richtext import CAPTION_UNITS, fit
+from bot.secret_names import is_telling
+from runner.api import Queue
+from runner.api.chat import Buttons, Inbox, Listing, Messages, People, Threads, clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from bot.gate import Caller
+    from bot.settings import ChatSettings
+    from runner.model import Job
+
+QUESTION = "question"
+QUESTION_S = 300.0
+MENU_S = 3600.0
+REDACTORS = 20
+UNPARKED_FOR = timedelta(days=1)
+STILL_NEWS = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A button that does something; a question's own is good once, and not for long."""
+
+    text: str
+    action: str
+    job_id: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    question: bool = False
+    style: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A button that leads somewhere."""
+
+    text: str
+    url: str
+
+
+def typed_in_chat(words: str) -> str:
+    """How a command of the terminal is sent here; held jobs are released by their button."""
+    name = words.split(maxsplit=1)[0]
+    if name in {"release", "hold", "first"}:
+        return "/queue"
+    return f"/{words.replace(' -- ', ' ')}" if name in BY_NAME else f"`nightshift {words}` on the box"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a message shows where it can be drawn, and the few words that then stand below it."""
+
+    plot: dict[str, Any]
+    caption: str
+
+
+class Chat:
+    """Shared by handlers, notices and the sender."""
+
+    def __init__(self, settings: ChatSettings, token: str = "") -> None:
+        self.settings = settings
+        self.queue = Queue(settings.home, actor="bot", typed=typed_in_chat)
+        store = self.queue.store
+        self.inbox, self.people, self.buttons = Inbox(store), People(store), Buttons(store)
+        self.messages, self.threads, self.listing = Messages(store), Threads(store), Listing(store)
+        self.gate = Gate(settings, self.people)
+        self._secrets = [token] if token else []
+        self.redactor = Redactor(self._secrets)
+        self._redactors: dict[frozenset[str], Redactor] = {}  # most jobs share their workspace's secrets
+        self.username = ""
+        self.rate = Rate(settings.submits_per_minute)
+        self.troubles: dict[str, str] = {}  # what people must know of the bot itself, by part
+        self.wake_sender: Callable[[], None] = lambda: None
+
+    def meet(self, bot_id: int, username: str) -> None:
+        """Remember which bot this is; another one's updates are numbered anew."""
+        box = self.queue.box
+        if box.get("bot id") not in {None, bot_id}:
+            self.inbox.forget_all()
+        if box.get("bot id") is None:  # a box that was used without a bot has weeks of news that is none any more
+            self.queue.outbox.forget_untold(clock.text(clock.now() - STILL_NEWS))
+        box.set("bot id", bot_id)
+        if self.settings.chat == "telegram":
+            box.set("bot username", username)
+        self.set_menu(None)
+        for person in self.gate.everybody():
+            self.set_menu(person)
+
+    def set_menu(self, person: int | None) -> None:
+        """Offer somebody the commands they may use; strangers are offered none but /start."""
+        role = self.gate.role_of(person) if person is not None else None
+        shown = menu(role) if role is not None else [BY_NAME["start"]]
+        body = {"commands": [[command.name, command.help] for command in shown]}
+        self.messages.supersede_menu(person or 0)
+        whose = person if role is not None else None  # a menu that is taken back depends on nobody's rights
+        self.messages.add(person or 0, "setMyCommands", body, lane="edit", person=whose, lasts_s=MENU_S)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.queue.store.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing; what was said in it is sent afterwards."""
+        with self.queue.store.transaction():
+            yield
+        self.queue.ring()  # whoever was woken from inside has seen nothing yet
+        self.wake_sender()
+
+    def heard_from(self, caller: Caller) -> None:
+        """Somebody wrote: their name may have changed, and what could not reach them may reach them now."""
+        self.people.note_name(caller.id, caller.name)
+        self.messages.unpark(caller.id, caller.chat, clock.text(clock.now() - UNPARKED_FOR))
+
+    def name_of(self, actor: str) -> str:
+        """A person as others know them."""
+        person = person_of(actor)
+        return actor if person is None else self.people.get(person).name or str(person)
+
+    def named(self, text: str) -> str:
+        """The text with names in place of numbers of people."""
+        return re.sub(r"\btg:\d+", lambda found: self.name_of(found[0]), text)
+
+    def redactor_for(self, job: Job) -> Redactor:
+        """What takes this job's own secrets out of a text as well."""
+        from_file = {value for value in self.queue.env_file_of(job).values() if is_telling(value)}
+        secrets = frozenset([*self._secrets, *secret_values(self.queue.environment_of(job)), *from_file])
+        if secrets not in self._redactors:
+            self._redactors = dict(list(self._redactors.items())[-REDACTORS:])
+            self._redactors[secrets] = Redactor(secrets)
+        return self._redactors[secrets]
+
+    def shown(self, job: Job) -> Job:
+        """The job as it may be shown: of a secret that a cut went through, a part would be left."""
+        return replace(job, spec=replace(job.spec, command=self.redactor_for(job).text(job.spec.command)))
+
+    def presentable(self, html: str) -> str:
+        """The text with nothing secret in it, and cut anew: what stands for a secret may be longer than the secret."""
+        return fit([self.redactor.text(html)])
+
+    def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
+        """Rows of buttons that only this person can press, as they are kept until they are sent."""
+        asks = any(isinstance(one, Press) and one.question for row in rows for one in row)
+        question = self.buttons.make(person, QUESTION, once=True, lasts_s=QUESTION_S) if asks else ""
+        return [[self._button(person, one, question) for one in row] for row in rows if row]
+
+    def _button(self, person: int, one: Press | Link, question: str) -> dict[str, str]:
+        """A question's buttons name it: when one of them was pressed, none is good any more."""
+        if isinstance(one, Link):
+            return {"text": one.text, "url": one.url}
+        data = {**one.data, QUESTION: question} if one.question else one.data
+        lasts_s = QUESTION_S if one.question else None
+        nonce = self.buttons.make(person, one.action, one.job_id, data, once=one.question, lasts_s=lasts_s)
+        return {"text": one.text, "data": nonce} | ({"style": one.style} if one.style else {})
+
+    def say(
+        self, chat: int, person: int, html: str, rows: Sequence[Sequence[Press | Link]] = (), *,
+        job_id: int | None = None, reply_to: int | None = None, topic: int | None = None, silent: bool = False,
+        notice_id: int | None = None, at: datetime | None = None, picture: Picture | None = None,
+    ) -> None:  # fmt: skip
+        """Have a message sent, about what happened `at` that time; nothing secret leaves in it."""
+        body: dict[str, Any] = {"text": self.presentable(html), "silent": silent}
+        body |= {"reply_to": reply_to} if reply_to else {}
+        body |= {"topic": topic} if topic else {}
+        if keyboard := self.keyboard(person, rows):
+            body["keyboard"] = keyboard
+        if picture is not None:
+            body |= {"plot": picture.plot, "caption": fit([self.redactor.text(picture.caption)], CAPTION_UNITS)}
+        method = "sendMessage" if picture is None else "sendPhoto"
+        lane = "reply" if notice_id is None else "send"
+        self.messages.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)
+
+    def tell_admins(self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, but: int | None = None) -> None:
+        """To each of them in private."""
+        for admin in self.gate.admins():
+            if admin != but:
+                self.say(admin, admin, html, rows)

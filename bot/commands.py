@@ -1,0 +1,49 @@
+"""Every command of the chat, once: its name, who may use it, how it is written, what it does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bot.gate import Role
+
+
+class Command(NamedTuple):
+    """One line of the menu."""
+
+    name: str
+    role: Role
+    usage: str
+    help: str
+    example: str = ""
+
+
+V, U, A = Role.VIEWER, Role.USER, Role.ADMIN
+
+COMMANDS: tuple[Command, ...] = (
+    Command("submit", U, "[options] COMMAND", "queue a job", "/submit python train.py --lr 3e-4"),
+    Command("status", V, "[12]", "the box at a glance, or one job", "/status 12"),
+    Command("queue", V, "", "what waits: move up, hold, kill"),
+    Command("gpus", V, "", "load, memory and jobs of each GPU"),
+    Command("log", V, "12 [lines]", "a job's output", "/log 12"),
+    Command("kill", U, "12 [13 …] | all", "stop jobs; asks first", "/kill 12"),
+    Command("keep", U, "12 [2h]", "leave a job alone whose GPUs are idle", "/keep 12 2h"),
+    Command("rerun", U, "12 [changes]", "the same job again", "/rerun 12 --lr 1e-3"),
+    Command("batch", U, "lines", "one job per line", "/batch\npython a.py\npython b.py"),
+    Command("pause", A, "", "start nothing more"),
+    Command("resume", U, "", "go on after a pause or a drain"),
+    Command("drain", A, "", "let running jobs finish, start no more"),
+    Command("ws", V, "[NAME]", "workspaces: where jobs run"),
+    Command("notify", V, "[all|ends|failures|none] [quiet 23-7]", "what you are told, and when without a sound"),
+    Command("whoami", V, "", "who you are to this box"),
+    Command("pair", A, "[user|viewer|admin]", "let somebody in, or take it back"),
+    Command("audit", A, "[20]", "who did what"),
+    Command("help", V, "", "all commands"),
+    Command("start", V, "", "begin"),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+HIDDEN = {"start"}
+
+
+def menu(role: Role) -> list[Command]:
+    """What somebody with this role is offered."""
+    return [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]

@@ -1,0 +1,136 @@
+"""What to do about a call that failed. Pure.
+
+BadRequest and TimedOut are both NetworkErrors to python-telegram-bot: the order of the questions matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from telegram import error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+LONGEST_UNSURE_S = 120.0  # each try may put one more copy into the chat
+POOL_IS_FULL = "request was *not* sent"
+NEVER_CONNECTED = {"ConnectTimeout", "PoolTimeout"}  # time-outs that certainly delivered nothing
+
+
+class Then(Enum):
+    """What becomes of the message."""
+
+    AGAIN = "try again later; it has not arrived"
+    WAIT = "this chat is to be left alone for a while; it has not arrived"
+    PERHAPS = "try again later; it may have arrived"
+    PLAIN = "try again at once, without markup"
+    LOOSE = "try again at once, without the message it replies to or its topic"
+    BARE = "try again at once, as text and nothing else"
+    MOVE = "the chat has a new id"
+    DONE = "nothing more to do"
+    PARK = "it can never be delivered as it is"
+    FATAL = "the token is no longer good"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do, when, and what to tell people."""
+
+    then: Then
+    after_s: float = 0.0
+    why: str = ""
+    chat: int | None = None
+
+
+def after_failure(problem: BaseException, tries: int) -> Verdict:
+    """What to do about this failure of the `tries`th try."""
+    for kind, judge in _JUDGES:
+        if isinstance(problem, kind):
+            return judge(problem, max(tries, 1))
+    raise problem
+
+
+def pause_s(tries: int, longest_s: float = LONGEST_PAUSE_S) -> float:
+    """How long to wait after the `tries`th failure in a row."""
+    return float(min(FIRST_PAUSE_S * 2 ** min(tries - 1, 10), longest_s))
+
+
+def _again(tries: int) -> Verdict:
+    return Verdict(Then.AGAIN, pause_s(tries))
+
+
+def _perhaps(tries: int) -> Verdict:
+    return Verdict(Then.PERHAPS, pause_s(tries, LONGEST_UNSURE_S))
+
+
+def _wait_as_told(problem: error.RetryAfter, _: int) -> Verdict:
+    wait = problem.retry_after
+    return Verdict(Then.WAIT, wait.total_seconds() if isinstance(wait, timedelta) else float(wait))
+
+
+def _timed_out(problem: error.TimedOut, tries: int) -> Verdict:
+    not_sent = POOL_IS_FULL in str(problem).lower() or type(problem.__cause__).__name__ in NEVER_CONNECTED
+    return _again(tries) if not_sent else _perhaps(tries)
+
+
+# Telegram did not act: there was no connection, or an answer that says so.
+_NEVER_DONE = ("connecterror", "proxyerror", "connection refused", "all connection attempts failed", "name or service")
+_SERVER = ("bad gateway", "internal server", "service unavailable", "too many requests")
+_TOO_LARGE = ("too large", "too big")
+
+
+def _network(problem: error.TelegramError, tries: int) -> Verdict:
+    """No connection, a broken one, 413, 5xx, or an answer that nobody understands."""
+    text = str(problem).lower()
+    if any(words in text for words in _TOO_LARGE):
+        return Verdict(Then.PARK, why=f"refused: {_reason(problem)}")
+    never_done = any(words in text for words in (*_NEVER_DONE, *_SERVER))
+    return _again(tries) if never_done else _perhaps(tries)
+
+
+_DONE = ("message is not modified", "query is too old", "query id is invalid", "message to delete not found")
+_GONE = ("message to edit not found", "message can't be edited", "message_id_invalid")
+_LOOSE = (
+    *("message to be replied not found", "replied message not found", "message thread not found"),
+    *("topic_closed", "topic_deleted"),
+)
+_UNREACHABLE = (
+    *("chat not found", "not enough rights", "have no rights", "chat_write_forbidden", "chat_restricted"),
+    *("deactivated", "was deleted", "was kicked", "not a member", "peer_id_invalid", "user_is_blocked"),
+    *("administrator rights", "chat_send_plain_forbidden"),
+)
+
+
+def _refused(problem: error.BadRequest, _: int) -> Verdict:
+    reason = _reason(problem)
+    text = reason.lower()
+    if any(words in text for words in (*_DONE, *_GONE)):
+        return Verdict(Then.DONE, why=reason)
+    if "can't parse entities" in text or "unsupported start tag" in text:
+        return Verdict(Then.PLAIN, why=reason)
+    if any(words in text for words in _LOOSE):
+        return Verdict(Then.LOOSE, why=reason)
+    if any(words in text for words in _UNREACHABLE):
+        return Verdict(Then.PARK, why=f"unreachable: {reason}")
+    return Verdict(Then.BARE, why=reason)
+
+
+def _reason(problem: error.TelegramError) -> str:
+    return problem.message.removeprefix("Bad Request: ").removeprefix("Forbidden: ")
+
+
+# The first that fits counts: the later ones are wider.
+_JUDGES: tuple[tuple[type[BaseException], Callable[[Any, int], Verdict]], ...] = (
+    (error.RetryAfter, _wait_as_told),
+    (error.ChatMigrated, lambda problem, _: Verdict(Then.MOVE, chat=problem.new_chat_id)),
+    (error.InvalidToken, lambda *_: Verdict(Then.FATAL, LONGEST_PAUSE_S, why="Telegram does not know the bot's token")),
+    (error.Forbidden, lambda problem, _: Verdict(Then.PARK, why=f"unreachable: {_reason(problem)}")),
+    (error.BadRequest, _refused),
+    (error.Conflict, lambda _, tries: _again(tries)),
+    (error.TimedOut, _timed_out),
+    (error.TelegramError, _network),
+)

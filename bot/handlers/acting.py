@@ -1,0 +1,180 @@
+"""Changing something: stopping jobs, holding the queue, how one is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot import keyboards, words
+from bot.chat import Press
+from bot.gate import Role
+from bot.parse import quiet_hours
+from bot.richtext import bold, escape, fit
+from bot.turn import STALE_S
+from runner.api.chat import format_duration, parse_duration
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.turn import Turn
+    from runner.model import Job
+
+NOISE = {
+    "all": "everything: starts (without a sound), ends, failures",
+    "ends": "ends and failures, no starts",
+    "failures": "only what went wrong",
+    "none": "nothing; look with /status",
+}
+SHOWN = 12
+
+
+async def kill(turn: Turn, rest: str) -> None:
+    """Ask before stopping jobs: those named, or all of theirs."""
+    turn.require(Role.USER)
+    jobs = _mine(turn) if rest.strip().lower() in {"all", "mine", "all mine"} else _named(turn, rest)
+    live = [job for job in jobs if not job.state.final]
+    if not live:
+        raise UserError(_already(jobs))
+    lines = [f"{words.sign(job)} {bold(f'#{job.id}')} {escape(words.called(job))}" for job in live[:SHOWN]]
+    lines += [f"… and {len(live) - SHOWN} more"] if len(live) > SHOWN else []
+    asked = f"You sent this {format_duration(turn.age_s)} ago. " if turn.age_s > STALE_S else ""
+    question = f"{asked}Stop {'this job' if len(live) == 1 else f'these {len(live)} jobs'}?"
+    only = live[0].id if len(live) == 1 else None
+    turn.reply(fit(["\n".join([question, *lines])]), keyboards.sure([job.id for job in live], back={}), job_id=only)
+
+
+def _mine(turn: Turn) -> list[Job]:
+    found = [turn.job(number) for number in turn.chat.queue.unfinished_of(turn.caller.actor)]
+    if not found:
+        raise UserError("None of your jobs waits or runs.")
+    return found
+
+
+def _named(turn: Turn, rest: str) -> list[Job]:
+    jobs = [turn.job(number) for number in turn.numbers(rest, "/kill 12, /kill 12 13 or /kill all")]
+    for job in jobs:
+        require_owner(turn, job)
+    return jobs
+
+
+def require_owner(turn: Turn, job: Job) -> None:
+    """Owners and admins may stop a job."""
+    turn.require(Role.USER)
+    if not turn.may_stop(job):
+        owner = turn.chat.name_of(job.spec.owner)
+        raise UserError(f"#{job.id} belongs to {owner}: only they or an admin may change it.")
+
+
+def _already(jobs: Sequence[Job]) -> str:
+    if len(jobs) == 1:
+        return f"#{jobs[0].id} has already ended ({jobs[0].state.value.lower()})."
+    return "All of these have already ended."
+
+
+def stop_jobs(turn: Turn, numbers: Sequence[int]) -> str:
+    """Stop those that are still under way; a sentence about it. Inside `effect`."""
+    said = []
+    for number in numbers:
+        job = turn.job(number)
+        require_owner(turn, job)
+        if not job.state.final:
+            said.append(turn.queue.stop(number))
+    if not said:
+        return _already([turn.job(number) for number in numbers])
+    return said[0] if len(said) == 1 else f"{len(said)} jobs are being stopped."
+
+
+async def keep(turn: Turn, rest: str) -> None:
+    """Leave a job alone however idle its GPUs are: for a while, or for good."""
+    turn.require(Role.USER)
+    told = rest.split()
+    duration = told.pop() if told and not told[-1].lstrip("#").isdigit() and (len(told) > 1 or turn.reply_to) else None
+    for_s = parse_duration(duration) if duration else None
+    jobs = [turn.job(number) for number in turn.numbers(" ".join(told), "/keep 12 or /keep 12 2h")]
+    for job in jobs:
+        require_owner(turn, job)
+    with turn.effect():
+        said = [turn.queue.keep(job.id, for_s) for job in jobs]
+        turn.reply(fit([escape("\n".join(said))]), job_id=jobs[0].id if len(jobs) == 1 else None)
+
+
+async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """Start nothing more."""
+    turn.require(Role.ADMIN)
+    with turn.effect():
+        turn.queue.pause()
+        turn.reply("⏸ Paused: nothing more starts; running jobs go on.", keyboards.resume())
+
+
+async def resume(turn: Turn, rest: str = "") -> None:  # noqa: ARG001
+    """Go on; a pause that a person made is an admin's to end."""
+    paused, draining = turn.chat.queue.box.get("paused"), turn.chat.queue.box.get("draining")
+    by_breaker = bool(paused) and paused["by"] == "breaker" and not draining
+    turn.require(Role.USER if by_breaker or not (paused or draining) else Role.ADMIN)
+    with turn.effect():
+        turn.queue.resume()
+        said = "▶️ Resumed." if paused or draining else "Nothing was paused."
+        turn.answer(said)
+        if turn.query_id is None:
+            turn.reply(said, keyboards.of_queue_link())
+        else:
+            turn.settle(f"{said} – {turn.caller.name}", keyboards.of_queue_link())
+
+
+async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """Let running jobs finish and start no more; an old message is asked about first."""
+    turn.require(Role.ADMIN)
+    if turn.age_s > STALE_S:
+        rows = [[Press("Drain now", "drain", question=True, style="danger"), Press("No", "dismiss", question=True)]]
+        turn.reply(f"You sent /drain {format_duration(turn.age_s)} ago, while I was away. Drain now?", rows)
+        return
+    drain_now(turn)
+
+
+def drain_now(turn: Turn) -> None:
+    """The doing itself."""
+    turn.require(Role.ADMIN)
+    with turn.effect():
+        turn.queue.drain()
+        said = "⏏️ Draining: running jobs finish, no more start."
+        turn.answer(said)
+        if turn.query_id is None:
+            turn.reply(said, keyboards.resume())
+        else:
+            turn.edit(said, keyboards.resume())
+
+
+async def notify(turn: Turn, rest: str) -> None:
+    """How much they are told, and when without a sound."""
+    told = rest.strip().lower()
+    noise, _, hours = told.partition("quiet")
+    noise, hours = noise.strip(), hours.strip()
+    if noise and noise not in NOISE:
+        raise UserError("Send /notify all, ends, failures or none; or /notify quiet 23-7, /notify quiet off")
+    quiet = quiet_hours(hours) if hours else None
+    with turn.effect():
+        if noise:
+            set_noise(turn, noise)
+        if hours:
+            turn.chat.people.set_quiet(turn.caller.id, quiet or ())
+            turn.queue.audit.add(turn.caller.actor, "notify", {"quiet": hours})
+        turn.reply(*notify_view(turn))
+
+
+def set_noise(turn: Turn, noise: str) -> None:
+    """Remember it."""
+    turn.chat.people.set_noise(turn.caller.id, noise)
+    turn.queue.audit.add(turn.caller.actor, "notify", {"noise": noise})
+
+
+def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
+    """What they are told now, and the other choices."""
+    person = turn.chat.people.get(turn.caller.id)
+    hours = person.quiet if person.quiet is not None else turn.chat.settings.quiet_hours
+    quiet = "never" if not hours else f"{_clock(hours[0])} to {_clock(hours[1])} by the box's clock"
+    choices = [Press(f"{'● ' if word == person.noise else ''}{word}", "noise", data={"noise": word}) for word in NOISE]
+    return f"You are told {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (/notify quiet 23-7).", [choices]
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"

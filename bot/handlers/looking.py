@@ -1,0 +1,184 @@
+"""Looking: at the box, the queue, a job, its output."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from bot import excerpt, keyboards, render
+from bot.gate import STRANGER, Role
+from bot.richtext import Shrink, bold, code, escape, fit
+from runner.api.chat import clock
+from runner.errors import UserError
+from runner.model import State
+
+if TYPE_CHECKING:
+    from bot.chat import Chat
+    from bot.redact import Redactor
+    from bot.turn import Turn
+    from runner.api.chat import Log
+    from runner.model import Job
+
+LOG_BYTES, QUICK_BYTES = 256 << 10, 48 << 10
+LOG_LINES, MOST_LINES = 30, 200
+PARKED_FOR = timedelta(hours=24)
+
+
+async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """Say hello, and what comes next."""
+    chat, caller = turn.chat, turn.caller
+    first = "/submit queues a job, /status shows the box" if caller.role >= Role.USER else "/status shows the box"
+    with turn.effect():
+        turn.reply(
+            f"🌙 This is nightshift on {bold(chat.settings.box)}. You are {caller.role.title} here.\n"
+            f"{first}, /help lists all there is.",
+            keyboards.of_status(),
+        )
+        if caller.private:
+            chat.set_menu(caller.id)  # before they first wrote to us Telegram took none
+
+
+async def help_(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """Every command they may use."""
+    turn.reply(render.help_text(turn.caller.role))
+
+
+async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """Their number and role."""
+    caller, chat = turn.caller, turn.chat
+    person = chat.people.get(caller.id)
+    how = "by the box's settings"
+    if not chat.gate.is_from_settings(caller.id):
+        how = f"paired by {chat.named(person.paired_by or '?')}"
+    mine = len(chat.queue.unfinished_of(caller.actor))
+    where = "" if caller.private else f"\nThis group is {code(str(caller.chat))}."
+    turn.reply(
+        f"You are {bold(caller.name)}, id {code(str(caller.id))}: {caller.role.word} of {bold(chat.settings.box)}, "
+        f"{escape(how)}. {mine} of your jobs wait or run.{where}"
+    )
+
+
+async def status(turn: Turn, rest: str) -> None:
+    """The box, or the jobs named."""
+    if rest.strip() or turn.reply_to:
+        numbers = turn.numbers(rest, "/status 12")
+        if len(numbers) > 10:
+            raise UserError("Ten jobs at once, please.")
+        with turn.effect():
+            for number in numbers:
+                job = turn.job(number)
+                turn.reply(job_view(turn.chat, job), keyboards.of_job(job, details=False), job_id=job.id)
+        return
+    turn.reply(box_status(turn), keyboards.of_status())
+
+
+def box_status(turn: Turn) -> str:
+    """The box at a glance, with what only admins need to know."""
+    view = render.BoxView(turn.chat)
+    if turn.is_admin:
+        view.parked = turn.chat.messages.parked(clock.text(clock.now() - PARKED_FOR))
+        view.strangers = turn.chat.gate.turned_away[STRANGER]
+    return render.status(view)
+
+
+def job_view(chat: Chat, job: Job) -> str:
+    """All about one job."""
+    reason = chat.queue.waiting_reasons([job]).get(job.id)
+    return render.job(
+        job, indices=render.indices_of(chat.queue.gpus()), usage=chat.queue.usage(job.id),
+        reason=chat.named(reason) if reason else None, name_of=chat.name_of,
+    )  # fmt: skip
+
+
+async def gpus(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """Each GPU."""
+    turn.reply(render.gpus(render.BoxView(turn.chat)), keyboards.of_gpus())
+
+
+async def queue(turn: Turn, rest: str) -> None:  # noqa: ARG001
+    """What waits, with buttons."""
+    html, rows = queue_page(turn.chat, 0)
+    turn.reply(html, rows)
+
+
+def queue_page(chat: Chat, first: int) -> tuple[str, Any]:
+    """One page of what waits and its buttons."""
+    counts = chat.queue.overview()
+    total = counts.queued + counts.held
+    first = max(0, min(first, (total - 1) // keyboards.QUEUE_PAGE * keyboards.QUEUE_PAGE))
+    jobs = [chat.shown(job) for job in chat.listing.queued(first + keyboards.QUEUE_PAGE)[first:]]
+    reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
+    held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
+    rows = keyboards.of_queue(jobs, first, total) if jobs else []
+    return render.queue(jobs, reasons, total, first, held), rows
+
+
+async def log(turn: Turn, rest: str) -> None:
+    """The end of a job's output, and a button for all of it."""
+    words = rest.split()
+    lines = LOG_LINES
+    if len(words) == 2 and words[1].isascii() and words[1].isdigit():
+        lines = min(max(int(words[1]), 1), MOST_LINES)
+        words = words[:1]
+    job = turn.job(turn.numbers(" ".join(words), "/log 12")[0])
+    html = await log_view(turn.chat, job, lines)
+    with turn.effect():
+        turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
+        turn.reply(html, keyboards.of_log(job), job_id=job.id)
+
+
+async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
+    """The end of a job's output as a message."""
+    if not job.attempt:
+        raise UserError(f"#{job.id} has not started yet: there is no output.")
+    if not chat.settings.log_text:
+        raise UserError("Output is not shown in the chat here (NIGHTSHIFT_LOG_TEXT). On the box: nightshift log")
+    text = await asyncio.to_thread(_last_lines, chat.queue.log(job.id), chat.redactor_for(job), lines)
+    return render.output(job, text, live=job.state is State.RUNNING)
+
+
+def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
+    """A little of the end holds them, unless a progress bar fills it.
+
+    Redacted before it is cut: of a secret that a cut goes through, a part would be left. So the first line of what was
+    read is not shown if there are others.
+    """
+    found: list[str] = []
+    for size in (QUICK_BYTES, LOG_BYTES):
+        kept = output.tail(size)
+        found = excerpt.tail(redactor.data(kept), lines + 1).split("\n")
+        if len(found) > lines or len(kept) < size:
+            break
+    return "\n".join(found[-lines:])
+
+
+async def workspaces(turn: Turn, rest: str) -> None:
+    """The places where jobs run; admins may add one or choose the default."""
+    words = rest.split()
+    known = turn.chat.queue.workspaces
+    if words[:1] == ["default"] and len(words) == 2:
+        turn.require(Role.ADMIN)
+        _make_default(turn, words[1])
+        return
+    if words:
+        found = known.get(words[0])
+        names = ", ".join(sorted(found.variables)) or "none"
+        told = f"{bold(found.name)}{' (default)' if found.default else ''}\n{code(found.dir)}\nactivate: "
+        rest_of_it = f"\nvariables: {escape(names)}\nenv file: {code(found.env_file or '–')}"
+        turn.reply(fit([told, Shrink(found.activate or "–", code, keep="both"), rest_of_it]))
+        return
+    listed = [f"{'★ ' if one.default else '• '}{bold(one.name)} {code(one.dir)}" for one in known.all()]
+    hint = "Run in one: /submit -w NAME …; the ★ is the default (/ws default NAME). On the box: nightshift ws add"
+    none = ["No workspaces yet: jobs run in the account's home folder."]
+    turn.reply(fit(["\n".join([*(listed or none), "", escape(hint)])]))
+
+
+def _make_default(turn: Turn, name: str) -> None:
+    from dataclasses import replace
+
+    known = turn.chat.queue.workspaces
+    with turn.effect():
+        known.put(replace(known.get(name), default=True))
+        turn.queue.audit.add(turn.caller.actor, "ws default", {"workspace": name})
+        turn.reply(f"Jobs that name no workspace now run in {bold(name)}.")

@@ -1,0 +1,116 @@
+"""Letting people in, taking it back, and who did what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.chat import Press
+from bot.gate import ROLES, Role, actor_of
+from bot.richtext import bold, code, escape, fit, printable, shorten
+from runner.api.chat import PAIRING_S, clock, short_time
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from bot.chat import Chat
+    from bot.turn import Turn
+
+MOST_ROWS = 60
+MOST_REVOKES = 20
+
+
+async def pair(turn: Turn, rest: str) -> None:
+    """A link that lets one person in; without a role, who is in already."""
+    turn.require(Role.ADMIN)
+    if not turn.caller.private:
+        raise UserError("Send /pair to me in private: a link in a group would let in whoever taps it first.")
+    word = rest.strip().lower()
+    if not word:
+        turn.reply(*everybody(turn))
+        return
+    if word not in ROLES:
+        raise UserError("Send /pair user, /pair viewer or /pair admin for a link; /pair alone shows who is in.")
+    with turn.effect():
+        code_ = turn.chat.people.invite(word, turn.caller.actor)
+        turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
+        link = f"https://t.me/{turn.chat.username}?start={code_}"
+        turn.reply(
+            f"Whoever opens this first within {PAIRING_S / 60:.0f} minutes becomes {bold(word)} of "
+            f"{bold(turn.chat.settings.box)}{_warning(word)}:\n{escape(link)}\n/pair takes it back."
+        )
+
+
+def _warning(role: str) -> str:
+    return "" if role == "viewer" else ", with the shell rights of the account the runner runs under"
+
+
+def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
+    """Who may do what, with a way to take back what was given here."""
+    gate, people = turn.chat.gate, turn.chat.people
+    lines, rows = [bold("Who may use this box")], []
+    for person_id, role in sorted(gate.everybody().items(), key=lambda one: (-one[1], one[0])):
+        fixed = gate.is_from_settings(person_id)
+        name = people.get(person_id).name or "not met yet"
+        lines.append(f"{escape(name)} {code(str(person_id))} · {role.word}{' · by settings' if fixed else ''}")
+        if not fixed and person_id != turn.caller.id:
+            label = f"Revoke {shorten(printable(name), 24)}"
+            rows.append([Press(label, "revoke", data={"person": person_id}, style="danger")])
+    rows = rows[:MOST_REVOKES]
+    if waiting := people.invitations():
+        lines.append(f"{waiting} open link{'s' if waiting > 1 else ''}")
+        rows.append([Press("Cancel open links", "cancel links")])
+    lines.append("Let in another: /pair user, /pair viewer or /pair admin")
+    return fit(["\n".join(lines)]), rows
+
+
+def revoke(turn: Turn, person_id: int) -> str:
+    """Take back what pairing gave; a sentence about it. Inside `effect`."""
+    turn.require(Role.ADMIN)
+    if person_id == turn.caller.id:
+        raise UserError("Not your own rights: another admin can, or on the box: nightshift pair --revoke")
+    name = turn.chat.name_of(actor_of(person_id))
+    if not turn.chat.people.revoke(person_id):
+        return f"{name} has no role that was given by pairing."
+    turn.queue.audit.add(turn.caller.actor, "revoke", {"person": person_id})
+    turn.chat.set_menu(person_id)
+    turn.chat.tell_admins(f"🚪 {escape(turn.caller.name)} took {escape(name)}'s rights back.", but=turn.caller.id)
+    return f"{name} is out."
+
+
+def cancel_links(turn: Turn) -> str:
+    """Make open links useless; a sentence about it. Inside `effect`."""
+    turn.require(Role.ADMIN)
+    count = turn.chat.people.forget_invitations()
+    turn.queue.audit.add(turn.caller.actor, "cancel links", {"count": count})
+    return f"{count} open links no longer work."
+
+
+def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
+    """Somebody came in by a link: greet them, and let the admins know. Inside a transaction."""
+    chat.queue.audit.add(actor_of(person_id), "paired", {"role": role})
+    chat.say(
+        person_id,
+        person_id,
+        f"🌙 Welcome. You are {bold(role)} of {bold(chat.settings.box)}. /help lists what you can do.",
+    )
+    chat.set_menu(person_id)
+    told = f"🔑 {escape(name)} ({code(str(person_id))}) is now {bold(role)} of {bold(chat.settings.box)}"
+    chat.tell_admins(f"{told}, by a pairing link. /pair shows everybody, and takes it back.", but=person_id)
+
+
+async def audit(turn: Turn, rest: str) -> None:
+    """The latest actions, and whether the record is whole."""
+    turn.require(Role.ADMIN)
+    word = rest.strip() or "20"
+    if not (word.isascii() and word.isdigit()) or not 0 < int(word[:4]) <= MOST_ROWS:
+        raise UserError(f"Send /audit or /audit {MOST_ROWS}: how many of the latest actions.")
+    rows = turn.chat.queue.audit.rows(int(word))
+    now = clock.now()
+    lines = []
+    for row in rows:
+        at = clock.moment(row["at"])
+        what = ", ".join(f"{key} {value}" for key, value in row["data"].items())
+        when = short_time(at, now) if at else ""
+        lines.append(f"{when} {turn.chat.name_of(row['actor'])}: {row['action']}{f' ({what})' if what else ''}")
+    broken = turn.chat.queue.audit.first_broken()
+    whole = "the chain is whole" if broken is None else f"🚨 the chain is broken at row {broken}"
+    turn.reply(fit([bold(whole) + "\n", escape("\n".join(lines[-MOST_ROWS:]))]))

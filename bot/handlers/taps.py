@@ -1,0 +1,270 @@
+"""Pressed buttons. A button says nothing by itself: what it means, and for whom, is in the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot import keyboards, render
+from bot.chat import QUESTION
+from bot.gate import Role, actor_of
+from bot.handlers import acting, looking, people, submitting
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bot.turn import Turn
+    from runner.api.chat import Button
+
+GONE = "That button is no longer good. Send the command again."
+
+
+async def tapped(turn: Turn, nonce: str) -> None:
+    """Do what the button was made for, if it was made for them."""
+    button = turn.chat.buttons.find(nonce)
+    if button is None or button.person != turn.caller.id:
+        turn.chat.gate.turned_away["somebody else's button"] += 1
+        return
+    asked = button.data.get(QUESTION)
+    question = turn.chat.buttons.find(asked) if asked else None
+    answered = question is not None and question.used
+    action = ACTIONS.get(button.action)
+    if button.expired or button.used or answered or action is None:
+        turn.answer(GONE)
+        return
+    turn.uses += [nonce, asked] if asked else [nonce]
+    await action(turn, button)
+
+
+def _job(button: Button) -> int:
+    assert button.job_id is not None
+    return button.job_id
+
+
+async def _keep(turn: Turn, button: Button) -> None:
+    job = turn.job(_job(button))
+    acting.require_owner(turn, job)
+    with turn.effect():
+        for_s = button.data.get("for_s")
+        said = turn.queue.keep(job.id, for_s)
+        turn.answer(said)
+        turn.settle(_signed(turn, said), keyboards.of_kept(job, for_s), job_id=job.id)
+
+
+async def _kill_now(turn: Turn, button: Button) -> None:
+    """The question was the warning itself."""
+    with turn.effect():
+        said = acting.stop_jobs(turn, [_job(button)])
+        turn.answer(said)
+        turn.settle(_signed(turn, said), keyboards.of_job(turn.job(_job(button))), job_id=button.job_id)
+
+
+async def _status(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    with turn.effect():
+        turn.answer()
+        turn.edit(looking.box_status(turn), keyboards.of_status())
+
+
+async def _gpus(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    html = render.gpus(render.BoxView(turn.chat))
+    with turn.effect():
+        turn.answer()
+        turn.edit(html, keyboards.of_gpus())
+
+
+async def _queue(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        turn.answer()
+        _show_queue(turn, button.data)
+
+
+def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
+    turn.edit(*looking.queue_page(turn.chat, int(data.get("first", 0))))
+
+
+async def _details(turn: Turn, button: Button) -> None:
+    job = turn.job(_job(button))
+    html = looking.job_view(turn.chat, job)
+    with turn.effect():
+        turn.answer()
+        turn.reply(html, keyboards.of_job(job, details=False), job_id=job.id)
+
+
+async def _log(turn: Turn, button: Button) -> None:
+    job = turn.job(_job(button))
+    html = await looking.log_view(turn.chat, job)
+    with turn.effect():
+        turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
+        turn.answer()
+        turn.reply(html, keyboards.of_log(job), job_id=job.id)
+
+
+async def _log_again(turn: Turn, button: Button) -> None:
+    job = turn.job(_job(button))
+    html = await looking.log_view(turn.chat, job)
+    with turn.effect():
+        turn.answer()
+        turn.edit(html, keyboards.of_log(job), job_id=job.id)
+
+
+async def _document(turn: Turn, button: Button) -> None:
+    job = turn.job(_job(button))
+    if not turn.chat.settings.log_text:
+        raise UserError("Output is not sent to the chat here (NIGHTSHIFT_LOG_TEXT).")
+    with turn.effect():
+        turn.answer("sending the whole log")
+        turn.send_log(job.id)
+
+
+async def _rerun(turn: Turn, button: Button) -> None:
+    turn.require(Role.USER)
+    await submitting.rerun_job(turn, _job(button))
+
+
+async def _kill(turn: Turn, button: Button) -> None:
+    """Ask first, in place of the buttons that were there."""
+    job = turn.job(_job(button))
+    acting.require_owner(turn, job)
+    if job.state.final:
+        raise UserError(f"#{job.id} has already ended.")
+    with turn.effect():
+        turn.answer("Sure?")
+        turn.edit(None, keyboards.sure([job.id], back={"back": "job", **button.data}))
+
+
+async def _killed(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        said = acting.stop_jobs(turn, button.data["jobs"])
+        turn.answer(said)
+        _back(turn, button, _signed(turn, said))
+
+
+async def _back_again(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        turn.answer("Nothing was stopped.")
+        _back(turn, button, "Nothing was stopped.")
+
+
+def _signed(turn: Turn, said: str) -> str:
+    """What was done, and by whom: others may read it too."""
+    return f"{said} – {turn.caller.name}"
+
+
+def _back(turn: Turn, button: Button, outcome: str) -> None:
+    """The buttons that stood there before the question; a message that was only the question says what came of it."""
+    back = button.data.get("back")
+    if back == "queue":
+        _show_queue(turn, button.data)
+    elif back == "job" and button.job_id is not None:
+        turn.edit(None, keyboards.of_job(turn.job(button.job_id)), job_id=button.job_id)
+    else:
+        turn.settle(outcome)
+
+
+async def _dismiss(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    with turn.effect():
+        turn.answer("Nothing was done.")
+        turn.settle("Nothing was done.")
+
+
+def _in_queue(verb: Callable[[Turn, int], str]) -> Callable[[Turn, Button], Awaitable[None]]:
+    """A button of a row of the queue: do it, then show the queue as it is now."""
+
+    async def press(turn: Turn, button: Button) -> None:
+        acting.require_owner(turn, turn.job(_job(button)))
+        with turn.effect():
+            turn.answer(turn.chat.named(verb(turn, _job(button))))
+            _show_queue(turn, button.data)
+
+    return press
+
+
+async def _lines(turn: Turn, button: Button) -> None:
+    await submitting.lines_chosen(turn, button.data)
+
+
+async def _script(turn: Turn, button: Button) -> None:
+    await submitting.script_chosen(turn, button.data)
+
+
+async def _resume(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    await acting.resume(turn)
+
+
+async def _drain(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    acting.drain_now(turn)
+
+
+async def _noise(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        acting.set_noise(turn, button.data["noise"])
+        turn.answer()
+        turn.edit(*acting.notify_view(turn))
+
+
+async def _revoke(turn: Turn, button: Button) -> None:
+    """Ask first, in place of the list's buttons."""
+    turn.require(Role.ADMIN)
+    name = turn.chat.name_of(actor_of(int(button.data["person"])))
+    with turn.effect():
+        turn.answer("Sure?")
+        turn.edit(None, keyboards.sure_to_revoke(name, button.data))
+
+
+async def _people(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    turn.require(Role.ADMIN)
+    with turn.effect():
+        turn.answer()
+        turn.edit(*people.everybody(turn))
+
+
+async def _revoked(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        turn.answer(people.revoke(turn, int(button.data["person"])))
+        turn.edit(*people.everybody(turn))
+
+
+async def _cancel_links(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    with turn.effect():
+        turn.answer(people.cancel_links(turn))
+        turn.edit(*people.everybody(turn))
+
+
+async def _cancel_when_empty(turn: Turn, button: Button) -> None:  # noqa: ARG001
+    turn.require(Role.ADMIN)
+    with turn.effect():
+        done = turn.queue.cancel_when_empty()
+        said = "It will not be run." if done else "Too late, or cancelled already."
+        turn.answer(said, alert=not done)
+        turn.settle(_signed(turn, said), keyboards.of_queue_link())
+
+
+ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
+    "status": _status,
+    "gpus": _gpus,
+    "queue": _queue,
+    "details": _details,
+    "log": _log,
+    "log again": _log_again,
+    "document": _document,
+    "rerun": _rerun,
+    "kill": _kill,
+    "killed": _killed,
+    "keep": _keep,
+    "kill now": _kill_now,
+    "back": _back_again,
+    "dismiss": _dismiss,
+    "up": _in_queue(lambda turn, job: turn.queue.move_up(job)),
+    "hold": _in_queue(lambda turn, job: turn.queue.hold(job)),
+    "release": _in_queue(lambda turn, job: turn.queue.release(job)),
+    "lines": _lines,
+    "script": _script,
+    "resume": _resume,
+    "drain": _drain,
+    "noise": _noise,
+    "revoke": _revoke,
+    "revoked": _revoked,
+    "people": _people,
+    "cancel links": _cancel_links,
+    "cancel when empty": _cancel_when_empty,
+}

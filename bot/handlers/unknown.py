@@ -1,0 +1,47 @@
+"""What is no command of ours: a suggestion, never silence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot import parse
+from bot.commands import menu
+from bot.gate import Role
+from bot.richtext import code, escape, shorten
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from bot.turn import Turn
+
+
+async def command(turn: Turn, text: str) -> None:
+    """A command nobody knows."""
+    found = parse.command_of(text, turn.chat.username)
+    if found is None:
+        return  # another bot's
+    if not turn.caller.private and f"@{turn.chat.username}".lower() not in text.split(maxsplit=1)[0].lower():
+        return  # in a group it may be meant for somebody else
+    near = parse.suggestion(found[0], [known.name for known in menu(turn.caller.role)])
+    raise UserError(f"There is no /{found[0]}. " + (f"Did you mean /{near}?" if near else "/help lists what there is."))
+
+
+async def words(turn: Turn, text: str) -> None:
+    """Words without a command."""
+    if not turn.caller.private:
+        return
+    first, _, rest = text.strip().partition(" ")
+    if first.lower() in {known.name for known in menu(turn.caller.role)}:
+        turn.reply(f"With a slash before it: {code(f'/{first.lower()} {shorten(rest, 200)}'.strip())}")
+        return
+    if turn.caller.role < Role.USER:
+        turn.reply("/status shows the box, /help lists what you can do.")
+        return
+    shown = escape(shorten(text.strip(), 200))
+    run_it = f"To run that: <code>/submit {shown}</code>\n" if shown else ""
+    turn.reply(f"{run_it}/help lists all commands.")
+
+
+async def anything(turn: Turn, text: str) -> None:  # noqa: ARG001
+    """A photo, a voice, a place …"""
+    if turn.caller.private:
+        turn.reply("I read text, and files with commands in them. /help lists what I can do.")

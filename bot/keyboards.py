@@ -1,0 +1,114 @@
+"""Which buttons stand under which message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot.chat import Press
+from bot.richtext import printable, shorten
+from runner.api.chat import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runner.model import Job
+
+QUEUE_PAGE = 6
+
+
+def of_job(job: Job, *, details: bool = True) -> list[list[Press]]:
+    """Under anything about one job: what can be done with it in its present state."""
+    look = [Press("Log", "log", job.id)] if job.attempt else []
+    look += [Press("Details", "details", job.id)] if details else []
+    if job.state.final:
+        return [[*look, Press("Rerun", "rerun", job.id)]]
+    return [[*look, Press("Kill", "kill", job.id, style="danger")]]
+
+
+def of_kept(job: Job, for_s: float | None) -> list[list[Press]]:
+    """In place of those: the warning above it holds no more."""
+    how = "for good" if for_s is None else f"for {format_duration(for_s)}"
+    return [[Press(f"✓ Kept {how}", "details", job.id)], *of_job(job)]
+
+
+def of_idle(job: Job) -> list[list[Press]]:
+    """Under the warning that a job will be stopped because its GPUs do nothing."""
+    return [
+        [Press("Keep 1 h", "keep", job.id, {"for_s": 3600.0}), Press("Keep for good", "keep", job.id)],
+        [Press("Kill now", "kill now", job.id, style="danger"), Press("Log", "log", job.id)],
+    ]
+
+
+def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> list[list[Press]]:
+    """The question before something is stopped; `back` tells what stands there afterwards."""
+    many = f"kill {len(job_ids)} jobs" if len(job_ids) > 1 else f"kill #{job_ids[0]}"
+    job_id = job_ids[0] if len(job_ids) == 1 else None
+    data = {**back, "jobs": list(job_ids)}
+    return [
+        [
+            Press(f"Yes, {many}", "killed", job_id, data, question=True, style="danger"),
+            Press("No", "back", job_id, dict(back), question=True),
+        ]
+    ]
+
+
+def sure_to_revoke(name: str, data: Mapping[str, Any]) -> list[list[Press]]:
+    """The question before somebody is shown the door."""
+    label = f"Yes, revoke {shorten(printable(name), 24)}"
+    return [[Press(label, "revoked", data=dict(data), question=True, style="danger"), Press("No", "people")]]
+
+
+def of_log(job: Job) -> list[list[Press]]:
+    """Under the end of a job's output."""
+    row = [Press("Whole log", "document", job.id)]
+    if not job.state.final:
+        row.insert(0, Press("Refresh", "log again", job.id))
+    return [row, *of_job(job)]
+
+
+def of_queue(jobs: Sequence[Job], first: int, total: int) -> list[list[Press]]:
+    """A row for each job that waits, and the way to the other pages."""
+    rows = [_waiting(job, first) for job in jobs]
+    turns = []
+    if first > 0:
+        turns.append(Press("◀", "queue", data={"first": max(first - QUEUE_PAGE, 0)}))
+    turns.append(Press("Refresh", "queue", data={"first": first}))
+    if first + len(jobs) < total:
+        turns.append(Press("▶", "queue", data={"first": first + QUEUE_PAGE}))
+    return [*rows, turns]
+
+
+def _waiting(job: Job, first: int) -> list[Press]:
+    here = {"first": first}
+    held = Press("▶ go", "release", job.id, here) if job.held_by else Press("✋ hold", "hold", job.id, here)
+    return [
+        Press(f"#{job.id}", "details", job.id),
+        Press("⬆ up", "up", job.id, here),
+        held,
+        Press("✖ kill", "kill", job.id, here | {"back": "queue"}, style="danger"),
+    ]
+
+
+def of_queue_link() -> list[list[Press]]:
+    """Where many were queued at once."""
+    return [[Press("Queue", "queue", data={"first": 0}), Press("Status", "status")]]
+
+
+def of_status() -> list[list[Press]]:
+    """Under the box at a glance."""
+    return [[Press("Refresh", "status"), Press("Queue", "queue", data={"first": 0}), Press("GPUs", "gpus")]]
+
+
+def of_gpus() -> list[list[Press]]:
+    """Under the GPUs."""
+    return [[Press("Refresh", "gpus"), Press("Status", "status")]]
+
+
+def resume() -> list[list[Press]]:
+    """Under the word that the queue is held."""
+    return [[Press("Resume", "resume", style="success"), Press("Status", "status")]]
+
+
+def cancel_when_empty() -> list[list[Press]]:
+    """Under the word that an idle box will do something."""
+    return [[Press("Cancel that", "cancel when empty", style="danger")]]

@@ -1,0 +1,249 @@
+"""Notices to messages: who is to be told what, where, and how loudly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bot import excerpt, keyboards, plots, render
+from bot.chat import Picture
+from bot.gate import person_of
+from bot.handlers.looking import LOG_BYTES
+from bot.patience import patiently
+from bot.richtext import CAPTION_UNITS, escape
+from runner.api.chat import clock
+from runner.model import Reason, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from bot.chat import Chat, Press
+    from runner.model import Job, Notice
+
+log = logging.getLogger(__name__)
+
+EXCERPT_UNITS = 2500
+MANY = 4
+HEAD_BYTES = 64 << 10  # wandb names its run when it begins
+WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
+SILENT = {"started", "gpu back", "drained"}
+# what each choice of noise leaves out
+LEAVES_OUT = {
+    "all": frozenset(),
+    "ends": frozenset({"started"}),
+    "failures": frozenset({"started", "succeeded", "requeued", "queue empty", "gpu back", "drained"}),
+}
+
+
+class Recipient(NamedTuple):
+    """Somebody to tell, and where."""
+
+    person: int
+    chat: int
+    message: int | None = None
+    topic: int | None = None
+
+
+class Output(NamedTuple):
+    """What a job's output has to say, or what the watch over its GPUs held against it."""
+
+    excerpt: str = ""
+    wandb: str | None = None
+    against: dict[str, Any] | None = None
+
+
+class Said(NamedTuple):
+    """A notice in words."""
+
+    html: str
+    rows: Sequence[Sequence[Press]] = ()
+    picture: Picture | None = None
+
+
+class Notifier:
+    """Turns every notice into the messages it means, each notice once."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._wake = asyncio.Event()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There may be a notice."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while notices := await patiently(self._chat.queue.outbox.open):
+                for bundle in _bundles(notices):
+                    await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
+
+    async def tell(self, notice: Notice) -> None:
+        """Write the messages of one notice, and with them that it was told."""
+        job = self._chat.queue.jobs.get(notice.job_id) if notice.job_id is not None else None
+        output = await self._output(notice, job)
+        try:
+            said = self._words(notice, job and self._chat.shown(job), output)
+        except Exception:  # one odd notice must neither keep back those behind it nor be lost
+            log.exception("notice %s (%s) is told in a few words", notice.id, notice.kind)
+            said = Said(render.in_few_words(notice, self._chat.settings.box))
+        await patiently(partial(self._write, notice, said))
+
+    async def tell_together(self, notices: Sequence[Notice]) -> None:
+        """Many that were cancelled at once, before they began: one message to each who would get one for each."""
+        said = Said(render.cancelled(notices, self._chat.settings.box, self._chat.name_of))
+        await patiently(partial(self._write_together, notices, said))
+
+    def _write_together(self, notices: Sequence[Notice], said: Said) -> None:
+        with self._chat.transaction():
+            people = {to.person: to for notice in notices for to in self._recipients(notice)}
+            for to in people.values():
+                self._send(to, notices[0], said)
+            for notice in notices:
+                self._chat.queue.outbox.told(notice.id)
+
+    def _write(self, notice: Notice, said: Said) -> None:
+        with self._chat.transaction():
+            for recipient in self._recipients(notice):
+                self._send(recipient, notice, said)
+            self._chat.queue.outbox.told(notice.id)
+
+    def _send(self, to: Recipient, notice: Notice, said: Said) -> None:
+        person = self._chat.people.get(to.person)
+        if person.noise == "none" or _aspect(notice) in LEAVES_OUT.get(person.noise, frozenset()):
+            return
+        hours = person.quiet if person.quiet is not None else self._chat.settings.quiet_hours
+        self._chat.say(
+            to.chat, to.person, said.html, said.rows, job_id=notice.job_id, reply_to=to.message, topic=to.topic,
+            silent=_is_silent(notice) or is_quiet(hours, clock.now()), notice_id=notice.id, at=notice.created_at,
+            picture=said.picture,
+        )  # fmt: skip
+
+    # -- to whom -----------------------------------------------------------------------------------
+
+    def _recipients(self, notice: Notice) -> list[Recipient]:
+        """Where the job was asked for; the admins, for what came from a terminal or is about the box."""
+        gate = self._chat.gate
+        if notice.job_id is not None and (thread := self._chat.threads.get(notice.job_id)) is not None:
+            if gate.may_reach(thread.person, thread.chat):
+                return [Recipient(thread.person, thread.chat, thread.message, thread.topic)]
+            if gate.role_of(thread.person) is not None:
+                return [Recipient(thread.person, thread.person)]
+        people = set(gate.admins())
+        for number in notice.data.get("jobs", ()) if notice.kind == "paused" else ():
+            other = self._chat.queue.jobs.get(number)
+            owner = person_of(other.spec.owner) if other else None
+            if owner is not None and gate.role_of(owner) is not None:
+                people.add(owner)
+        return [Recipient(person, person) for person in sorted(people)]
+
+    # -- in which words ----------------------------------------------------------------------------
+
+    async def _output(self, notice: Notice, job: Job | None) -> Output:
+        """The part of the output that matters to whoever hears how it ended; nothing if it cannot be read."""
+        if job is None or notice.kind != "ended" or not notice.data.get("attempt"):
+            return Output()
+        try:
+            return await self._read_output(notice, job)
+        except Exception:  # how it ended is told without it
+            log.exception("the output of job %s cannot be told", job.id)
+            return Output()
+
+    async def _read_output(self, notice: Notice, job: Job) -> Output:
+        if notice.data.get("reason") in WATCHED and (against := self._chat.queue.evidence(job.id)):
+            return Output(str(against["text"]), against=against)
+        redactor, output = self._chat.redactor_for(job), self._chat.queue.log(job.id, notice.data["attempt"])
+        # Redacted before it is cut: of a secret that a cut goes through, a part would be left.
+        kept = await asyncio.to_thread(redactor.data, output.tail(LOG_BYTES))
+        link = excerpt.wandb_link(kept) or excerpt.wandb_link(output.head(HEAD_BYTES))
+        if notice.data["state"] == State.SUCCEEDED.value or not self._chat.settings.log_text:
+            return Output(wandb=link)
+        text = await asyncio.to_thread(excerpt.what_matters, kept, limit=EXCERPT_UNITS)
+        return Output(text, link)
+
+    def _words(self, notice: Notice, job: Job | None, output: Output) -> Said:
+        box, data = self._chat.settings.box, notice.data
+        if job is not None:
+            return self._about_job(notice, job, output)
+        if notice.kind.startswith("gpu "):
+            return Said(render.gpu_trouble(notice.kind, data, box, render.indices_of(self._chat.queue.gpus())))
+        if notice.kind not in render.OF_THE_BOX:
+            return Said(render.in_few_words(notice, box))
+        rows = {"paused": keyboards.resume(), "drained": keyboards.resume()}.get(notice.kind, [])
+        if notice.kind == "queue empty" and data.get("command"):
+            rows = keyboards.cancel_when_empty()
+        return Said(render.OF_THE_BOX[notice.kind](data, box), rows)
+
+    def _about_job(self, notice: Notice, job: Job, output: Output) -> Said:
+        box, data = self._chat.settings.box, notice.data
+        if notice.kind == "started":
+            indices, quoted = render.indices_of(self._chat.queue.gpus()), self._chat.threads.get(job.id) is not None
+            html = render.started(
+                job, data.get("gpus", ()), box, indices, data.get("attempt", 1), quoted=quoted, probe=data.get("probe")
+            )
+            return Said(html, keyboards.of_job(job))
+        if notice.kind == "ended":
+            return self._ended(notice, job, output)
+        if notice.kind == "idle warning":
+            return self._idle_warning(job, data)
+        words = render.OF_A_JOB.get(notice.kind)
+        return Said(words(job, data, box) if words else render.in_few_words(notice, box), keyboards.of_job(job))
+
+    def _idle_warning(self, job: Job, data: dict[str, Any]) -> Said:
+        """With what can be done about it, unless it comes too late."""
+        box, plot = self._chat.settings.box, plots.of_idleness(data)
+        rows = keyboards.of_job(job) if job.state.final or job.stop else keyboards.of_idle(job)
+        picture = Picture(plot, render.idle_caption(job, data, box)) if plot else None
+        return Said(render.idle_warning(job, data, box), rows, picture)
+
+    def _ended(self, notice: Notice, job: Job, output: Output) -> Said:
+        data = notice.data
+        by = data.get("by") or (job.stop.by if job.stop else None)
+        ended = partial(
+            render.ended, job, data, box=self._chat.settings.box, indices=render.indices_of(self._chat.queue.gpus()),
+            by=self._chat.name_of(by) if by else None, wandb=output.wandb,
+        )  # fmt: skip
+        plot = plots.of_idleness(output.against)
+        why = str(output.against["why"]) if output.against else ""
+        picture = Picture(plot, ended(excerpt=why, limit=CAPTION_UNITS, shown_as=escape)) if plot else None
+        return Said(ended(excerpt=output.excerpt), keyboards.of_job(job), picture)
+
+
+def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
+    """Notices as they are to be told; those of jobs that one person cancelled in a row, before they began, together."""
+    bundles: list[list[Notice]] = []
+    for notice in notices:
+        by = notice.data.get("by") if notice.kind == "ended" and not notice.data.get("attempt") else None
+        if by and bundles and bundles[-1][0].kind == "ended" and bundles[-1][0].data.get("by") == by:
+            bundles[-1].append(notice)
+        else:
+            bundles.append([notice])
+    return [part for bundle in bundles for part in ([bundle] if len(bundle) >= MANY else [[one] for one in bundle])]
+
+
+def _aspect(notice: Notice) -> str:
+    """What a notice is to somebody who does not want to hear everything."""
+    if notice.kind == "when empty ran" and notice.data.get("exit_code") == 0:
+        return "queue empty"
+    return "succeeded" if notice.data.get("state") == State.SUCCEEDED.value else notice.kind
+
+
+def _is_silent(notice: Notice) -> bool:
+    """What nobody need look up for; that a single job was all there was is said by its own end."""
+    lone = notice.kind == "queue empty" and notice.data.get("jobs", 0) < 2 and not notice.data.get("command")
+    return notice.kind in SILENT or lone
+
+
+def is_quiet(hours: tuple[int, int] | tuple[()] | None, now: datetime) -> bool:
+    """Whether this is one of the hours without a sound, by the clock on the box's wall."""
+    if not hours:
+        return False
+    here = now.astimezone()
+    minute, (begin, end) = here.hour * 60 + here.minute, hours
+    return begin <= minute < end if begin <= end else minute >= begin or minute < end

@@ -1,0 +1,168 @@
+"""From what people type on a phone to what they mean: plain requests, or a UserError that says what to send. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from difflib import get_close_matches
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from bot.richtext import LOOSE_JOINER, printable, shorten
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_JOBS = 100
+_DAY_MIN = 24 * 60
+
+_EXACT = frozenset({"code", "pre"})
+_BLANKS = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_UNSEEN = "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064"
+_UNSEEN += "\u2066\u2067\u2068\u2069\ufeff"
+_SAME_MEANING = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»＂", '"'),
+        **dict.fromkeys("‘’‚‛＇", "'"),
+        **dict.fromkeys("‐‑−﹣－", "-"),
+        **dict.fromkeys("―⸺⸻", "—"),
+        **dict.fromkeys("\u2028\u2029", "\n"),
+        **dict.fromkeys(_BLANKS, " "),
+        **dict.fromkeys(_UNSEEN, ""),
+        "…": "...",
+    }
+)
+_LONG_DASH = re.compile(r"-*[–—][-–—]*")
+_INSIDE = re.compile(r"\w", re.UNICODE)
+_COMMAND = re.compile(r"\s*/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+|$)")
+_RANGE_SIGN = re.compile(r"\s*(?:[-–—]{1,2}|\.{2,3}|…)\s*")
+_NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
+_CLOCK = r"([0-9]{1,2})(?:[:.]([0-9]{2}))?\s*([ap]m)?"
+_HOURS = re.compile(rf"{_CLOCK}\s*(?:[-–—]{{1,2}}|to)\s*{_CLOCK}", re.IGNORECASE)
+_OFF = frozenset({"off", "no", "none", "never"})
+_ASK_NUMBERS = "send job numbers like 12, 12 13 or 12-15"
+_ASK_HOURS = "send hours like 23-7 or 23:30-07:00, or off"
+
+
+def straighten(text: str, entities: Sequence[tuple[str, int, int]] = ()) -> str:
+    """Undo what a phone's keyboard makes of quotes, dashes and blanks; code is left exactly as typed.
+
+    Entities are (type, offset, length) in UTF-16 units, as Telegram gives them.
+    """
+    done, at = "", 0
+    for start, end in _exact_stretches(text, entities):
+        done += _straight(text[at:start], done[-1:]) + text[start:end]
+        at = end
+    return done + _straight(text[at:], done[-1:])
+
+
+def _exact_stretches(text: str, entities: Sequence[tuple[str, int, int]]) -> list[tuple[int, int]]:
+    """Where code stands, counted in characters; in order and apart."""
+    exact = sorted((offset, offset + length) for kind, offset, length in entities if kind in _EXACT)
+    places = [0, *accumulate(1 + (char > "\uffff") for char in text)] if exact else []
+    found: list[tuple[int, int]] = []
+    for offset, ending in exact:
+        start, end = (max(bisect_right(places, place) - 1, 0) for place in (offset, ending))
+        start = max(start, found[-1][1] if found else 0)
+        if end > start:
+            found.append((start, end))
+    return found
+
+
+def _straight(part: str, before: str) -> str:
+    part = LOOSE_JOINER.sub("", part.translate(_SAME_MEANING))
+    return _LONG_DASH.sub(lambda dash: _dash(dash[0], part[dash.start() - 1] if dash.start() else before), part)
+
+
+def _dash(run: str, before: str) -> str:
+    """The hyphens a long dash stands for: two where an option begins; a short one inside a word is one."""
+    return "-" if run == "–" and _INSIDE.match(before) else "--"
+
+
+def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
+    """A command's name and what follows it; None if there is none, or it is meant for another bot."""
+    found = _COMMAND.match(text)
+    if found is None or (found[2] or bot_username).lower() != bot_username.lower():
+        return None
+    return found[1].lower(), text[found.end() :]
+
+
+def job_numbers(text: str) -> list[int]:
+    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given."""
+    words = [word for word in re.split(r"[\s,;]+", _RANGE_SIGN.sub("-", text)) if word]
+    if not words:
+        raise UserError(f"Which job? {_ASK_NUMBERS.capitalize()}.")
+    numbers: dict[int, None] = {}
+    for word in words:
+        numbers |= dict.fromkeys(_span(word))
+        if len(numbers) > MOST_JOBS:
+            raise UserError(f"That is more than {MOST_JOBS} jobs at once; send fewer.")
+    return list(numbers)
+
+
+def _span(word: str) -> range:
+    found = _NUMBERS.fullmatch(word)
+    if found is None or not int(found[1]):
+        raise UserError(f"“{_quoted(word)}” is no job number; {_ASK_NUMBERS}.")
+    first = int(found[1])
+    last = int(found[2] or first)
+    if last < first:
+        raise UserError(f"“{word}” runs backwards; {_ASK_NUMBERS}.")
+    if last - first >= MOST_JOBS:
+        raise UserError(f"“{word}” is more than {MOST_JOBS} jobs at once; send fewer.")
+    return range(first, last + 1)
+
+
+def _quoted(text: str) -> str:
+    return shorten(printable(text), 40)
+
+
+def lines(text: str) -> list[str]:
+    """Commands, one per line: without blank lines and comments, and with lines that end in a backslash joined."""
+    found: list[str] = []
+    begun = ""
+    for raw in re.split(r"\r\n|\r|\n", text):
+        line = raw.rstrip()
+        if not begun and line.lstrip().startswith("#"):
+            continue
+        begun += line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            begun = begun[:-1]
+            continue
+        found.append(begun.strip())
+        begun = ""
+    return [line for line in [*found, begun.strip()] if line]
+
+
+def suggestion(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, if any comes near."""
+    by_name = {name.lower(): name for name in known}
+    meant = word.lower()[:64]
+    begins = [name for name in by_name if len(meant) >= 2 and name.startswith(meant)]
+    near = begins if len(begins) == 1 else get_close_matches(meant, by_name, n=1, cutoff=0.6)
+    return by_name[near[0]] if near else None
+
+
+def quiet_hours(text: str) -> tuple[int, int] | None:
+    """Begin and end in minutes since midnight, from `23-7` or `23:30-07:00`; None for `off`."""
+    asked = text.strip().lower()
+    if asked in _OFF:
+        return None
+    found = _HOURS.fullmatch(asked)
+    if found is None:
+        raise UserError(f"“{_quoted(asked)}” are no hours; {_ASK_HOURS}.")
+    begin, end = _minutes(*found.groups()[:3]), _minutes(*found.groups()[3:])
+    if begin == end:
+        raise UserError(f"Quiet hours must begin and end at different times; {_ASK_HOURS}.")
+    return begin, end
+
+
+def _minutes(hour_text: str, minute_text: str | None, half: str | None) -> int:
+    hour, minute = int(hour_text), int(minute_text or 0)
+    wrong = hour * 60 + minute > _DAY_MIN or minute > 59 or (half is not None and not 1 <= hour <= 12)
+    if wrong:
+        raise UserError(f"“{shorten(hour_text, 2)}:{minute:02}” is no time of day; {_ASK_HOURS}.")
+    if half is not None:
+        hour = hour % 12 + 12 * (half.lower() == "pm")
+    return (hour * 60 + minute) % _DAY_MIN

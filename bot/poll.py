@@ -1,0 +1,158 @@
+"""getUpdates into the inbox. An update is confirmed only after it is on disk, so none is lost with us."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from telegram import Update
+from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
+
+from bot.delivery import after_failure, pause_s
+from bot.gate import Added, Denied
+from bot.patience import patiently
+from bot.richtext import escape, shorten
+from bot.within import within
+from runner.api.chat import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.chat import Chat
+    from bot.wire import Wire
+
+log = logging.getLogger(__name__)
+
+ALLOWED = ["message", "callback_query", "my_chat_member"]
+POLL_S = 50
+STALLED_AFTER_S = 25.0  # beyond the poll itself
+CONFLICT_PAUSE_S, LONGEST_CONFLICT_S = 15.0, 300.0
+FORGIVEN_AFTER_S = 1800.0  # a poll between two conflicts may well succeed: they are still the same fight
+DISK_PAUSE_S = 5.0
+OTHER_POLLER = (
+    "Another program is fetching this bot's messages, so commands may go there instead of to me. If it is not yours,"
+    " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
+    " now and then."
+)
+WEBHOOK = (
+    "This bot has a webhook: another program gets its messages. Give nightshift a bot of its own (@BotFather), or take "
+    "this one over: nightshift bot --take-over"
+)
+
+
+class Poller:
+    """Fetches, keeps, confirms; in this order."""
+
+    def __init__(self, chat: Chat, wire: Wire, on_kept: Callable[[], None], *, poll_s: float = POLL_S) -> None:
+        self._chat, self._wire, self._on_kept, self._poll_s = chat, wire, on_kept, poll_s
+        self._offset: int | None = None
+        self._failures = 0
+        self._conflicts, self._conflict_at = 0, -FORGIVEN_AFTER_S
+        self.answered_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Until cancelled, or the token is no longer good (InvalidToken)."""
+        while True:
+            try:
+                updates = await within(self._poll_s + STALLED_AFTER_S, self._fetch())
+            except InvalidToken:
+                raise
+            except (asyncio.TimeoutError, TelegramError) as problem:
+                await self._failed(problem)
+                continue
+            self._succeeded()
+            await self._keep(updates)
+
+    async def _fetch(self) -> list[dict[str, Any]]:
+        return await self._wire.updates(self._offset, self._poll_s, ALLOWED)
+
+    async def _keep(self, updates: list[dict[str, Any]]) -> None:
+        """On disk first; the next fetch confirms them."""
+        while updates:
+            try:
+                with self._chat.transaction():
+                    kept = [self._take(update) for update in updates]
+            except StoreError as error:
+                log.error("updates cannot be kept, trying again: %s", error)
+                await asyncio.sleep(DISK_PAUSE_S)
+                continue
+            self._offset = max(int(update["update_id"]) for update in updates) + 1
+            if any(kept):
+                self._on_kept()
+            return
+
+    def _take(self, raw: dict[str, Any]) -> bool:
+        """Keep one update if whoever sent it may come in; strangers leave no trace but a count."""
+        try:
+            update = Update.de_json(raw, self._wire.bot)
+            verdict = self._chat.gate.judge(update)
+        except StoreError:
+            raise
+        except Exception:  # whatever Telegram may send one day must not hold up what comes after it
+            log.exception("update %s cannot be read", raw.get("update_id"))
+            return False
+        if isinstance(verdict, Denied):
+            self._chat.gate.turn_away(verdict)
+            return False
+        update_id = int(raw["update_id"])
+        kept = self._chat.inbox.keep(update_id, raw)
+        if kept and isinstance(verdict, Added):
+            self._leave(verdict)
+            self._chat.inbox.handled(update_id)
+        return kept
+
+    def _leave(self, added: Added) -> None:
+        """Out of a group that is not served, with no word there."""
+        self._chat.messages.add(added.chat, "leaveChat", {}, lasts_s=3600)
+        if self._chat.gate.role_of(added.by) is None:
+            return
+        group = escape(shorten(added.title, 200))
+        self._chat.say(
+            added.by,
+            added.by,
+            f"I left the group {group}: I serve only groups that are named on the box. To allow it:\n"
+            f"<code>NIGHTSHIFT_GROUPS={added.chat}</code>",
+        )
+
+    # -- when it fails -----------------------------------------------------------------------------
+
+    def _succeeded(self) -> None:
+        if self._failures or "poll" in self._chat.troubles:
+            log.info("Telegram answers again")
+            self._chat.wake_sender()
+        self._failures = 0
+        self.answered_at = time.monotonic()
+        self._chat.troubles.pop("poll", None)
+
+    async def _failed(self, problem: BaseException) -> None:
+        if isinstance(problem, Conflict):
+            await self._conflict(problem)
+            return
+        self._failures += 1
+        if isinstance(problem, asyncio.TimeoutError):
+            log.warning("the poll stalled; starting it anew")
+            await self._wire.reconnect()
+            return
+        wait_s = max(after_failure(problem, self._failures).after_s, pause_s(self._failures))
+        if self._failures == 1 or isinstance(problem, RetryAfter):
+            log.warning("Telegram does not answer (%s); trying again", problem)
+        await asyncio.sleep(wait_s)
+
+    async def _conflict(self, problem: Conflict) -> None:
+        """Loud, and no fight: two that poll would take each other's messages for ever."""
+        now = time.monotonic()
+        self._conflicts = self._conflicts + 1 if now < self._conflict_at + FORGIVEN_AFTER_S else 1
+        self._conflict_at = now
+        words = WEBHOOK if "webhook" in str(problem).lower() else OTHER_POLLER
+        log.error("%s", words)
+        self._chat.troubles["poll"] = words
+        if self._conflicts == 1:
+            await patiently(partial(self._alarm, words))
+        await asyncio.sleep(min(CONFLICT_PAUSE_S * 2 ** (self._conflicts - 1), LONGEST_CONFLICT_S))
+
+    def _alarm(self, words: str) -> None:
+        with self._chat.transaction():
+            self._chat.tell_admins(f"🚨 {escape(words)}")

@@ -1,0 +1,393 @@
+"""What people read: the box, a job, a notice, as HTML that Telegram takes. Nothing here acts."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from bot import words
+from bot.commands import COMMANDS, HIDDEN, Command
+from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
+from bot.words import command_line, heading, sign
+from runner.api.chat import clock, format_duration, help_rows, short_time, state_words
+from runner.model import Reason, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bot.gate import Role
+    from runner.api.chat import Overview
+    from runner.model import Job, Notice
+
+_FEW = 5
+
+
+def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The number of each GPU by its UUID."""
+    return {gpu["uuid"]: gpu["index"] for gpu in gpus}
+
+
+class BoxView:
+    """Everything about the box at one moment, as the views of it want it; jobs are looked up where they are shown."""
+
+    def __init__(self, chat: Any) -> None:
+        self._chat = chat
+        self.name = chat.settings.box
+        self.up = chat.queue.runner_is_up()
+        self.gpus = chat.queue.gpus()
+        known = chat.queue.snapshot()
+        self.simulated = bool(known and known[0].simulated)
+        self.trouble = known[0].trouble if known else None
+        self.held = chat.named(chat.queue.held() or "")
+        self.name_of = chat.name_of
+        self.bot_troubles = list(chat.troubles.values())
+        self.parked: list[tuple[str, int]] = []
+        self.strangers = 0
+
+    @cached_property
+    def counts(self) -> Overview:
+        """How many jobs there are of each kind."""
+        found: Overview = self._chat.queue.overview()
+        return found
+
+    @cached_property
+    def running(self) -> list[Job]:
+        """What is under way."""
+        return [self._chat.shown(job) for job in self._chat.listing.live()]
+
+    @cached_property
+    def next(self) -> list[Job]:
+        """The first that wait."""
+        return [self._chat.shown(job) for job in self._chat.listing.queued(_FEW)]
+
+    @cached_property
+    def reasons(self) -> dict[int, str]:
+        """Why they do."""
+        found = self._chat.queue.waiting_reasons(self.next)
+        return {number: self._chat.named(why) for number, why in found.items()}
+
+    @cached_property
+    def ended(self) -> list[Job]:
+        """What ended last, the latest first."""
+        return [self._chat.shown(job) for job in self._chat.listing.finished(limit=_FEW)[::-1]]
+
+
+def status(view: BoxView) -> str:
+    """The whole box at a glance."""
+    now, indices = clock.now(), indices_of(view.gpus)
+    parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {view.counts.queued + view.counts.held} queued"]
+    parts += _alarms(view)
+    parts += ["", *_gpu_lines(view)]
+    if view.running:
+        parts += ["", bold("Running")]
+        parts += [words.running_line(job, indices, now, view.name_of) for job in view.running[: 2 * _FEW]]
+        parts += _more(len(view.running) - 2 * _FEW)
+    if view.next:
+        parts += ["", bold("Next")]
+        parts += [words.waiting_line(job, None if view.held else view.reasons.get(job.id)) for job in view.next]
+        parts += _more(view.counts.queued + view.counts.held - len(view.next))
+    if view.ended:
+        parts += ["", bold("Last")]
+        parts += [words.ended_line(job, now) for job in view.ended]
+    parts += _day(view.counts.ended)
+    return fit(["\n".join(parts)])
+
+
+def _alarms(view: BoxView) -> list[str]:
+    found = []
+    if not view.up:
+        found.append(f"🚨 {bold('No runner is up: nothing starts.')} On the box: {code('nightshift up --detach')}")
+    if view.trouble:
+        found.append(f"⚠️ {escape(view.trouble)}")
+    if view.held:
+        found.append(f"⏸ {escape(view.held)}")
+    found += [f"⚠️ {escape(trouble)}" for trouble in view.bot_troubles]
+    found += [f"📪 {count} not delivered: {escape(why)}" for why, count in view.parked[:3]]
+    if view.strangers:
+        found.append(f"🚪 {view.strangers} from strangers, unanswered")
+    return found
+
+
+def _gpu_lines(view: BoxView) -> list[str]:
+    mark = [italic("simulated GPUs")] if view.simulated else []
+    if not view.gpus:
+        return [italic("no GPUs known")]
+    return mark + [words.gpu_line(gpu) for gpu in view.gpus[:16]] + _more(len(view.gpus) - 16)
+
+
+def _more(count: int) -> list[str]:
+    return [f"… and {count:,} more"] if count > 0 else []
+
+
+def _day(ended: Mapping[State, int]) -> list[str]:
+    if not any(ended.values()):
+        return []
+    told = [f"{words.SIGNS[state]} {count}" for state, count in ended.items() if count]
+    return ["", f"24 h: {' · '.join(told)}"]
+
+
+def gpus(view: BoxView) -> str:
+    """Each GPU with all that is known of it."""
+    parts = [f"{bold(view.name)}{' · ' + italic('simulated') if view.simulated else ''}", *_alarms(view)]
+    for gpu in view.gpus:
+        parts += ["", f"{words.gpu_line(gpu)}", f"   {escape(gpu['name'] or 'unknown model')} · {escape(gpu['state'])}"]
+    if not view.gpus:
+        parts.append("No GPUs are known. On the box: <code>nightshift doctor</code>")
+    return fit(["\n".join(parts)])
+
+
+def queue(jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str) -> str:
+    """A page of what waits."""
+    if not jobs:
+        return "Nothing waits. /submit queues a job."
+    parts = [bold(f"{total:,} waiting")]
+    parts += [f"⏸ {escape(held)}"] if held else []
+    parts += [words.waiting_line(job, None if held else reasons.get(job.id)) for job in jobs]
+    parts += _more(total - first - len(jobs))
+    return fit(["\n".join(parts)])
+
+
+def job(
+    found: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
+    name_of: Callable[[str], str], events: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """All about one job."""
+    now = clock.now()
+    state = reason if found.state is State.QUEUED and reason else state_words(found)
+    lines = [
+        f"{sign(found)} {heading(found)} · {escape(state)}",
+        words.command_line(found, 1500),
+        f"{escape(name_of(found.spec.owner))} · {escape(found.spec.workspace or found.spec.dir)}",
+    ]
+    ran = [words.duration(found, now), words.gpu_list(found, indices), words.usage_words(usage, found.batch_size)]
+    lines.append(" · ".join(escape(part) for part in ran if part))
+    lines.append(_dates(found))
+    if found.attempt > 1:
+        lines.append(f"attempt {found.attempt}")
+    if found.stop and not found.state.final:
+        lines.append(f"stop asked by {escape(name_of(found.stop.by))}")
+    lines.append(f"run {code(found.run_id)}")
+    lines += [escape(event) for event in events]
+    return fit(["\n".join(line for line in lines if line)])
+
+
+def _dates(found: Job) -> str:
+    now = clock.now()
+    told = [f"submitted {short_time(found.submitted_at, now)}"]
+    told += [f"started {short_time(found.started_at, now)}"] if found.started_at else []
+    told += [f"ended {short_time(found.finished_at, now)}"] if found.finished_at else []
+    return " · ".join(told)
+
+
+def submitted(found: Job, reason: str | None, echo: str, again: int | None = None) -> str:
+    """The word that a job is on disk."""
+    where = f" in {escape(found.spec.workspace)}" if found.spec.workspace else ""
+    why = f"\n{escape(reason)}" if reason else ""
+    why += f"\n{italic(f'#{again} again')}" if again else ""
+    return fit([f"⏳ {heading(found)} queued{where}\n", Shrink(echo, code, keep="both"), why])
+
+
+def submitted_many(ids: Sequence[int], reason: str | None) -> str:
+    """The same for several at once."""
+    why = f"\n{escape(reason)}" if reason else ""
+    return f"⏳ {len(ids)} jobs queued: {bold(f'#{ids[0]}')} to {bold(f'#{ids[-1]}')}{why}"
+
+
+def output(found: Job, text: str, *, live: bool) -> str:
+    """The end of a job's output."""
+    head = f"{sign(found)} {heading(found)}{' · so far' if live else ''}\n"
+    if not text.strip():
+        return f"{head}{italic('no output yet' if live else 'no output')}"
+    return fit([head, Shrink(text, pre, keep="end")])
+
+
+# -- notices --------------------------------------------------------------------------------------
+
+
+def started(
+    found: Job, gpus: Sequence[str], box: str, indices: Mapping[str, int], attempt: int, *, quoted: bool = False,
+    probe: str | None = None,
+) -> str:  # fmt: skip
+    """A job has begun; its command stands in the message that this one quotes, if it does."""
+    again = f" · attempt {attempt}" if attempt > 1 else ""
+    chosen = probe or (f"batch {found.batch_size}" if found.batch_size else "")
+    batch = f" · {escape(chosen)}" if chosen else ""
+    where = f" · {words.gpu_names(gpus, indices) or 'no GPU'}{batch}{again}"
+    return fit(
+        [f"▶️ {heading(found)} started on {escape(box)}{where}", *([] if quoted else ["\n", command_line(found)])]
+    )
+
+
+def ended(
+    found: Job, data: Mapping[str, Any], *, box: str, indices: Mapping[str, int], by: str | None, excerpt: str,
+    wandb: str | None, limit: int = MESSAGE_UNITS, shown_as: Callable[[str], str] = pre,
+) -> str:  # fmt: skip
+    """A job is over: how, where, how long, and the part of its output that tells why."""
+    parts: list[str | Shrink] = [f"{_first_line(heading(found), data, box, by)}\n", command_line(found)]
+    used = [words.gpu_names(data.get("gpus", ()), indices), words.usage_words(data.get("usage"), found.batch_size)]
+    if any(used):
+        parts.append(f"\n{escape(' · '.join(part for part in used if part))}")
+    parts += words.wandb(wandb)
+    if excerpt.strip():
+        parts += ["\n", Shrink(excerpt, shown_as, keep="end", at_least=300)]
+    return fit(parts, limit)
+
+
+def _first_line(which: str, data: Mapping[str, Any], box: str, by: str | None) -> str:
+    """What a phone shows on its lock screen: which job, how it ended, where, after how long, why."""
+    how, why = words.ending(data, by)
+    line = f"{words.SIGNS[State(data['state'])]} {which} {escape(how)} on {escape(box)}"
+    if data.get("duration_s") is not None and data.get("reason") != Reason.SPAWN.value:
+        about = "about " if data.get("duration_about") else ""
+        line += f" after {about}{format_duration(data['duration_s'])}"
+    elif not data.get("attempt"):
+        line += " before it began"
+    return f"{line} · {escape(why)}" if why else line
+
+
+def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]) -> str:
+    """Many jobs were cancelled at once, before they began."""
+    numbers = [notice.job_id for notice in notices]
+    by = name_of(str(notices[0].data["by"]))
+    which = f"{bold(f'#{numbers[0]}')} to {bold(f'#{numbers[-1]}')}"
+    return f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began: {which}"
+
+
+def idle_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
+    """A job's GPUs do nothing, and it will be stopped if nobody minds."""
+    shown = str(data.get("text") or data.get("why", ""))
+    return fit([_will_be_stopped(found, data, box), Shrink(shown, pre, keep="end", at_least=200)])
+
+
+def idle_caption(found: Job, data: Mapping[str, Any], box: str) -> str:
+    """The same below a picture, which shows the samples."""
+    return fit([_will_be_stopped(found, data, box), escape(str(data.get("why", "")))], CAPTION_UNITS)
+
+
+def _will_be_stopped(found: Job, data: Mapping[str, Any], box: str) -> str:
+    due = clock.moment(data.get("stops_at"))
+    when = f"at {due.astimezone():%H:%M:%S}" if due else "soon"
+    return f"💤 {heading(found)} on {escape(box)} is idle and will be stopped {when}\n"
+
+
+def looks_hung(found: Job, data: Mapping[str, Any], box: str) -> str:
+    """A job's GPUs spin and do no work, as far as one can see."""
+    return fit(
+        [f"🧊 {heading(found)} on {escape(box)} {escape(str(data.get('why', 'looks hung')))}\n", command_line(found)]
+    )
+
+
+def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
+    """An attempt was lost, or its batch was too large, and another will be made."""
+    _, lost = words.ending(data, None) if data.get("state") else ("", "")
+    why = str(data.get("why", "")) if data.get("reason") == Reason.OOM.value else lost or str(data.get("why", ""))
+    return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found)])
+
+
+def paused(data: Mapping[str, Any], box: str) -> str:
+    """The breaker holds the queue."""
+    jobs = ", ".join(f"#{number}" for number in data.get("jobs", ()))
+    return fit(
+        [
+            f"⏸ {bold(box)} is paused: {escape(str(data['why']))}\n",
+            f"{escape(jobs)}. Running jobs go on, no more start. Resume if nothing is wrong with the box.",
+        ]
+    )
+
+
+def queue_empty(data: Mapping[str, Any], box: str) -> str:
+    """Nothing is left to do."""
+    parts: list[str | Shrink] = [f"🌅 {bold(box)} has nothing left to do"]
+    if data.get("command"):
+        parts += [f". {_when(data.get('due_at'))} it runs: ", Shrink(str(data["command"]), code, keep="both")]
+    return fit([*parts, *_done(data)])
+
+
+def _when(due_at: str | None) -> str:
+    due = clock.moment(due_at)
+    if due is None:
+        return "Soon"
+    left_s = max((due - clock.now()).total_seconds(), 0.0)
+    return f"In {format_duration(round(left_s))}, at {due.astimezone():%H:%M},"
+
+
+def _done(data: Mapping[str, Any]) -> list[str]:
+    """What was done until then, and what is kept from starting."""
+    jobs, failed, held = (int(data.get(name) or 0) for name in ("jobs", "failed", "held"))
+    since = clock.moment(data.get("since"))
+    told = []
+    if jobs:
+        when = f" since {short_time(since, clock.now())}" if since else ""
+        told.append(f"{jobs:,} job{'s' if jobs != 1 else ''}{when}")
+        told.append(f"{failed:,} without success" if failed else "all succeeded" if jobs > 1 else "it succeeded")
+    if held:
+        told.append(f"{held:,} held back")
+    return [f"\n{' · '.join(told)}"] if told else []
+
+
+def when_empty_ran(data: Mapping[str, Any], box: str) -> str:
+    """The command for an idle box was run."""
+    code_, command = data.get("exit_code"), Shrink(str(data.get("command", "")), code, keep="both")
+    if code_ is None:
+        return fit([f"⚠️ {bold(box)} could not run ", command])
+    how = "" if code_ == 0 else f": it failed, exit {code_}"
+    return fit([f"{'⚠️' if code_ else '🌅'} {bold(box)} ran ", command, how])
+
+
+def drained(_: Mapping[str, Any], box: str) -> str:
+    """Nothing runs any more, as was asked for."""
+    return f"⏏️ {bold(box)} is drained: nothing runs, and nothing starts before you resume it."
+
+
+def gpu_trouble(kind: str, data: Mapping[str, Any], box: str, indices: Mapping[str, int]) -> str:
+    """A GPU was lost, is back, or is held by what nobody owns."""
+    uuid = str(data.get("gpu", ""))
+    known = data["index"] if data.get("index") is not None else indices.get(uuid)
+    which = f"GPU {known}" if known is not None else words.gpu_names([uuid], indices)
+    where = f"{bold(which)} of {bold(box)}"
+    why = f"{escape(str(data['why']))}. " if data.get("why") else ""
+    said = {
+        "gpu lost": f"🧯 {where} is lost\n{why}Its job goes on as far as it can; nothing more starts there.",
+        "gpu back": f"🔌 {where} is back",
+        "gpu held": f"⚠️ {where} is still taken after its job ended\n{why}Nothing starts there meanwhile.",
+    }
+    return fit([said.get(kind, f"{where}: {escape(kind)} {why}")])
+
+
+def in_few_words(notice: Notice, box: str) -> str:
+    """A notice of which the job is no longer known, or the kind not yet."""
+    which = bold(f"#{notice.job_id}") if notice.job_id is not None else ""
+    try:
+        return fit([_first_line(which, notice.data, box, notice.data.get("by"))])
+    except (KeyError, ValueError):
+        return fit([f"{bold(box)}{f' {which}' if which else ''}: {escape(notice.kind)}"])
+
+
+OF_A_JOB: dict[str, Callable[[Job, Mapping[str, Any], str], str]] = {
+    "looks hung": looks_hung,
+    "requeued": requeued,
+}
+OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
+    "paused": paused,
+    "queue empty": queue_empty,
+    "when empty ran": when_empty_ran,
+    "drained": drained,
+}
+
+
+# -- help -----------------------------------------------------------------------------------------
+
+
+def help_text(role: Role) -> str:
+    """All commands somebody may use, and the options of /submit."""
+    shown = [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]
+    parts = [_help_line(command) for command in shown]
+    if any(command.name == "submit" for command in shown):
+        parts += ["", bold("Options of /submit"), pre("\n".join(f"{flags}\n  {text}" for flags, text in help_rows()))]
+        parts += ["Reply to a job's message with /log, /kill or /rerun: it is that job you mean."]
+    return fit(["\n".join(parts)])
+
+
+def _help_line(command: Command) -> str:
+    usage = f" {escape(command.usage)}" if command.usage else ""
+    return f"/{command.name}{usage} — {escape(command.help)}"

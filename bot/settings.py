@@ -1,0 +1,117 @@
+"""Every setting of the chat face, once: name, type, default and what it is for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, SecretStr
+from pydantic_settings import NoDecode
+
+from bot.parse import quiet_hours
+from runner.api.chat import FromEnvironment, Seconds, load_as, refusing
+from runner.errors import OperatorError
+
+TELEGRAM = "https://api.telegram.org"
+
+
+def _ids(value: Any, sign: int, example: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = []
+    for part in (part.strip() for part in value.split(",")):
+        digits = part.removeprefix("-") if sign < 0 else part
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 18 and int(digits) > 0) or (
+            sign < 0 and not part.startswith("-")
+        ):
+            raise ValueError(f"{part!r} is not an id: write numbers like {example}, with commas between")
+        found.append(int(part))
+    return tuple(found)
+
+
+def _address(value: str) -> str:
+    parts = urlsplit(value.strip())
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("write an address like https://example.org")
+    return value.strip().rstrip("/")
+
+
+def _proxy(value: str) -> str:
+    if urlsplit(value).scheme not in {"http", "https", "socks5", "socks5h"} or not urlsplit(value).hostname:
+        raise ValueError("write it like http://proxy:3128 or socks5://127.0.0.1:1080")
+    return value
+
+
+# NoDecode: what stands in the environment is text for the validators, not JSON
+PersonIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, 1, "123456789"))]
+GroupIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, -1, "-1001234567890"))]
+QuietHours = Annotated[tuple[int, int] | None, NoDecode, refusing(quiet_hours)]
+Address = Annotated[str, BeforeValidator(_address)]
+
+
+class ChatSettings(FromEnvironment):
+    """What the bot goes by."""
+
+    home: str
+    box: str = Field(default_factory=socket.gethostname)
+    token: SecretStr | None = Field(
+        None, description="The bot's token, from @BotFather. Keep this file to yourself: chmod 600."
+    )
+    token_file: str | None = Field(None, description="... or a file that holds it, readable by you alone.")
+    api_url: Address = Field(TELEGRAM, description="Root of the Bot API, without /bot…; for a server of your own.")
+    proxy: Annotated[str, BeforeValidator(_proxy)] | None = Field(
+        None, description="Reach Telegram through http://proxy:3128 or socks5://127.0.0.1:1080."
+    )
+    admins: PersonIds = Field(
+        (), description="Who may do everything: Telegram's numeric ids, with commas. `nightshift pair` needs none."
+    )
+    users: PersonIds = Field(
+        (), description="Who may submit jobs: with the rights of your account. They stop their own."
+    )
+    viewers: PersonIds = Field((), description="Who may look.")
+    groups: GroupIds = Field((), description="Groups (negative ids) in which those people may use the bot.")
+    submits_per_minute: int = Field(20, ge=1, description="So often a person may submit.")
+    queued_per_person: int = Field(500, ge=1, description="So many jobs of one person may wait.")
+    log_text: bool = Field(
+        True, description="Show output in the chat. Telegram can read what a bot sends; no: only that there is some."
+    )
+    quiet_hours: QuietHours = Field(
+        None, description="No sound in these hours, like 23-7; each person may choose others with /notify."
+    )
+    heartbeat_url: Address | None = Field(
+        None, description="Fetched while runner and bot are well: another service can tell you when the box is gone."
+    )
+    heartbeat_every: Seconds = Field(60.0, ge=5, description="How often.", json_schema_extra={"shown_default": "60s"})
+    chat: Literal["telegram", "page"] = Field(
+        "telegram", description="page: instead of Telegram, a chat in the browser of this machine; no token."
+    )
+    page_port: int = Field(8642, ge=0, le=65535, description="Where it listens, on 127.0.0.1 only.")
+
+
+def load() -> ChatSettings:
+    """The settings in force; OperatorError says what is wrong and how to put it."""
+    found = load_as(ChatSettings)
+    roles = {"ADMINS": found.admins, "USERS": found.users, "VIEWERS": found.viewers}
+    twice = {person for ids in roles.values() for person in ids if sum(person in other for other in roles.values()) > 1}
+    if twice:
+        raise OperatorError(
+            f"{min(twice)} stands in more than one of NIGHTSHIFT_ADMINS, USERS and VIEWERS: leave it in one."
+        )
+    return found
+
+
+def read_token_file(path: str) -> str:
+    """The token in a file that nobody else can open."""
+    path = os.path.expanduser(path)
+    try:
+        with open(path, encoding="ascii") as file:
+            info = os.fstat(file.fileno())
+            if stat.S_ISREG(info.st_mode) and info.st_mode & 0o077:
+                raise OperatorError(f"Others can open {path}, which holds the bot's token.\n  chmod 600 {path}")
+            return file.read(1000).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds more than a token"
+        raise OperatorError(f"The token file {path} cannot be read: {why}.") from error
