@@ -11,8 +11,9 @@ run: $(READY)
 	@if [ -f .env ]; then exec $(BIN)/nightshift --env-file .env up; else exec $(BIN)/nightshift demo; fi
 
 test: check
-	@.ci/tools gcc
-	$(BIN)/pytest -n auto --dist worksteal -m "not evidence"
+	@.ci/tools gcc chromium
+	@# most tests wait for processes: two at once for each core
+	$(BIN)/pytest -n $$(( $$(nproc) * 2 )) --dist worksteal -m "not evidence"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ from typing import Any
 
 from runner.api import Queue
 from runner.model import Notice
+from runner.presence import holder
 from tests.jobs import KEY, VARIABLES, a_spec
 from tests.wait import eventually
 
@@ -129,6 +130,10 @@ class Box:
                 with contextlib.suppress(OSError):
                     if markers & set(Path(f"/proc/{name}/environ").read_bytes().split(b"\0")):
                         found[int(name)] = Path(f"/proc/{name}/comm").read_text().strip()
+        for home in self.homes:  # those that guard the token cannot be looked into
+            for lock in ("keeper.lock", "bot.lock"):
+                if pid := holder(str(home), lock):
+                    found.setdefault(pid, lock)
         return found
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import pty
 import signal
+import socket
 import subprocess
 import sys
 
@@ -64,24 +66,33 @@ def test_a_runner_that_dies_is_started_again(box):
     job_id = box.submit("true")
     box.wait_state(job_id, "SUCCEEDED")
     assert written_pid(box.home, "runner.lock") != first
-    assert "the runner died (signal 9)" in (box.home / "runner.log").read_text()
+    assert "the runner died (signal 9)" in (box.home / "nightshift.log").read_text()
     box.run("down")
 
 
-def test_a_closed_terminal_stops_nothing(box):
-    with (box.folder / "up.out").open("wb") as output:
-        keeper = subprocess.Popen(
-            box.command("up"), env={**box.environ, **SIMULATED}, stdout=output, stderr=output, start_new_session=True
-        )
-    runner = eventually(
-        lambda: "up: state in" in (box.folder / "up.out").read_text() and written_pid(box.home, "runner.lock")
-    )
+def test_a_closed_terminal_stops_nothing_and_the_log_goes_on(box):
+    ours, theirs = pty.openpty()
+    keeper = subprocess.Popen(
+        box.command("up"), env={**box.environ, **SIMULATED}, stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while b"nightshift is up (runner pid" not in shown:
+        shown += os.read(ours, 4096)
+    assert b"up: state in" in shown  # what is logged is shown
+    assert b"the bot stays off" in shown
+    runner = written_pid(box.home, "runner.lock")
+    os.close(ours)
     os.killpg(keeper.pid, signal.SIGHUP)
     box.wait_state(box.submit("true"), "SUCCEEDED")
     assert keeper.poll() is None
+    os.kill(runner, signal.SIGKILL)
+    eventually(lambda: written_pid(box.home, "runner.lock") != runner)
+    assert "the runner died (signal 9)" in (box.home / "nightshift.log").read_text()
     keeper.terminate()
     assert keeper.wait(20) == 0
-    assert not alive(runner)
+    assert not alive(written_pid(box.home, "runner.lock"))
 
 
 def test_the_settings_file_is_passed_on(box):
@@ -92,31 +103,70 @@ def test_the_settings_file_is_passed_on(box):
     box.run("down")
 
 
-def test_the_demo_says_that_its_gpus_are_simulated(box):
+@pytest.fixture
+def taken_port():
+    """The page's usual port, in use by somebody else."""
+    try:
+        server = socket.create_server(("127.0.0.1", 8642))
+    except OSError:  # by another test, perhaps
+        server = None
+    yield
+    if server:
+        server.close()
+
+
+def test_the_demo_says_that_its_gpus_are_simulated(box, taken_port):
     del box.environ["NIGHTSHIFT_HOME"]
     home = box.folder / "person" / ".nightshift-demo"
     box.use_home(home)
     environ = {**box.environ, "NIGHTSHIFT_GPUS": "sim:1x24GiB"}
     del environ["NIGHTSHIFT_HOME"]
     demo = subprocess.Popen(
-        box.command("demo"), env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        box.command("demo"),
+        env=environ,
+        cwd=box.folder / "person",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
-        said = [demo.stdout.readline() for _ in range(7)]
+        said = list(iter(demo.stdout.readline, "Ctrl-C ends the demo.\n"))
         assert "SIMULATED" in said[0]
         assert str(home) in said[0]
+        [link] = [line.split()[-1] for line in said if "The chat, in your browser:" in line]
+        assert link == (home / "page.url").read_text().strip()
+        assert link.startswith("http://127.0.0.1:")
+        assert ":8642/" not in link  # which was taken
         assert any("nightshift submit" in line for line in said)
-        assert "up: state in" in said[6]
-        typed = "".join(line for line in said if line.startswith("  "))  # exactly what it tells one to type
+        at = said.index("In another terminal:\n")
+        typed = "".join(line for line in said[at:] if line.startswith("  "))  # exactly what it tells one to type
         other = {key: value for key, value in box.environ.items() if key != "NIGHTSHIFT_HOME"}
         done = subprocess.run(["bash", "-e", "-c", typed], env=other, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert "Submitted job 1" in done.stdout
-        box.wait_state(box.submit("true"), "SUCCEEDED")
+        job_id = box.submit("sleep 30")
+        box.wait_state(job_id, "RUNNING")
+        assert [(w.name, w.dir, w.default) for w in workspaces(box)] == [("demo", str(box.folder / "person"), True)]
     finally:
-        demo.terminate()
-        demo.communicate(timeout=20)
+        demo.send_signal(signal.SIGINT)
+        said = demo.communicate(timeout=20)[0]
     assert demo.returncode == 0
+    assert f"1 job goes on running: #{job_id}." in said
+
+
+def workspaces(box):
+    with box.queue() as queue:
+        return queue.workspaces.all()
+
+
+def test_the_demo_says_why_it_cannot_be(box):
+    done = box.run("demo", env={"NIGHTSHIFT_GPUS": "977"})
+    assert done.returncode == 2
+    assert "NIGHTSHIFT_GPUS" in done.stderr
+    box.start_runner()
+    done = box.run("demo")
+    assert done.returncode == 2
+    assert "already up" in done.stderr
 
 
 # -- workspaces ----------------------------------------------------------------------------------------
@@ -251,7 +301,7 @@ def test_what_must_be_mended_is_told_with_the_way(box):
 
 def test_misspelt_settings_and_hidden_secrets(box):
     code, found = findings(box, NIGHTSHIFT_STOPGRACE="1s", NIGHTSHIFT_TOKEN="123:canary", NIGHTSHIFT_JOB_ID="4")
-    assert code == 0
+    assert (code, found["token"]["level"]) == (2, "fail")
     assert found["variables"]["text"] == "NIGHTSHIFT_STOPGRACE is no setting; did you mean 'NIGHTSHIFT_STOP_GRACE'?"
     assert "canary" not in json.dumps(found)
 

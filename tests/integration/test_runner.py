@@ -1,5 +1,6 @@
 """What the runner does with jobs, seen from outside."""
 
+import getpass
 import json
 import os
 import signal
@@ -118,6 +119,55 @@ def test_higher_priority_goes_first(box, tmp_path):
     assert (tmp_path / "order").read_text().split() == ["high", "normal", "normal", "low"]
 
 
+def test_held_jobs_wait_and_moved_ones_go_first(box, tmp_path):
+    box.start_runner(gpus="sim:1x24GiB")
+    box.run("pause")
+    a, b, c, d = (str(box.submit(f"echo {name} >> {tmp_path}/order")) for name in "abcd")
+    assert box.run("hold", a).stdout == f"Job {a} is held: it does not start before `nightshift release {a}`.\n"
+    assert box.run("first", d, c).returncode == 0
+    assert box.run("sooner", c).stdout == f"Job {c} is now before job {d}.\n"
+    refused = box.run("hold", "99", b)
+    assert (refused.returncode, "There is no job 99" in refused.stderr) == (1, True)
+    box.run("release", b)
+    box.run("resume")
+    for job_id in (b, c, d):
+        box.wait_state(int(job_id), "SUCCEEDED")
+    assert (tmp_path / "order").read_text().split() == ["c", "d", "b"]
+    assert f"held by {getpass.getuser()}; `nightshift release {a}`" in box.run("ls").stdout
+    assert box.job(int(a))["state"] == "QUEUED"
+    assert box.run("release", a).stdout == f"Job {a} is released.\n"
+    box.wait_state(int(a), "SUCCEEDED")
+    assert "put first by" in box.run("show", d).stdout
+
+
+def test_notices_say_who_stopped_a_job_and_how_long_it_ran(box):
+    box.start_runner()
+    running, waiting = box.submit("sleep 60"), box.submit("true", "--gpus", "0")
+    box.wait_state(running, "RUNNING")
+    [started] = [notice.data for notice in box.notices(running) if notice.kind == "started"]
+    assert started == {"attempt": 1, "gpus": box.job(running)["gpus"]}
+    with box.queue() as queue:
+        queue.acting_as("tg:1001").stop(running)
+    box.wait_state(running, "CANCELLED")
+    [said] = [notice.data for notice in box.notices(running) if notice.kind == "ended"]
+    assert (said["state"], said["reason"], said["by"], said["stop_reason"]) == ("CANCELLED", "USER", "tg:1001", "USER")
+    assert 0 < said["duration_s"] < 60
+    assert "duration_about" not in said
+    box.wait_state(waiting, "SUCCEEDED")
+    [said] = [notice.data for notice in box.notices(waiting) if notice.kind == "ended"]
+    assert ("by" in said, said["duration_s"] >= 0, said["exit_code"]) == (False, True, 0)
+
+
+def test_a_rerun_may_change_arguments(box):
+    pytest.importorskip("runner.arguments")
+    box.start_runner()
+    job_id = box.submit(argv=["echo", "--lr", "1", "--name", "x"])
+    done = box.run("rerun", "--json", str(job_id), "--", "--lr", "3e-4")
+    [again] = json.loads(done.stdout)["ids"]
+    box.wait_state(again, "SUCCEEDED")
+    assert box.log(again) == "--lr 3e-4 --name x\n"
+
+
 def test_signals_let_jobs_run_and_a_restart_takes_them_up(box, tmp_path):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         runner = box.start_runner(gpus="sim:1x24GiB")
@@ -194,14 +244,14 @@ def test_the_breaker_pauses_a_queue_that_fails_at_once(box):
     assert [n.kind for n in box.notices(None)] == ["paused"]
     box.run("resume")
     eventually(lambda: [box.job(i)["state"] for i in ids] == ["FAILED"] * 6)
-    assert [n.kind for n in box.notices(None)] == ["paused", "paused"]
+    assert [n.kind for n in box.notices(None)] == ["paused", "paused", "queue empty"]
 
 
 def test_the_breaker_stays_out_where_it_is_off(box):
     box.start_runner(breaker="0")
     ids = [box.submit("exit 1") for _ in range(5)]
     assert [box.wait_state(job_id, "FAILED")["exit_code"] for job_id in ids] == [1] * 5
-    assert box.notices(None) == []
+    assert {n.kind for n in box.notices(None)} == {"queue empty"}
 
 
 def test_output_beyond_the_limit_keeps_head_and_tail(box):

@@ -9,6 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from runner.model import Reason, State
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
+from runner.store.order import Order
 from runner.store.outbox import Outbox
 from tests.jobs import a_spec, an_exit
 
@@ -27,23 +28,64 @@ class QueueMachine(RuleBasedStateMachine):
         self.model: dict[int, State] = {}
         self.held: dict[int, tuple[str, int]] = {}
         self.told: dict[int, int] = {}
+        self.order: list[int] = []  # all jobs, the first to start first; only what has the same priority compares
+        self.kept_back: set[int] = set()
 
     def teardown(self):
         self.store.close()
         self.folder.cleanup()
 
-    @rule(target=ids, priority=st.sampled_from(["low", "normal", "high"]), retries=st.integers(0, 1))
-    def submit(self, priority, retries):
-        job_id = self.jobs.add(a_spec(priority=priority, retries=retries))
+    @rule(target=ids, priority=st.sampled_from(["normal", "high"]), retries=st.integers(0, 1), gpus=st.integers(0, 2))
+    def submit(self, priority, retries, gpus):
+        job_id = self.jobs.add(a_spec(priority=priority, retries=retries, gpus=gpus))
         self.model[job_id] = State.QUEUED
+        self.order.append(job_id)
         return job_id
+
+    @rule(job_id=ids)
+    def hold(self, job_id):
+        done = Order(self.store).hold(self.jobs.get(job_id), "ann")
+        assert done == (self.model[job_id] is State.QUEUED and job_id not in self.kept_back)
+        if done:
+            self.kept_back.add(job_id)
+
+    @rule(job_id=ids)
+    def release(self, job_id):
+        assert Order(self.store).release(self.jobs.get(job_id)) == (job_id in self.kept_back)
+        self.kept_back.discard(job_id)
+
+    @rule(job_id=ids)
+    def put_first(self, job_id):
+        if self.model[job_id] is State.QUEUED:
+            assert Order(self.store).to_front(self.jobs.get(job_id)) == bool(self._before(job_id))
+            if self._before(job_id):
+                self.order.remove(job_id)
+                self.order.insert(0, job_id)
+
+    @rule(job_id=ids)
+    def move_up(self, job_id):
+        if self.model[job_id] is State.QUEUED:
+            before = self._before(job_id)
+            assert Order(self.store).move_up(self.jobs.get(job_id)) == (before[-1] if before else None)
+            if before:
+                here, there = self.order.index(job_id), self.order.index(before[-1])
+                self.order[here], self.order[there] = self.order[there], self.order[here]
+
+    def _before(self, job_id):
+        """Those that may start and come before it in its priority."""
+        rank = self.jobs.get(job_id).spec.priority
+        ahead = self.order[: self.order.index(job_id)]
+        return [i for i in ahead if self._may_start(i) and self.jobs.get(i).spec.priority is rank]
+
+    def _may_start(self, job_id):
+        return self.model[job_id] is State.QUEUED and job_id not in self.kept_back
 
     @precondition(lambda self: len(self.held) < len(SLOTS))
     @rule(job_id=ids)
     def claim(self, job_id):
         slot = next(slot for slot in SLOTS if slot not in self.held.values())
         attempt = self.jobs.claim(job_id, [slot], "boot")
-        assert (attempt is not None) == (self.model[job_id] is State.QUEUED)
+        assert (attempt is not None) == self._may_start(job_id)
         if attempt:
             self.model[job_id] = State.STARTING
             self.held[job_id] = slot
@@ -87,6 +129,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.model[job_id] is State.QUEUED
             self.model[job_id] = State.CANCELLED
             self.told[job_id] = 1
+            self.kept_back.discard(job_id)
         else:
             assert self.model[job_id] is not State.QUEUED
             asked = self.jobs.ask_to_stop(job, Reason.USER, "ann")
@@ -114,9 +157,12 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def waiting_is_what_is_queued_in_order(self):
         waiting = self.jobs.waiting(per_lane=1000)
-        assert {found.id for found in waiting} == {i for i, state in self.model.items() if state is State.QUEUED}
-        ranks = [(-self.jobs.get(found.id).spec.priority.rank, found.id) for found in waiting]
-        assert ranks == sorted(ranks)
+        expected = [i for i in self.order if self._may_start(i)]
+        assert [found.id for found in waiting] == sorted(expected, key=lambda i: -self.jobs.get(i).spec.priority.rank)
+
+    @invariant()
+    def only_what_waits_is_held(self):
+        assert {job.id for job in self.jobs.find() if job.held_by} == self.kept_back
 
 
 TestQueueMachine = QueueMachine.TestCase

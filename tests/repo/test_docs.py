@@ -9,7 +9,6 @@ import pytest
 
 from runner import options
 from runner.lifecycle import REASONS
-from runner.settings import Settings
 from tests.repo import env_example
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +31,7 @@ def test_env_example_lists_every_setting():
 
 def test_every_command_is_in_the_readme_and_in_the_help():
     expected = "submit ls show log kill rerun wait shell gpus pause resume drain prune ws doctor up down runner demo"
+    expected += " bot pair audit"
     assert set(expected.split()) <= set(COMMANDS)
     readme = (ROOT / "README.md").read_text()
     assert [name for name in COMMANDS if f"`{name}`" not in readme] == []
@@ -65,8 +65,8 @@ def test_commands_and_options_in_the_documents_exist(path):
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_settings_in_the_documents_exist(path):
-    known = {f"NIGHTSHIFT_{name.upper()}" for name in Settings.model_fields}
-    in_jobs = {f"NIGHTSHIFT_{name}" for name in ("JOB_ID", "RUN_ID", "BATCH_SIZE", "PROBE")}
+    known = {f"NIGHTSHIFT_{name.upper()}" for name in env_example.FIELDS} | {"NIGHTSHIFT_TOKEN_FD"}
+    in_jobs = {f"NIGHTSHIFT_{name}" for name in ("JOB_ID", "RUN_ID", "BATCH_SIZE", "PROBE", "SCRATCH")}
     assert set(re.findall(r"NIGHTSHIFT_[A-Z_]+", path.read_text())) <= known | in_jobs
 
 

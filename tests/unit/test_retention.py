@@ -5,9 +5,14 @@ import pytest
 
 from runner import clock, rundir
 from runner.model import Reason, State
-from runner.retention import Rules, prune
+from runner.retention import TIDIED_AT, Rules, main, prune, tidy
+from runner.store.box import Box
+from runner.store.buttons import Buttons
 from runner.store.connection import open_store
+from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
+from runner.store.messages import Messages
+from runner.store.outbox import Outbox
 from tests.jobs import a_spec, an_exit
 
 DAY = 86400.0
@@ -90,3 +95,64 @@ def test_environments_nobody_needs_any_more_go_too(store):
     prune(store, Rules(keep_jobs=15 * DAY))
     assert jobs.environment("unused") == {}
     assert jobs.environment(jobs.get(4).spec.environment) == {"B": "2"}
+
+
+def talk(store, days):
+    """One notice, update, button and message of so many days ago, all done with."""
+    at = clock.text(clock.now() - timedelta(days=days))
+    Outbox(store).add("started", {"days": days})
+    store.execute(
+        "UPDATE notices SET created_at = ?, told_at = ? WHERE json_extract(data, '$.days') = ?", (at, at, days)
+    )
+    Inbox(store).keep(days, {})
+    store.execute("UPDATE inbox SET received_at = ?, handled_at = ? WHERE update_id = ?", (at, at, days))
+    nonce = Buttons(store).make(7, "log", days)
+    store.execute("UPDATE buttons SET created_at = ? WHERE nonce = ?", (at, nonce))
+    number = Messages(store).add(7, "sendMessage", {"days": days}, job_id=days)
+    Messages(store).told(number, days)
+    store.execute("UPDATE messages SET created_at = ? WHERE id = ?", (at, number))
+
+
+def left(store):
+    """How old what is left is: notices, updates, buttons, messages."""
+    asked = (
+        "SELECT json_extract(data, '$.days') FROM notices WHERE kind = 'started'",
+        "SELECT update_id FROM inbox",
+        "SELECT job_id FROM buttons",
+        "SELECT job_id FROM messages",
+    )
+    return [sorted(row[0] for row in store.rows(sql)) for sql in asked]
+
+
+def test_what_was_said_long_ago_is_forgotten_once_a_day(store):
+    for days in (1, 6, 8, 29, 31):
+        talk(store, days)
+    Inbox(store).keep(99, {})  # not handled yet, however old
+    store.execute("UPDATE inbox SET received_at = '2020-01-01' WHERE update_id = 99")
+    Messages(store).add(7, "sendMessage", {}, job_id=99)
+    store.execute("UPDATE messages SET created_at = '2020-01-01' WHERE job_id = 99")
+    assert tidy(store) is True
+    assert left(store) == [[1, 6, 8, 29], [1, 6, 99], [1, 6, 8, 29], [1, 6, 8, 29, 99]]
+
+    talk(store, 40)
+    assert tidy(store) is False
+    assert left(store)[0] == [1, 6, 8, 29, 40]
+    Box(store).set(TIDIED_AT, clock.text(clock.now() - timedelta(hours=25)))
+    assert tidy(store) is True
+    assert left(store)[0] == [1, 6, 8, 29]
+
+
+def test_many_notices_go_in_small_steps(store):
+    Outbox(store).forget(clock.text(clock.now()), 10_000)
+    for _ in range(1200):
+        Outbox(store).add("started", {})
+    store.execute("UPDATE notices SET created_at = '2020-01-01'")
+    assert tidy(store)
+    assert Outbox(store).open() == []
+
+
+def test_the_process_of_its_own_tidies_without_any_rule(store):
+    talk(store, 40)
+    main([store.home, "{}"])
+    assert left(store) == [[], [], [], []]
+    assert runs(store) == [1, 2, 3, 4]

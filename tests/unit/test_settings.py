@@ -80,3 +80,9 @@ def test_a_misspelt_setting_in_the_file_is_not_passed_over(environ, tmp_path):
     (tmp_path / ".env").write_text("NIGHTSHIFT_SLOTS_PER_GPUS=2\n")
     with pytest.raises(OperatorError, match="Did you mean NIGHTSHIFT_SLOTS_PER_GPU"):
         settings.load()
+
+
+def test_the_runner_knows_the_names_of_the_chats_settings():
+    from bot.settings import ChatSettings
+
+    assert set(ChatSettings.model_fields) - {"home", "box"} == settings.CHAT_SETTINGS

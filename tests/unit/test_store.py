@@ -228,3 +228,15 @@ def test_others_read_what_is_committed(store):
     with reader.connect(os.path.join(store.home, DATABASE)) as other:
         assert other.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
     other.close()
+
+
+def test_what_an_ended_attempt_used_is_not_written_over(store):
+    jobs = Jobs(store)
+    job_id = jobs.add(a_spec())
+    attempt = jobs.claim(job_id, [("GPU-a", 0)], "boot", '{"samples": 0, "sums": {"samples": 0}}')
+    assert jobs.usage(job_id, attempt) == {"samples": 0}
+    jobs.keep_usage(job_id, attempt, '{"samples": 5, "sums": {"samples": 5}}')
+    assert jobs.kept_usage(job_id, attempt) == (("GPU-a",), {"samples": 5, "sums": {"samples": 5}})
+    jobs.ended(jobs.get(job_id), State.SUCCEEDED, Reason.EXIT, an_exit(), {"samples": 6})
+    jobs.keep_usage(job_id, attempt, '{"samples": 5}')
+    assert jobs.usage(job_id, attempt) == {"samples": 6}

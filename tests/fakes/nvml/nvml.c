@@ -310,13 +310,16 @@ int nvmlDeviceGetProcessUtilization(handle *h, process_load *out, uint *count, u
     (void)last_seen;
     int code = ask(h, "process_utilization", &g);
     if (code) return code;
-    uint found = (uint)claims(g.index, all);
+    uint offset = says(g.index, "processes", "foreign") ? FOREIGN_PID_OFFSET : 0;
+    uint held = (uint)claims(g.index, all), found = 0;
+    for (uint i = 0; i < held; i++) /* who does nothing is not listed */
+        if (all[i].load) all[found++] = all[i];
     if (!found) return NOT_FOUND;
     if (!out || *count < found) {
         *count = found;
         return INSUFFICIENT_SIZE;
     }
-    for (uint i = 0; i < found; i++) out[i] = (process_load){.pid = all[i].pid, .sm = all[i].load};
+    for (uint i = 0; i < found; i++) out[i] = (process_load){.pid = all[i].pid + offset, .sm = all[i].load};
     *count = found;
     return SUCCESS;
 }

@@ -1,0 +1,78 @@
+"""A trainer on simulated GPUs: its memory is `fixed + per sample × batch`, and it does as it is told."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold
+
+
+def main() -> int:
+    options = _options()
+    probing = os.environ.get("NIGHTSHIFT_PROBE") == "1"
+    batch = options.batch_size or int(os.environ["NIGHTSHIFT_BATCH_SIZE"])
+    _note(options, batch, probing=probing)
+    if options.crash:
+        print("Traceback (most recent call last):\nValueError: the data is missing", flush=True)
+        return 3
+    memory = options.prealloc or options.fixed + options.per_sample * batch
+    try:
+        with hold(memory_mib=memory, load=90) as gpu:
+            print(f"batch {batch} runs in {memory} MiB", flush=True)
+            until = time.monotonic() + (1000 if probing and not options.max_steps else options.seconds)
+            time.sleep(options.late_after)
+            if options.late and not probing:
+                gpu.resize(memory + options.late * batch)
+            time.sleep(max(0.0, until - time.monotonic()))
+    except SimulatedOutOfMemoryError as error:
+        print(f"torch.OutOfMemoryError: {error}", flush=True)
+        return 1
+    print("done", flush=True)
+    return 0
+
+
+def _note(options: argparse.Namespace, batch: int, *, probing: bool) -> None:
+    if options.notes:
+        said = {
+            "batch": batch,
+            "probing": probing,
+            "argv": sys.argv[1:],
+            "accum": options.accum,
+            "wandb": os.environ.get("WANDB_MODE"),
+            "run_id": os.environ["NIGHTSHIFT_RUN_ID"],
+            "variable": os.environ.get("NIGHTSHIFT_BATCH_SIZE"),
+            "scratch": os.environ.get("NIGHTSHIFT_SCRATCH"),
+            "pid": os.getpid(),
+        }
+        if said["scratch"]:
+            Path(said["scratch"], "checkpoint").write_text("large")
+        with Path(options.notes).open("a") as file:
+            file.write(json.dumps(said) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int)
+    parser.add_argument("--accum", type=int)
+    parser.add_argument("--version")
+    parser.add_argument("--fixed", type=int, default=2000)
+    parser.add_argument("--per_sample", type=int, default=800)
+    parser.add_argument("--prealloc", type=int, default=0)
+    parser.add_argument("--late", type=int, default=0, help="MiB for each sample, after a while, in a real run")
+    parser.add_argument("--late_after", type=float, default=0.0)
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long a run takes that has an end")
+    parser.add_argument("--max_steps", "--max_tokens", type=int, default=0)
+    parser.add_argument("--wandb_log")
+    parser.add_argument("--crash", action="store_true")
+    parser.add_argument("--notes", help="a file for what was seen")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

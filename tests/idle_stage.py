@@ -1,0 +1,108 @@
+"""The watch over jobs' GPUs without a runner: readings as a test wants them, time that passes as it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner import clock
+from runner.api import Queue
+from runner.idle_watch import IdleWatch
+from runner.model import Gpu, GpuHealth, Snapshot
+from runner.settings import Settings
+from runner.store.connection import StoreError
+
+BOOT = "this boot"
+
+
+class IdleStage:
+    """One watch after another over the jobs of a queue; begin them with `tests.attempts.begin`."""
+
+    def __init__(self, queue: Queue, patch: pytest.MonkeyPatch, **settings: Any) -> None:
+        self.queue, self.asleep_s, self.passed_s = queue, 0.0, 0.0
+        self._began, self._settings = time.monotonic(), Settings(home=queue.home, **settings)
+        self._wall = clock.now()
+        self.boot_id = BOOT
+        self.fails = False
+        passing = SimpleNamespace(monotonic=lambda: self.now, time=lambda: self._wall.timestamp() + self.passed_s)
+        for module in ("runner.idle_watch.time", "runner.api.queue.time", "tests.idle_stage.time"):
+            patch.setattr(module, passing)
+        patch.setattr("runner.clock.now", lambda: self.wall)
+        patch.setattr("runner.api.queue.boot_id", lambda: self.boot_id)
+        patch.setattr("runner.supervisor.kernel.asleep_s", lambda: self.asleep_s)
+        self.restart()
+
+    @property
+    def now(self) -> float:
+        return self._began + self.passed_s
+
+    @property
+    def wall(self) -> Any:
+        return self._wall + timedelta(seconds=self.passed_s)
+
+    def restart(self) -> None:
+        """Another runner takes over, as after kill -9."""
+        self.telemetry = SimpleNamespace(snapshot=None)
+        queue = self.queue
+        self.watch = IdleWatch(
+            self._settings,
+            queue.store,
+            queue.jobs,
+            queue.outbox,
+            queue.box,
+            self.telemetry,
+            self.boot_id,  # type: ignore[arg-type]
+        )
+
+    def pass_by(self, seconds: float, percent: Mapping[str, int | None], **of_gpus: Any) -> None:
+        """Second by second, with a reading and a tick in each."""
+        for _ in range(round(seconds)):
+            self.passed_s += 1
+            self.read(percent, **of_gpus)
+            self.tick()
+
+    def read(self, percent: Mapping[str, int | None], **of_gpus: Any) -> None:
+        """The sampler speaks."""
+        gpus = tuple(
+            Gpu(index=index, uuid=uuid, utilization=value, sampled_at=self.now, **{"health": GpuHealth.OK, **of_gpus})
+            for index, (uuid, value) in enumerate(percent.items())
+        )
+        self.telemetry.snapshot = Snapshot(at="", boot_id=self.boot_id, simulated=True, gpus=gpus)
+        self.watch.read()
+
+    def tick(self) -> None:
+        """What the runner does with it, in its transaction."""
+        try:
+            with self.queue.store.transaction():
+                self.watch.follow(self.queue.jobs.under_way())
+                self.watch.judge()
+                if self.fails:
+                    raise StoreError("The disk is full.")
+        except StoreError:
+            self.watch.reconsider()
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Nothing is written while this lasts."""
+        self.fails = True
+        yield
+        self.fails = False
+
+    def kinds(self, job_id: int) -> list[str]:
+        """The notices of a job."""
+        return [notice.kind for notice in self.queue.outbox.about(job_id)]
+
+    def warnings(self, job_id: int) -> list[dict[str, Any]]:
+        """What was warned of."""
+        return [notice.data for notice in self.queue.outbox.about(job_id) if notice.kind == "idle warning"]
+
+    def stopped_at(self, job_id: int) -> Any:
+        """When it was asked to stop, if it was."""
+        stop = self.queue.job(job_id).stop
+        return stop.at if stop else None

@@ -1,0 +1,546 @@
+"""Every notice the runner writes, as the people read it: where, how loud, in which words, with which buttons, once."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from bot.notify import is_quiet
+from runner import clock
+from runner.model import Phase, Reason, State
+from tests.attempts import begin, end, lose
+from tests.jobs import an_exit, submit
+from tests.room import in_room, labels
+
+GPU, OTHER = "GPU-0a1b2c3d-1111", "GPU-9f8e7d6c-2222"
+USED = {"peak_memory_mib": 18432, "memory_total_mib": 24576, "mean_utilization": 87.4}
+FAILED_OUTPUT = b"""Epoch 1:  10%|#    | 10/100 [00:01<00:09]\rEpoch 1:  55%|##   | 55/100\rEpoch 1: 100%|####| 100/100
+wandb: View run at https://wandb.ai/lab/proj/runs/abc123
+Traceback (most recent call last):
+  File "/home/uma/train.py", line 30, in main
+    loss.backward()
+RuntimeError: shapes do not match
+"""
+
+
+async def news(room, user, chat=None):
+    """What the bot says there because of what has just happened."""
+    before = len(room.said(user, chat))
+    await room.settle()
+    return room.said(user, chat)[before:]
+
+
+async def a_job(room, command="/submit --name night python train.py", user=None, chat=None, **how):
+    await room.ask(user or room.uma, command, chat, **how)
+    return max(job.id for job in room.chat.queue.jobs.find())
+
+
+def stand_in_gpus(room):
+    """As if the sampler knew two GPUs."""
+    room.chat.queue.gpus = lambda: [{"uuid": GPU, "index": 0}, {"uuid": OTHER, "index": 1}]
+
+
+# -- a job ------------------------------------------------------------------------------------------
+
+
+@in_room()
+async def test_a_start_is_told_without_a_sound_under_the_message_that_asked_for_it(room):
+    stand_in_gpus(room)
+    number = await a_job(room)
+    asked = room.said(room.uma)[-1].reply_to
+    begin(room.chat.queue, number, GPU, OTHER)
+    (said,) = await news(room, room.uma)
+    assert said.text.text == "▶️ #1 night started on lab1 · GPU 0,1"
+    assert said.silent
+    assert said.reply_to.message_id == asked.message_id
+    assert labels(said) == ["Log", "Details", "Kill"]
+
+
+@in_room()
+async def test_a_probed_start_is_told_with_its_batch_and_a_step_back_in_one_line(room):
+    stand_in_gpus(room)
+    jobs = room.chat.queue.jobs
+    number = await a_job(room, "/submit --name night --probe --batch-arg --batch_size python train.py")
+    assert jobs.get(number).spec.probe == {"batch_arg": "--batch_size"}
+    jobs.claim(number, [(GPU, 0)], "boot")
+    jobs.started(jobs.get(number), clock.text(clock.now()), Phase.PROBING)
+    assert await news(room, room.uma) == []
+    jobs.probed(jobs.get(number), {}, 24, "batch 24, 91 % of 24 GiB, probed in 14 s")
+    (said,) = await news(room, room.uma)
+    assert said.text.text == "▶️ #1 night started on lab1 · GPU 0 · batch 24, 91 % of 24 GiB, probed in 14 s"
+    why = "batch 24 ran out of memory; again at batch 21"
+    jobs.back_to_queue(jobs.get(number), why, (State.FAILED, Reason.OOM), USED, an_exit(exit_code=1))
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == f"🔁 #1 night is queued again on lab1 · {why}"
+    begin(room.chat.queue, number, GPU)
+    end(room.chat.queue, number, USED)
+    assert "batch 24" in (await news(room, room.uma))[-1].text.text
+
+
+@in_room()
+async def test_success_in_full(room):
+    stand_in_gpus(room)
+    number = await a_job(room)
+    begin(room.chat.queue, number, GPU, output=FAILED_OUTPUT)
+    await room.settle()
+    end(room.chat.queue, number, USED, duration_s=7321.0)
+    (said,) = await news(room, room.uma)
+    assert said.text.text == (
+        "✅ #1 night finished on lab1 after 2h 02m\n"
+        "python train.py\n"
+        "GPU 0 · peak 18.0 GiB of 24.0 GiB · 87 % busy\n"
+        "📈 wandb"
+    )
+    assert not said.silent
+    assert labels(said) == ["Log", "Details", "Rerun"]
+    (link,) = [entity for entity in said.text.entities if entity.type == "text_link"]
+    assert dict(link.extra)["url"] == "https://wandb.ai/lab/proj/runs/abc123"
+
+
+@in_room()
+async def test_failure_in_full_with_its_traceback_and_not_its_progress_bar(room):
+    stand_in_gpus(room)
+    number = await a_job(room)
+    begin(room.chat.queue, number, GPU, output=FAILED_OUTPUT)
+    await room.settle()
+    end(room.chat.queue, number, USED, duration_s=63.0, exit_code=3)
+    (said,) = await news(room, room.uma)
+    first, *rest = said.text.text.splitlines()
+    assert first == "❌ #1 night failed on lab1 after 1m 03s · exit 3"
+    assert "GPU 0 · peak 18.0 GiB of 24.0 GiB · 87 % busy" in rest
+    assert rest[-1] == "RuntimeError: shapes do not match"
+    assert "100/100" not in said.text.text
+    assert not said.silent
+    assert said.reply_to is not None
+
+
+HOW_IT_ENDS = [
+    ({"exit_code": 1}, "❌ #1 failed on lab1 after 1m 03s · exit 1"),
+    ({"signal": 11}, "❌ #1 crashed on lab1 after 1m 03s · SIGSEGV, segmentation fault"),
+    ({"signal": 9}, "❌ #1 was killed on lab1 after 1m 03s · SIGKILL, perhaps for want of memory"),
+    ({"signal": 34}, "❌ #1 crashed on lab1 after 1m 03s · SIGRTMIN"),
+    ({"spawn_error": "bash: not found"}, "❌ #1 could not start on lab1 · bash: not found"),
+    ({"signal": 15, "timed_out": True}, "⏹ #1 stopped on lab1 after 1m 03s · its time was up"),
+    ({"signal": 15, "stopped": True}, "💥 #1 lost on lab1 after 1m 03s · it was killed from outside"),
+]
+
+
+@pytest.mark.parametrize(("exit", "first_line"), HOW_IT_ENDS, ids=[line for _, line in HOW_IT_ENDS])
+def test_the_first_line_says_what_matters(exit, first_line, tmp_path):
+    @in_room()
+    async def check(room):
+        number = await a_job(room, "/submit -g 0 python train.py")
+        begin(room.chat.queue, number)
+        await room.settle()
+        end(room.chat.queue, number, **{"duration_s": 63.0, "exit_code": None, **exit})
+        (said,) = await news(room, room.uma)
+        assert said.text.text.splitlines()[0] == first_line
+        assert not said.silent
+
+    check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "first_line"),
+    [
+        (State.FAILED, Reason.OOM, "❌ #1 failed on lab1 after 1 s · out of memory"),
+        (State.CANCELLED, Reason.IDLE, "⏹ #1 stopped on lab1 after 1 s · its GPU was idle"),
+        (State.CANCELLED, Reason.HUNG, "⏹ #1 stopped on lab1 after 1 s · it hung"),
+        (State.CANCELLED, Reason.PREEMPTED, "⏹ #1 stopped on lab1 after 1 s · it made room for others"),
+        (State.CANCELLED, Reason.DEPENDENCY, "⏹ #1 cancelled on lab1 after 1 s · a job it needs did not succeed"),
+    ],
+)
+def test_and_for_the_reasons_the_runner_gives(state, reason, first_line, tmp_path):
+    @in_room()
+    async def check(room):
+        number = await a_job(room, "/submit -g 0 python train.py")
+        begin(room.chat.queue, number)
+        await room.settle()
+        queue = room.chat.queue
+        queue.jobs.ended(queue.job(number), state, reason, an_exit(exit_code=1))
+        (said,) = await news(room, room.uma)
+        assert said.text.text.splitlines()[0] == first_line
+
+    check(tmp_path)
+
+
+@in_room()
+async def test_a_lost_job_says_what_is_not_known(room):
+    for reason, why in ((Reason.HOST, "the machine went down"), (Reason.SUPERVISOR, "it was killed from outside")):
+        number = await a_job(room)
+        begin(room.chat.queue, number)
+        await room.settle()
+        lose(room.chat.queue, number, reason)
+        (said,) = await news(room, room.uma)
+        first = said.text.text.splitlines()[0]
+        assert re.fullmatch(rf"💥 #{number} night lost on lab1 after about [\d.]+ s · {why}", first)
+
+
+@in_room()
+async def test_who_stopped_it_is_told_by_name(room):
+    number = await a_job(room)
+    begin(room.chat.queue, number)
+    await room.settle()
+    queue = room.chat.queue
+    queue.acting_as(f"tg:{room.ada.id}").stop(number)
+    end(queue, number, exit_code=None, signal=15, stopped=True, duration_s=20)
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == "⏹ #1 night stopped by Ada on lab1 after 20 s"
+    waiting = await a_job(room)
+    queue.acting_as("root").stop(waiting)
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == "⏹ #2 night cancelled by root on lab1 before it began"
+    assert labels(said) == ["Details", "Rerun"]
+
+
+@in_room()
+async def test_an_attempt_that_is_made_again(room):
+    number = await a_job(room)
+    begin(room.chat.queue, number)
+    await room.settle()
+    queue = room.chat.queue
+    queue.jobs.back_to_queue(queue.job(number), "a retry was asked for", (State.LOST, Reason.HOST))
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · the machine went down"
+    assert labels(said) == ["Log", "Details", "Kill"]
+    begin(queue, number)
+    (said,) = await news(room, room.uma)
+    assert "attempt 2" in said.text.text
+
+
+@in_room()
+async def test_the_output_told_is_that_of_the_attempt_told_about(room):
+    number = await a_job(room)
+    begin(room.chat.queue, number, output=b"ValueError: of the first\n")
+    await room.settle()
+    end(room.chat.queue, number, exit_code=1)
+    queue = room.chat.queue
+    queue.store.execute("UPDATE jobs SET state = 'QUEUED' WHERE id = ?", (number,))
+    begin(queue, number, output=b"of the second\n")
+    said = await news(room, room.uma)
+    assert "of the first" in said[0].text.text
+
+
+@in_room()
+async def test_secrets_in_the_output_are_not_told(room):
+    number = await a_job(room, "/submit -g 0 --env API_KEY=hunter2-hunter2 python train.py")
+    begin(room.chat.queue, number, output=b"ValueError: bad key hunter2-hunter2\n")
+    await room.settle()
+    end(room.chat.queue, number, exit_code=1)
+    (said,) = await news(room, room.uma)
+    assert "ValueError: bad key" in said.text.text
+    assert "hunter2-hunter2" not in said.text.text
+
+
+@in_room()
+async def test_output_that_cannot_be_read_does_not_keep_the_news_back(room):
+    number = await a_job(room)
+    folder = begin(room.chat.queue, number, output=b"x")
+    await room.settle()
+    (folder / "output.log").unlink(missing_ok=True)
+    log = room.chat.queue.log
+
+    def broken(*_):
+        raise OSError("the disk is gone")
+
+    room.chat.queue.log = broken
+    end(room.chat.queue, number, exit_code=1)
+    (said,) = await news(room, room.uma)
+    room.chat.queue.log = log
+    assert said.text.text.startswith("❌ #1 night failed on lab1")
+
+
+@in_room()
+async def test_a_job_that_was_forgotten_meanwhile_is_told_of_all_the_same(room):
+    number = await a_job(room)
+    begin(room.chat.queue, number)
+    await room.settle()
+    end(room.chat.queue, number, exit_code=4, duration_s=9)
+    room.chat.queue.store.execute("DELETE FROM jobs")
+    (said,) = await news(room, room.uma)
+    assert said.text.text == "❌ #1 failed on lab1 after 9 s · exit 4"
+
+
+@in_room()
+async def test_a_kind_of_notice_that_nobody_knows_yet_is_told_in_a_few_words(room):
+    number = await a_job(room)
+    room.chat.queue.outbox.add("levitating", {"height": 3}, number)
+    room.chat.queue.outbox.add("fog", {})
+    assert [one.text.text for one in await news(room, room.uma)] == ["lab1 #1: levitating"]
+    assert room.said(room.ada)[-1].text.text == "lab1: fog"
+
+
+@in_room()
+async def test_a_job_that_does_nothing_is_warned_of_under_its_message(room):
+    number = await a_job(room)
+    begin(room.chat.queue, number)
+    await room.settle()
+    at = clock.now() + timedelta(minutes=5)
+    data = {"why": "GPU 0 below 20 %", "text": "12:00 GPU 0 3 %", "stops_at": clock.text(at)}
+    room.chat.queue.outbox.add("idle warning", data, number)
+    room.chat.queue.outbox.add("looks hung", {"why": "looks hung: 12 min silent at 31 % of its usual power"}, number)
+    warned, hung = await news(room, room.uma)
+    first = warned.text.text.splitlines()[0]
+    assert first == f"💤 #1 night on lab1 is idle and will be stopped at {at.astimezone():%H:%M:%S}"
+    assert labels(warned) == ["Keep 1 h", "Keep for good", "Kill now", "Log"]
+    assert hung.text.text.splitlines()[0] == (
+        "🧊 #1 night on lab1 looks hung: 12 min silent at 31 % of its usual power"
+    )
+    for said in (warned, hung):
+        assert not said.silent
+        assert said.reply_to is not None
+
+
+# -- to whom, where, how loud -----------------------------------------------------------------------
+
+
+@in_room(admins=(1001, 1005))
+async def test_jobs_from_a_terminal_are_told_to_every_admin_in_private_and_to_nobody_else(room):
+    room.world.refusals.clear()  # Sam, who is admin here, could not be offered any commands before
+    room.people.start(room.sam)
+    await room.settle()
+    assert room.world.commands.shown(room.world.chats[room.sam.id], room.sam.id)[0]["command"] == "submit"
+    (number,) = submit(room.chat.queue, "python train.py", gpus=0)
+    counts = {person.id: len(room.said(person)) for person in (room.uma, room.una, room.vic)}
+    begin(room.chat.queue, number)
+    end(room.chat.queue, number)
+    await room.settle()
+    for admin in (room.ada, room.sam):
+        told = [one.text.text.splitlines()[0] for one in room.said(admin)[-2:]]
+        assert told == ["▶️ #1 started on lab1 · no GPU", "✅ #1 finished on lab1 after 1 s"]
+    assert counts == {person.id: len(room.said(person)) for person in (room.uma, room.una, room.vic)}
+
+
+@in_room(groups=(-1_000_000_005_001,))
+async def test_jobs_of_a_group_are_told_in_its_topic_and_only_there(room):
+    group = room.world.add_group("Lab", [room.uma, room.ada], forum=True)
+    room.people.add_topic(group, 77)
+    number = await a_job(room, chat=group, thread_id=77)
+    private = len(room.said(room.uma))
+    begin(room.chat.queue, number)
+    (said,) = await news(room, room.uma, group)
+    assert said.thread_id == 77
+    assert said.reply_to is not None
+    assert len(room.said(room.uma)) == private
+
+
+@pytest.mark.parametrize(
+    ("noise", "heard"),
+    [
+        ("all", ["started", "finished", "started", "failed", "queued again", "nothing left"]),
+        ("ends", ["finished", "failed", "queued again", "nothing left"]),
+        ("failures", ["failed"]),
+        ("none", []),
+    ],
+)
+def test_everybody_hears_as_much_as_they_want(noise, heard, tmp_path):
+    @in_room()
+    async def check(room):
+        await room.ask(room.ada, f"/notify {noise}")
+        queue = room.chat.queue
+        numbers = submit(queue, "a", "b", "c", gpus=0)
+        before = len(room.said(room.ada))
+        for number, code in zip(numbers, (0, 1), strict=False):
+            begin(queue, number)
+            end(queue, number, exit_code=code)
+        begin_quietly(queue, numbers[2])
+        queue.jobs.back_to_queue(queue.job(numbers[2]), "a retry was asked for", (State.LOST, Reason.HOST))
+        queue.outbox.add("queue empty", {"jobs": 2, "failed": 1, "since": None, "held": 0, "command": None})
+        await room.settle()
+        found = [one.text.text for one in room.said(room.ada)[before:]]
+        assert len(found) == len(heard)
+        assert all(word in text for word, text in zip(heard, found, strict=True))
+
+    check(tmp_path)
+
+
+def begin_quietly(queue, number):
+    queue.jobs.claim(number, [("cpu", number)], "boot")
+
+
+@in_room()
+async def test_noise_is_each_persons_own(room):
+    await room.ask(room.uma, "/notify none")
+    mine, hers = await a_job(room), await a_job(room, user=room.una)
+    for number in (mine, hers):
+        begin(room.chat.queue, number)
+    before = len(room.said(room.una))
+    assert await news(room, room.uma) == []
+    assert len(room.said(room.una)) == before + 1
+
+
+def test_quiet_hours_know_midnight():
+    here = datetime(2026, 1, 5, 23, 30).astimezone()
+    now = here.astimezone(timezone.utc)
+    assert is_quiet((23 * 60, 7 * 60), now)
+    assert not is_quiet((0, 7 * 60), now)
+    assert is_quiet((22 * 60, 23 * 60 + 31), now)
+    assert not is_quiet((22 * 60, 23 * 60 + 30), now)
+    assert not is_quiet((), now)
+    assert not is_quiet(None, now)
+
+
+@in_room()
+async def test_in_quiet_hours_even_a_failure_makes_no_sound(room):
+    now = clock.now().astimezone()
+    minute = now.hour * 60 + now.minute
+    hours = (minute, (minute + 60) % 1440)
+    room.chat.people.set_quiet(room.uma.id, hours)
+    for person, silent in ((room.uma, True), (room.una, False)):
+        number = await a_job(room, user=person)
+        begin(room.chat.queue, number)
+        await room.settle()
+        end(room.chat.queue, number, exit_code=1)
+        (said,) = await news(room, person)
+        assert said.silent is silent
+
+
+@in_room()
+async def test_every_notice_is_told_once_whatever_wakes_the_bot(room):
+    number = await a_job(room)
+    begin(room.chat.queue, number)
+    end(room.chat.queue, number)
+    said = await news(room, room.uma)
+    for _ in range(5):
+        assert await news(room, room.uma) == []
+    await room.die()
+    await room.open()
+    assert await news(room, room.uma) == []
+    assert len(said) == 2
+
+
+# -- the box ----------------------------------------------------------------------------------------
+
+
+@in_room()
+async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_resume_works(room):
+    mine = [await a_job(room) for _ in range(2)]
+    hers = await a_job(room, user=room.una)
+    queue = room.chat.queue
+    why = "3 jobs in a row failed within seconds (exit code 1)"
+    queue.box.set("paused", {"by": "breaker", "why": why})
+    queue.outbox.add("paused", {"why": why, "jobs": [*mine, hers]})
+    before = {person.id: len(room.said(person)) for person in (room.ada, room.uma, room.una, room.vic)}
+    await room.settle()
+    for person, told in ((room.ada, 1), (room.uma, 1), (room.una, 1), (room.vic, 0)):
+        assert len(room.said(person)) == before[person.id] + told
+    said = room.said(room.uma)[-1]
+    assert said.text.text.splitlines()[0] == f"⏸ lab1 is paused: {why}"
+    assert "#1, #2, #3" in said.text.text
+    assert labels(said) == ["Resume", "Status"]
+    assert not said.silent
+    await room.tap(room.uma, said, "Resume")
+    assert queue.held() is None
+    assert room.answers()[-1] == "▶️ Resumed."
+    await room.tap(room.una, room.said(room.una)[-1], "Resume")
+    assert room.answers()[-1] == "Nothing was paused."
+
+
+@in_room()
+async def test_an_empty_queue_is_told_with_what_was_done(room):
+    since = clock.text(clock.now() - timedelta(minutes=1))
+    for data, words in (
+        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 2 without success"),
+        ({"jobs": 1, "failed": 0, "held": 3}, "1 job since {at} · it succeeded · 3 held back"),
+        ({"jobs": 1500, "failed": 0, "held": 0}, "1,500 jobs since {at} · all succeeded"),
+    ):
+        room.chat.queue.outbox.add("queue empty", {**data, "since": since, "command": None, "due_at": None})
+        (said,) = await news(room, room.ada)
+        at = clock.moment(since).astimezone().strftime("%H:%M")
+        assert said.text.text == f"🌅 lab1 has nothing left to do\n{words.format(at=at)}"
+        assert labels(said) == []
+        assert said.silent == (data["jobs"] == 1)  # whose end has just made a sound
+
+
+@in_room()
+async def test_what_an_idle_box_will_do_stands_in_the_first_line_and_can_be_cancelled(room):
+    queue = room.chat.queue
+    due_at = clock.text(clock.now() + timedelta(seconds=600))
+    told = {"jobs": 3, "failed": 0, "since": None, "held": 0}
+    due = {"due_at": due_at, "cancelled_by": None, "begun": False, "ran_at": None, "boot": "", "command": "poweroff"}
+    queue.box.set("when empty", {**due, "told": told})
+    queue.outbox.add("queue empty", {**told, "command": "poweroff", "due_at": due_at})
+    (said,) = await news(room, room.ada)
+    first = said.text.text.splitlines()[0]
+    assert re.fullmatch(r"🌅 lab1 has nothing left to do. In (10m 00s|9m 5\ds), at \d\d:\d\d, it runs: poweroff", first)
+    assert labels(said) == ["Cancel that"]
+    await room.tap(room.ada, said, "Cancel that")
+    assert room.answers()[-1] == "It will not be run."
+    assert queue.when_empty() is None
+    assert [row["action"] for row in queue.audit.rows()][-1] == "stay"
+
+
+@in_room()
+async def test_what_an_idle_box_did_is_told(room):
+    for code, words in (
+        (0, "🌅 lab1 ran poweroff"),
+        (7, "⚠️ lab1 ran poweroff: it failed, exit 7"),
+        (None, "⚠️ lab1 could not run poweroff"),
+    ):
+        room.chat.queue.outbox.add("when empty ran", {"command": "poweroff", "exit_code": code})
+        (said,) = await news(room, room.ada)
+        assert said.text.text == words
+        assert not said.silent
+
+
+@in_room()
+async def test_a_drained_box_can_be_resumed(room):
+    queue = room.chat.queue
+    queue.drain()
+    queue.outbox.add("drained", {"by": "root", "since": clock.text(clock.now())})
+    (said,) = await news(room, room.ada)
+    assert said.text.text == "⏏️ lab1 is drained: nothing runs, and nothing starts before you resume it."
+    assert said.silent
+    await room.tap(room.ada, said, "Resume")
+    assert queue.held() is None
+
+
+@in_room()
+async def test_gpus_that_come_and_go(room):
+    stand_in_gpus(room)
+    why = "fell off the bus; a GPU reset or a reboot may bring it back"
+    for kind, data, first, silent in (
+        ("gpu lost", {"gpu": OTHER, "index": 1, "why": why}, "🧯 GPU 1 of lab1 is lost", False),
+        ("gpu back", {"gpu": OTHER}, "🔌 GPU 1 of lab1 is back", True),
+        ("gpu back", {"gpu": "GPU-77777777-aaaa"}, "🔌 GPU 77777777 of lab1 is back", True),
+        ("gpu held", {"gpu": GPU, "index": 0, "why": "x"}, "⚠️ GPU 0 of lab1 is still taken after its job ended", False),
+    ):
+        room.chat.queue.outbox.add(kind, data)
+        (said,) = await news(room, room.ada)
+        assert said.text.text.splitlines()[0] == first
+        assert said.silent is silent
+        assert ("why" not in data) or data["why"] in said.text.text
+
+
+@in_room()
+async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
+    """Whoever adds a kind of notice to the runner is reminded of the people who read it."""
+    import subprocess
+    from pathlib import Path
+
+    found = subprocess.run(
+        ["grep", "-rhoE", r"outbox\.add\(\s*\"[a-z ]+\"", str(Path(__file__).parents[2] / "runner"), "--include=*.py"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    kinds = set(re.findall(r'"([a-z ]+)"', found))
+    assert kinds == {
+        *("started", "ended", "requeued", "paused", "queue empty", "when empty ran", "drained"),
+        *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung"),
+    }
+
+
+@in_room()
+async def test_what_a_person_does_is_told_even_if_no_runner_is_up(room):
+    """The bot's own bell is rung by whoever changes the queue."""
+    from runner.doorbell import Doorbell
+    from runner.home import BOT_BELL
+
+    number = await a_job(room)
+    bell = Doorbell(room.chat.queue.home, BOT_BELL)
+    room.chat.queue.stop(number)
+    import select
+
+    assert select.select([bell], [], [], 2)[0]
+    bell.close()

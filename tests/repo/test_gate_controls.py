@@ -1,0 +1,229 @@
+"""Each control of the gate holds something: taken out, a test of the gate turns red."""
+
+import inspect
+import itertools
+import shutil
+from typing import NamedTuple
+
+import pytest
+
+from runner.api import Queue
+from tests.fault import test_secrets as secret
+from tests.integration import test_chat_gate as whole
+from tests.integration import test_chat_groups as groups
+from tests.integration import test_pairing as pairing
+from tests.mutants import conditions, replaced, without
+from tests.unit import test_gate as alone
+
+GATE = (
+    *("Gate.judge", "Gate._message", "Gate._person", "Gate._candidate", "Gate._membership"),
+    *("Gate.serves", "Gate.may_reach", "Gate.role_of", "_is_somebody", "person_of"),
+)
+ACTORS = ("ada", "tg:x", "tg:²", "TG:5", "xtg:5")
+
+
+def suite():
+    """The gate's own tests, the slow one last."""
+    found = [test for name, test in vars(alone).items() if name.startswith("test_")]
+    plain = [test for test in found if set(inspect.signature(test).parameters) <= {"tmp_path"}]
+    numbers = [lambda tmp_path, n=n: alone.test_no_person_has_such_a_number(n, tmp_path) for n in (0, -1, -1001)]
+    actors = [lambda tmp_path, a=a: alone.test_somebody_at_a_terminal_is_nobody_of_the_chat(a) for a in ACTORS]
+    slow = alone.test_everybody_everywhere_with_every_kind_of_update
+    return [*(test for test in plain if test is not slow), *numbers, *actors, slow]
+
+
+def turns_red(test, folder, like=None):
+    """Whether a test fails in this new folder; `like` is a state folder that is made already."""
+    shutil.copytree(like, folder) if like else folder.mkdir(mode=0o700)
+    try:
+        test(folder) if inspect.signature(test).parameters else test()
+    except Exception:  # whatever it is, `make test` would not pass
+        return True
+    return False
+
+
+def test_with_all_controls_in_place_all_is_green(tmp_path):
+    tests = [*suite(), *{guard_of(control) for control in CONTROLS.values()}]
+    assert [test for number, test in enumerate(tests) if turns_red(test, tmp_path / str(number))] == []
+
+
+def test_no_condition_of_the_gate_is_idle(tmp_path):
+    idle, numbers, tests, looked = [], itertools.count(), suite(), 0
+    fresh = tmp_path / "fresh"
+    fresh.mkdir(mode=0o700)
+    with Queue(str(fresh), actor="test"):
+        pass
+    for path in GATE:
+        for words, mutant in conditions("bot.gate", path):
+            looked += 1
+            with replaced("bot.gate", path, mutant):
+                red = next((test for test in tests if turns_red(test, tmp_path / f"{next(numbers)}", fresh)), None)
+            if red is None:
+                idle.append(words)
+            elif red is not tests[-1]:  # what saw this one may well see the next
+                tests.remove(red)
+                tests.insert(0, red)
+    assert idle == []
+    assert looked > 40
+
+
+class Control(NamedTuple):
+    """What is taken out of where, and the test that must then turn red."""
+
+    module: str
+    path: str
+    text: str
+    instead: str
+    test: object
+
+
+def voided(module, path, text, test):
+    """The condition is never true."""
+    return Control(module, path, text, "False", test)
+
+
+REQUIRE = ("turn.require(Role.ADMIN)", "pass")
+CONTROLS = {
+    # -- three lines: what is fetched is judged, what was kept is judged again, and who acts once more
+    "the poller's line": voided(
+        "bot.poll", "Poller._take", "isinstance(verdict, Denied)",
+        whole.test_who_is_not_let_in_leaves_no_trace_and_hears_nothing,
+    ),
+    "groups are left": voided(
+        "bot.poll", "Poller._take", "isinstance(verdict, Added)",
+        groups.test_a_group_that_is_not_named_is_left_without_a_word,
+    ),
+    "only who may is told why": Control(
+        "bot.poll", "Poller._leave", "is None", "is Ellipsis",
+        groups.test_a_group_that_is_not_named_is_left_without_a_word,
+    ),
+    "the application's door": Control(
+        "bot.dispatch", "let_in", "isinstance(verdict, Caller)", "True", whole.test_each_line_holds_by_itself
+    ),
+    "the handler's own look": Control(
+        "bot.answering", "_taken", "if isinstance(caller, Caller) else None", "", whole.test_each_line_holds_by_itself
+    ),
+    "the button's own look": Control(
+        "bot.answering", "tap", "isinstance(caller, Caller) and ", "", whole.test_each_line_holds_by_itself
+    ),
+    # -- roles, at the action
+    "a role is asked for at all": voided(
+        "bot.turn", "Turn.require", "now is None or now < role", whole.test_what_only_an_admin_may
+    ),
+    "to queue": Control(
+        "bot.handlers.submitting", "_queue", "turn.require(Role.USER)", "pass",
+        whole.test_a_role_lost_while_the_message_was_being_worked_on_counts,
+    ),
+    "to rerun": Control(
+        "bot.handlers.submitting", "rerun", "turn.require(Role.USER)", "pass", "rerun"
+    ),
+    "to rerun by a button": Control("bot.handlers.taps", "_rerun", "turn.require(Role.USER)", "pass", "button rerun"),
+    "to pause": Control("bot.handlers.acting", "pause", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to drain": Control("bot.handlers.acting", "drain_now", *REQUIRE, "button drain"),
+    "to resume": Control(
+        "bot.handlers.acting", "resume", "else Role.ADMIN", "else Role.USER", whole.test_what_only_an_admin_may
+    ),
+    "to let in": Control("bot.handlers.people", "pair", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to revoke": Control("bot.handlers.people", "revoke", *REQUIRE, "button revoked"),
+    "to cancel links": Control("bot.handlers.people", "cancel_links", *REQUIRE, "button cancel links"),
+    "to read the audit": Control("bot.handlers.people", "audit", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to choose the default": Control("bot.handlers.looking", "workspaces", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to stop an idle box's command": Control(
+        "bot.handlers.taps", "_cancel_when_empty", *REQUIRE, "button cancel when empty"
+    ),
+    "to change a job": Control(
+        "bot.handlers.acting", "require_owner", "turn.require(Role.USER)", "pass", "button kill"
+    ),
+    "to change another's job": voided(
+        "bot.handlers.acting", "require_owner", "not turn.may_stop(job)",
+        whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
+    ),
+    "to stop a job, when it is done": Control(
+        "bot.handlers.acting", "stop_jobs", "require_owner(turn, job)", "pass",
+        whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
+    ),
+    "to be asked about a job": Control(
+        "bot.handlers.acting", "_named", "require_owner(turn, job)", "pass",
+        whole.test_only_owners_and_admins_are_asked_about_a_job,
+    ),
+    # -- buttons
+    "a button is one person's": Control(
+        "bot.handlers.taps", "tapped", " or button.person != turn.caller.id", "",
+        whole.test_anothers_button_is_no_button,
+    ),
+    "a question has its time": Control(
+        "bot.handlers.taps", "tapped", "button.expired or ", "", whole.test_a_question_is_good_once_and_for_five_minutes
+    ),
+    "a question has one answer": Control(
+        "bot.handlers.taps", "tapped", "question.used", "False",
+        whole.test_a_used_question_is_used_also_for_its_other_answer,
+    ),
+    "a button is used up": Control(
+        "bot.turn", "Turn.effect", "self.chat.buttons.use(nonce)", "pass", whole.test_two_taps_at_once_count_once
+    ),
+    # -- what goes out
+    "nothing is sent to who may not": Control(
+        "bot.sender", "Sender._send", "not self._chat.gate.may_reach(message.person, message.chat)", "False",
+        pairing.test_what_waits_to_be_sent_to_somebody_revoked_is_not_sent,
+    ),
+    "notices go to who may": Control(
+        "bot.notify", "Notifier._recipients", "gate.may_reach(thread.person, thread.chat)", "True",
+        pairing.test_notices_of_somebody_revoked_go_to_the_admins,
+    ),
+    "only a served group is followed": voided(
+        "bot.sender", "follow", "not chat.gate.serves(old)",
+        groups.test_a_message_to_a_group_that_moved_and_is_not_served_is_parked,
+    ),
+    "nothing secret is said": Control(
+        "bot.chat", "Chat.presentable", "self.redactor.text(html)", "html", secret.test_no_secret_leaves_in_the_chat
+    ),
+    "no secret of a job is shown": Control(
+        "bot.handlers.looking", "_last_lines", "redactor.data(kept)", "kept",
+        secret.test_no_secret_leaves_in_the_chat,
+    ),
+    "no secret of a job is told": Control(
+        "bot.notify", "Notifier._read_output", "redactor.data, ", "bytes, ",
+        secret.test_no_secret_leaves_in_the_chat,
+    ),
+    "no secret is in a file": Control(
+        "bot.documents", "_document", 'b"".join(redactor.stream(piece for _, piece in output.parts()))',
+        'b"".join(piece for _, piece in output.parts())', secret.test_no_secret_leaves_in_the_chat,
+    ),
+    # -- pairing
+    "links are made in private": voided(
+        "bot.handlers.people", "pair", "not turn.caller.private", groups.test_a_link_is_not_made_in_a_group
+    ),
+    "a link is good once": Control(
+        "runner.store.people", "People.accept",
+        'self._store.execute("DELETE FROM pairings WHERE digest = ?", (_digest(code),))', "pass",
+        pairing.test_a_link_lets_one_person_in,
+    ),
+    "a link has its time": Control(
+        "runner.store.people", "People.invitation", "AND expires_at > ?", "AND ? != ''",
+        pairing.test_a_link_is_good_for_ten_minutes,
+    ),
+    "a revoked person's menu goes": Control(
+        "bot.handlers.people", "revoke", "turn.chat.set_menu(person_id)", "pass",
+        pairing.test_revoking_takes_effect_at_once,
+    ),
+}  # fmt: skip
+NAMED = {
+    "rerun": lambda folder: whole.test_what_each_command_takes("rerun", folder),
+    **{
+        f"button {action}": lambda folder, action=action: whole.test_a_button_gives_no_right_that_its_presser_has_lost(
+            action, folder
+        )
+        for action in ("rerun", "drain", "revoke", "revoked", "people", "cancel links", "cancel when empty", "kill")
+    },
+}
+
+
+def guard_of(control):
+    return NAMED[control.test] if isinstance(control.test, str) else control.test
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_without_this_control_a_test_turns_red(name, tmp_path):
+    control = CONTROLS[name]
+    with without(control.module, control.path, control.text, control.instead):
+        assert turns_red(guard_of(control), tmp_path / "without")

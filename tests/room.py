@@ -1,0 +1,170 @@
+"""A bot in this process over the strict Bot API, and people who write to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from bot.app import Face
+from bot.chat import Chat
+from bot.local_chat.api import BotApi
+from bot.local_chat.model import Message, User
+from bot.local_chat.request import LocalRequest
+from bot.local_chat.world import World
+from bot.settings import ChatSettings
+from bot.wire import Wire
+from runner.api.chat import Workspace, stamp
+
+
+class Room:
+    """Ada is admin, Uma and Una are users, Vic is a viewer, Sam is a stranger. No runner is up unless a test says."""
+
+    def __init__(self, folder: Path, world: World | None = None, **settings: Any) -> None:
+        self.folder = folder
+        self.api = BotApi(world or World())
+        self.world, self.people, self.faults = self.api.world, self.api.people, self.api.faults
+        self.ada, self.uma, self.una, self.vic, self.sam = (
+            self.world.add_user(name) for name in ("Ada", "Uma", "Una", "Vic", "Sam")
+        )
+        given = {
+            "home": str(folder / "home"), "box": "lab1", "admins": (self.ada.id,), "users": (self.uma.id, self.una.id),
+            "viewers": (self.vic.id,), **settings,
+        }  # fmt: skip
+        os.makedirs(given["home"], mode=0o700, exist_ok=True)
+        self.settings = ChatSettings(**given)
+        self.read_s = 2.0
+        self.face: Face
+        self.chat: Chat
+        self._serving: asyncio.Task[None] | None = None
+
+    async def open(self, poll_s: float = 30) -> None:
+        self.chat = Chat(self.settings, self.world.token)
+        self._make_workspace()
+        request = LocalRequest(self.api, read_timeout=self.read_s)
+        self.face = Face(self.chat, Wire(self.world.token, request=request), poll_s=poll_s)
+        await self.face.connect()
+        self._serving = asyncio.get_running_loop().create_task(self.face.serve())
+
+    async def close(self) -> None:
+        assert self._serving is not None
+        self.face.leave()
+        try:
+            await self._serving
+        finally:
+            self.chat.close()
+
+    async def die(self) -> None:
+        """As with kill -9: nothing is tidied up."""
+        assert self._serving is not None
+        self._serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serving
+        self.chat.close()
+
+    def _make_workspace(self) -> None:
+        """Its environment is known already: no test should wait for a login shell it does not test."""
+        workspaces = self.chat.queue.workspaces
+        if workspaces.default() is None:
+            workspace = Workspace(name="lab", dir=str(self.folder), default=True)
+            workspaces.put(workspace)
+            workspaces.keep_environment(workspace, stamp(workspace), {"PATH": os.environ["PATH"]})
+
+    async def settle(self, timeout: float = 10) -> None:
+        """Until everything sent was answered and every notice told, as far as they can be now."""
+        deadline = time.monotonic() + timeout
+        calm = 0
+        while calm < 2:
+            assert time.monotonic() < deadline, "the bot does not come to rest"
+            self.face.notifier.wake()
+            self.face.sender.wake()
+            await asyncio.sleep(0.002)
+            calm = calm + 1 if self._at_rest() else 0
+
+    def _at_rest(self) -> bool:
+        return not (
+            self.world.updates.pending()
+            or self.chat.inbox.open()
+            or self.chat.queue.outbox.open()
+            or self.chat.messages.due()
+            or self.face.sender.busy
+        )
+
+    async def ask(self, user: User, text: str, chat: Any = None, **how: Any) -> list[Message]:
+        """What the bot says to this."""
+        before = self._last(user, chat)
+        self.people.send_text(user, chat, text, **how)
+        await self.settle()
+        return [message for message in self.said(user, chat) if message.message_id > before]
+
+    async def tap(self, user: User, message: Message, label: str) -> list[Message]:
+        """Press the button with this label; what the bot says anew."""
+        before = self._last(user, message.chat)
+        self.people.tap(user, message.chat, message.message_id, data_of(message, label))
+        await self.settle()
+        return [message for message in self.said(user, message.chat) if message.message_id > before]
+
+    def said(self, user: User, chat: Any = None) -> list[Message]:
+        """All the bot has said there."""
+        place = self.world.chats[user.id] if chat is None else self.people.place(user, chat)
+        return [message for message in place.messages.values() if message.sender == self.world.bot]
+
+    def _last(self, user: User, chat: Any) -> int:
+        place = self.world.chats[user.id] if chat is None else self.people.place(user, chat)
+        return max(place.messages, default=0)
+
+    def answers(self) -> list[str]:
+        """The words over pressed buttons so far."""
+        return [event.data.get("text", "") for event in self.world.events.after(0, "callback_answered")]
+
+
+def labels(message: Message) -> list[str]:
+    """The buttons under a message."""
+    markup = message.reply_markup or {}
+    return [button["text"] for row in markup.get("inline_keyboard", []) for button in row]
+
+
+def data_of(message: Message, label: str) -> str:
+    """What the button with this label carries."""
+    markup = message.reply_markup or {}
+    for row in markup.get("inline_keyboard", []):
+        for button in row:
+            if button["text"] == label:
+                return str(button["callback_data"])
+    raise AssertionError(f"no button {label!r} among {labels(message)}")
+
+
+@contextlib.asynccontextmanager
+async def a_room(folder: Path, **settings: Any) -> AsyncIterator[Room]:
+    """Open, everybody has pressed Start."""
+    room = Room(folder, **settings)
+    for person in (room.ada, room.uma, room.una, room.vic):
+        room.people.start(person)
+    await room.open()
+    try:
+        await room.settle()
+        yield room
+    finally:
+        await room.close()
+
+
+def in_room(**settings: Any) -> Callable[[Callable[[Room], Awaitable[None]]], Callable[[Path], None]]:
+    """A test as a conversation: it gets a room with these settings."""
+
+    def decorate(test: Callable[[Room], Awaitable[None]]) -> Callable[[Path], None]:
+        def run(tmp_path: Path) -> None:
+            async def inside() -> None:
+                async with a_room(tmp_path, **settings) as room:
+                    await test(room)
+                    assert not [one for one in room.world.refusals if one.code == 400], room.world.refusals
+
+            asyncio.run(inside())
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return decorate
