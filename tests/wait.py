@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+def eventually(look: Callable[[], T], timeout: float = 40.0, what: str = "") -> T:
     """Return what `look` returns as soon as it is true; fail after the deadline."""
     deadline = time.monotonic() + timeout
     while True:

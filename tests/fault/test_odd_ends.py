@@ -208,7 +208,7 @@ def test_orders_that_nobody_took_are_given_up_when_the_runner_is_gone(tmp_path):
         seen = [rundir.facts(folder, "aaaaaaaa") for folder in folders]
         return all(facts.held == (facts.started is not None) for facts in seen)
 
-    eventually(settled, 10, "each order is either under way or given up")
+    eventually(settled, what="each order is either under way or given up")
     for folder in folders:
         if started := rundir.read(folder, rundir.STARTED):
             os.kill(started["pid"], signal.SIGTERM)

@@ -89,7 +89,7 @@ def test_in_the_foreground_too(chat):
     assert len(seen(chat)) >= 5
     assert shows_token(chat) == []
     keeper.send_signal(signal.SIGINT)
-    said = keeper.communicate(timeout=20)[1]
+    said = keeper.communicate(timeout=60)[1]
     assert keeper.returncode == 0
     assert GOOD not in said
     assert "runner leaves" in said
@@ -110,7 +110,7 @@ def test_a_runner_or_a_client_started_with_the_token_drops_it(chat):
     chat.wait_state(1, "RUNNING")
     assert client.pid in seen(chat)
     assert shows_token(chat) == []
-    client.communicate(timeout=20)
+    client.communicate(timeout=60)
     assert "NIGHTSHIFT_TOKEN" not in chat.log(1)
 
 

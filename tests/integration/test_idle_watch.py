@@ -131,7 +131,7 @@ def test_beside_a_busy_one_on_the_same_gpu_nobody_knows_and_it_is_said(box, tmp_
     said = "not judged: GPU 0 is shared and the driver does not tell whose load it is"
     eventually(lambda: watched(box, idle)["idle"] == said, 20, "it is said")
     assert f"Idle watch   {said}\n" in box.run("show", str(idle)).stdout
-    ends = box.wait_state(works, "SUCCEEDED", timeout=30)["finished_at"]
+    ends = box.wait_state(works, "SUCCEEDED")["finished_at"]
     assert ends_idle(box, idle) > clock.moment(ends)  # alone, it is judged
     assert json.loads(box.run("show", str(idle), "--json").stdout)["watch"]["evidence"]["why"].startswith("GPU 0 below")
 

@@ -46,7 +46,7 @@ def keep(tmp_path):
     for process in processes:
         if process.poll() is None:
             process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def lines(tmp_path, name):
