@@ -205,8 +205,17 @@ class Attempts:
             self._lose(job, watch, state, reason)
         elif state is State.FAILED and (found := self._out_of_memory(job, end)):
             self._end_for_memory(job, watch, end, found)
+        elif reason is Reason.PREEMPTED:
+            self._put_back(job, watch, f"it made room for {job.stop.by if job.stop else 'another'}", end)
         else:
             self._end(job, watch, state, reason, end)
+
+    def _put_back(self, job: Job, watch: Watch, why: str, end: Exit) -> None:
+        """Pushed aside: a new attempt with the same run id, when there is room again."""
+        log.info("job %s attempt %s: %s", job.id, job.attempt, why)
+        self._jobs.back_to_queue(job, why, (State.CANCELLED, Reason.PREEMPTED), self._usage.report(job), end)
+        self._on_end(job, None, end, watch.gone_at or time.monotonic())
+        watch.attempt = -watch.attempt
 
     def _out_of_memory(self, job: Job, end: Exit) -> oom.Found | None:
         """Whether it was memory that it ended for."""

@@ -32,7 +32,9 @@ from runner.schedule import choose
 from runner.store.backup import Backup
 from runner.store.box import Box
 from runner.store.connection import StoreError, open_store
-from runner.store.jobs import CPU, Jobs
+from runner.store.jobs import Jobs
+from runner.store.limits import box_limits, keep_limits
+from runner.store.line import CPU, Line
 from runner.store.outbox import Outbox
 from runner.supervisor import kernel
 from runner.upkeep import Upkeep
@@ -41,13 +43,14 @@ from runner.wait import Waiter
 
 if TYPE_CHECKING:
     from runner.model import Job
-    from runner.schedule import Start
+    from runner.schedule import Push, Start
     from runner.settings import Settings
 
 log = logging.getLogger(__name__)
 
 PROBING_PERIOD_S, BUSY_PERIOD_S, IDLE_PERIOD_S = 0.5, 1.0, 2.0
 TRY_AGAIN_S = 1.0
+LOOK_AT_CLOCK_S = 60.0
 HOLD_AT_MOST_S = 30.0
 
 
@@ -59,6 +62,7 @@ class Runner:
         self._leaving = False
         self._hold_until = 0.0
         self._sampler_checks = 0
+        self._begins_seen = 0.0
         self._boot_id = kernel.boot_id()
 
     def run(self) -> None:
@@ -128,13 +132,33 @@ class Runner:
     def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
         """Claim what may start now."""
         held = self._held()
-        queued = [] if held else self._jobs.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
+        self._let_begin()
+        queued = [] if held else self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
         self._telemetry.set_period(self._period_s(bool(queued)))
         if not queued:
             return []
-        leases = self._jobs.leases()
-        plan = choose(queued, self._placement.rooms(leases), self._placement.free_cpu_slots(leases))
+        leases = self._line.leases()
+        rooms = self._placement.rooms(leases, {row.id for row in self._under_way if row.probing})
+        limits = box_limits(self._store)
+        plan = choose(queued, rooms, self._placement.free_cpu_slots(leases), self._line.running(), limits)
+        for push in plan.pushes:
+            self._push_aside(push)
         return [claimed for start in plan.starts if (claimed := self._claim(start))]
+
+    def _let_begin(self) -> None:
+        """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""
+        after_s = self._line.let_begin()
+        if after_s is not None and time.monotonic() >= self._begins_seen:
+            wait_s = min(after_s, LOOK_AT_CLOCK_S)
+            self._begins_seen = time.monotonic() + wait_s
+            self._waiter.after(wait_s, lambda: None)
+
+    def _push_aside(self, push: Push) -> None:
+        """It has its grace to save what it has, and is queued again."""
+        job = self._jobs.get(push.job_id)
+        if job is not None and self._jobs.ask_to_stop(job, Reason.PREEMPTED, f"#{push.for_id}"):
+            log.info("job %s makes room for job %s", job.id, push.for_id)
+            self._waiter.after(0, lambda: None)
 
     def _period_s(self, queued: bool) -> float:
         """How often the GPUs are read: those who measure want to know more."""
@@ -157,7 +181,8 @@ class Runner:
     def _claim(self, start: Start) -> tuple[Job, int, tuple[str, ...]] | None:
         leases = [(uuid or CPU, slot) for uuid, slot in start.slots]
         sums = self._usage.before(uuid for uuid, _ in start.slots)
-        attempt = self._jobs.claim(start.job_id, leases, self._boot_id, json.dumps(sums.to_json()))
+        sums_kept = json.dumps(sums.to_json())
+        attempt = self._jobs.claim(start.job_id, leases, self._boot_id, sums_kept, start.memory_mib)
         job = self._jobs.get(start.job_id)
         if attempt is None or job is None:
             return None
@@ -230,6 +255,7 @@ class Runner:
         stack.callback(self._store.close)
         self._lock = stack.enter_context(presence.held(settings.home, home.RUNNER_LOCK))
         self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
+        self._line = Line(self._store)
         self._waiter = Waiter()
         self._telemetry = Telemetry(settings.home, settings.gpus, on_restart=self._listen_to_sampler)
         stack.callback(self._telemetry.close)
@@ -261,6 +287,7 @@ class Runner:
             self._box.set("cpu slots", settings.cpu_slots)
             shares = {"max_utilization": settings.free_utilization, "max_foreign_percent": settings.free_memory}
             self._box.set("free", shares)
+            keep_limits(self._box, settings)
         self._listen()
 
     def _listen(self) -> None:

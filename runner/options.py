@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.envfile import is_variable_name
 from runner.errors import UserError
-from runner.quantities import parse_duration
+from runner.quantities import parse_duration, parse_size_mib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _NAME = r"[\w.-]{1,64}"
 _GPU = r"[0-9]{1,4}|(?:GPU|MIG)-[A-Za-z0-9_-]{1,80}"
 _PRIORITIES = ("low", "normal", "high")
+RETRY_REASONS = ("HOST", "SUPERVISOR", "EXIT", "SIGNAL", "OOM", "SPAWN", "TIMEOUT", "IDLE", "HUNG")
 
 
 class Option(NamedTuple):
@@ -65,6 +66,49 @@ def _priority(text: str) -> str:
     if text.lower() not in _PRIORITIES:
         raise UserError(f"{text!r} is not a priority: choose low, normal or high")
     return text.lower()
+
+
+def _cores(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise UserError(f"{text!r} is not a number of CPU cores: write 1, 2, 3 …")
+    return int(text)
+
+
+def _memory(text: str) -> int:
+    mib = parse_size_mib(text)
+    if mib == 0:
+        raise UserError("0 is no memory; leave it out if you do not know")
+    return mib
+
+
+def _gpu_type(text: str) -> str:
+    if not re.search(r"\w", text) or len(text) > 64:
+        raise UserError(f"{text!r} is not a type of GPU: write a part of its name, like a5000")
+    return text
+
+
+def _jobs(text: str) -> tuple[int, ...]:
+    parts = [part.strip().removeprefix("#") for part in text.split(",")]
+    for part in parts:
+        if not re.fullmatch(r"[1-9][0-9]{0,15}", part):
+            raise UserError(f"{part!r} is not a job's number: write them like 12,13")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_reasons(text: str) -> tuple[str, ...]:
+    """Why an attempt ended, as `--retry-on` names it."""
+    parts = [part.strip().upper() for part in text.split(",")]
+    for part in parts:
+        if part not in RETRY_REASONS:
+            raise UserError(f"{part!r} is no reason to try again: choose among {', '.join(RETRY_REASONS).lower()}")
+    return tuple(dict.fromkeys(parts))
+
+
+def _begin(text: str) -> str:
+    from runner import clock
+    from runner.moments import parse_moment
+
+    return clock.text(parse_moment(text, clock.now().astimezone()))
 
 
 def _folder(text: str) -> str:
@@ -127,13 +171,23 @@ def _no_cache(_: str) -> dict[str, Any]:
 OPTIONS: tuple[Option, ...] = (
     Option(("-g", "--gpus"), "N", "gpus", "how many GPUs, 0 for none (default 1)", _count),
     Option(("--on",), "0,1", "on", "which GPUs, by index or UUID", _gpus),
+    Option(("-v", "--gpu-type"), "a5000", "gpu_type", "GPUs with this in their name", _gpu_type),
+    Option(("--gpu-mem",), "20G", "gpu_mem_mib", "GPUs with so much free memory, which it then has", _memory),
+    Option(("-c", "--cpus"), "N", "cpus", "CPU cores it needs", _cores),
+    Option(("-m", "--ram"), "32G", "ram_mib", "memory of the host it needs", _memory),
     Option(("-t", "--time"), "6h", "time_limit_s", "stop it after this long: 90s, 10m, 6h, 3d", _time_limit),
     Option(("-p", "--priority"), "low|normal|high", "priority", "who goes first (default normal)", _priority),
+    Option(("--preemptible",), "", "preemptible", "may be pushed aside; it is queued again", bool),
+    Option(("--begin",), "23:00", "begin_at", "not before: 23:00, +2h, 2026-12-24T18:00", _begin),
+    Option(("--after-ok",), "12,13", "after_ok", "after these have succeeded", _jobs, repeatable=True),
+    Option(("--after", "--after-any"), "12,13", "after", "after these have ended, well or not", _jobs, repeatable=True),
+    Option(("--group",), "NAME", "group", "told of as one, when the last of them is done", parse_name),
     Option(("--name",), "NAME", "name", "what to call it", parse_name),
     Option(("-w", "--workspace"), "NAME", "workspace", "where and as what it runs", parse_name),
     Option(("--dir",), "FOLDER", "dir", "the folder it runs in", _folder),
     Option(("--env",), "K=V", "env", "a variable for it; may be given again", parse_variable, repeatable=True),
     Option(("--retries",), "N", "retries", "try again so often if it is lost with its host", _count),
+    Option(("--retry-on",), "exit,oom", "retry_on", "... or if it ends for one of these reasons", parse_reasons),
     Option(("--idle",), "5%:5s:60:12|off", "idle", "stop it when its GPUs stay below 5 % for 60 × 5 s", _idle),
     Option(("--hung",), "alert|kill|off", "hung", "what to do when it looks hung (default alert)", _hung),
     Option(("--grace",), "30s", "stop_grace_s", "time to end by itself when it is stopped", parse_duration),

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner.gpu.free import is_free
+from runner.gpu.room import room_of
 from runner.model import GpuHealth
-from runner.schedule import Room, free_slots
-from runner.store.jobs import CPU
+from runner.schedule import free_slots
+from runner.settling import Settling
+from runner.store.line import CPU
 from runner.supervisor import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from runner.gpu.telemetry import Telemetry
     from runner.model import Gpu
+    from runner.schedule import Room
     from runner.settings import Settings
     from runner.store.box import Box
-    from runner.store.jobs import Lease
+    from runner.store.line import Lease
     from runner.store.outbox import Outbox
     from runner.wait import Waiter
 
@@ -39,6 +43,7 @@ class Placement:
         self._outbox, self._box = outbox, box
         self._supervisor_pids = supervisor_pids
         self._will_ask = False
+        self._settling = Settling(waiter, settings.settle)
         self._told_lost = True  # until the database has been asked once
         self._released: dict[str, float] = {}  # GPU -> when our last job there ended
 
@@ -57,8 +62,8 @@ class Placement:
         taken = {lease.slot for lease in leases if lease.resource == CPU}
         return list(free_slots(self._settings.cpu_slots, taken))
 
-    def rooms(self, leases: list[Lease]) -> list[Room]:
-        """Every GPU with its free slots, or why there is none."""
+    def rooms(self, leases: list[Lease], probing: Collection[int] = ()) -> list[Room]:
+        """Every GPU with its free slots, or why there is none; `probing` are jobs whose memory is being measured."""
         snapshot = self._telemetry.snapshot
         if snapshot is None:
             return []
@@ -66,11 +71,11 @@ class Placement:
         slots = self._settings.slots_per_gpu
         found = []
         for gpu in snapshot.gpus:
-            taken = {lease.slot for lease in leases if lease.resource == gpu.uuid}
-            free = free_slots(slots, taken)
-            why_not = None if not free else trouble or self._why_not(gpu, len(taken))
-            sick = gpu.health is not GpuHealth.OK
-            found.append(Room(index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=slots, why_not=why_not, sick=sick))
+            on_it = [lease for lease in leases if lease.resource == gpu.uuid]
+            room = room_of(gpu, on_it, slots, None)
+            settling = self._settling.why_not(gpu, on_it, probing)  # always asked: it must see who comes and goes
+            why_not = (trouble or self._why_not(gpu, len(on_it)) or settling) if room.free_slots else None
+            found.append(replace(room, why_not=why_not))
         return found
 
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:

@@ -8,10 +8,10 @@ import socket
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from runner import home as home_module
-from runner import hung, idle
+from runner import hung, idle, options
 from runner.errors import OperatorError, UserError
 from runner.quantities import parse_duration, parse_size_mib
 
@@ -36,6 +36,10 @@ def _idle_rule(text: str) -> str:
 
 def _hung_rule(text: str) -> str:
     return hung.format_policy(hung.parse_policy(text))
+
+
+def _retry_reasons(text: str) -> tuple[str, ...]:
+    return options.parse_reasons(text)
 
 
 Seconds = Annotated[float, refusing(parse_duration)]
@@ -80,6 +84,30 @@ class Settings(FromEnvironment):
         description="auto: what NVML shows, or an error · none · 0,1 or UUIDs · sim:2x24GiB simulates.",
     )
     slots_per_gpu: int = Field(1, ge=1, le=64, description="Jobs at once on one GPU.")
+    settle: Seconds = Field(
+        10.0, ge=0, description="Between two starts on one GPU, at most; sooner if the memory of the first is at rest.",
+        json_schema_extra={"shown_default": "10s"},
+    )  # fmt: skip
+    gpus_each: int | None = Field(None, ge=1, description="GPUs at once for one person. Default: no limit.")
+    gpus_each_low: int | None = Field(None, ge=1, description="... at low priority, all of theirs counted.")
+    cpus: int = Field(
+        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="CPU cores for jobs that ask for some.",
+        json_schema_extra={"shown_default": "the number of CPUs"},
+    )  # fmt: skip
+    ram: Mebibytes = Field(
+        default_factory=lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20, ge=1,
+        description="Memory of the host for jobs that ask for some.",
+        json_schema_extra={"shown_default": "what the host has"},
+    )  # fmt: skip
+    age: Seconds = Field(
+        86400.0, ge=0, description="For each of these that it waited, a job counts as one priority higher. 0: never.",
+        json_schema_extra={"shown_default": "1d"},
+    )  # fmt: skip
+    time: Seconds | None = Field(None, gt=0, description="Time limit of a job that names none. Default: no limit.")
+    time_max: Seconds | None = Field(None, gt=0, description="The longest that may be asked for. Default: any.")
+    retry_on: Annotated[tuple[str, ...], NoDecode, refusing(_retry_reasons)] = Field(
+        (), description="Jobs that end so are tried again, three times at most: HOST, SUPERVISOR. Default: none."
+    )
     cpu_slots: int = Field(
         default_factory=lambda: os.cpu_count() or 1,
         ge=0,

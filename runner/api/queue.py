@@ -13,11 +13,14 @@ from runner import clock, doorbell, home
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.api.view import View
 from runner.errors import UserError
+from runner.fitting import never_fits
 from runner.gpu.published import boot_id
+from runner.gpu.room import room_of
 from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Priority, Reason, State
 from runner.quantities import format_duration
-from runner.schedule import Room, never_fits
+from runner.request import request_of
 from runner.store.box import WHEN_EMPTY
+from runner.store.limits import TIMES, box_limits
 from runner.store.order import Order
 from runner.store.watches import Keep
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runner.model import Snapshot
+    from runner.schedule import Room
 
 SHORTEST_KEEP_S = 1.0
 
@@ -56,6 +60,7 @@ class Queue(View):
 
         A job whose key was used before is the one that was queued then, and nothing is changed.
         """
+        specs = [self._limited(spec) for spec in specs]
         keyed = list(zip(specs, keys or repeat(None, len(specs)), strict=True))
         for spec, key in keyed:
             if self.jobs.of_key(key) is None:
@@ -70,18 +75,41 @@ class Queue(View):
         self.ring()
         return ids
 
+    def _limited(self, spec: JobSpec) -> JobSpec:
+        """With the box's own time limit where it names none."""
+        usual_s = self.box.get(TIMES, {}).get("usual_s")
+        return replace(spec, time_limit_s=usual_s) if spec.time_limit_s is None and usual_s is not None else spec
+
     def check(self, spec: JobSpec) -> None:
         """Refuse at once what could never run."""
         if not spec.command.strip():
             raise UserError(f"There is no command. Try: {self._typed('submit -- python train.py')}")
         refuse_unrunnable(spec)
+        self._refuse_too_long(spec)
+        self._refuse_unmet(spec)
         known = self.snapshot()
         if known is not None:
-            reason = never_fits(spec.gpus, spec.on, _existing(known[0]), int(self.box.get("cpu slots", 1)))
+            rooms = _existing(known[0], int(self.box.get("slots", 1)))
+            reason = never_fits(request_of(spec), rooms, int(self.box.get("cpu slots", 1)), box_limits(self.store))
             if reason:
                 raise UserError(reason)
         elif home.setting("GPUS") == "none" and spec.gpus:
             raise UserError("This box is set up without GPUs (NIGHTSHIFT_GPUS=none). Use --gpus 0.")
+
+    def _refuse_too_long(self, spec: JobSpec) -> None:
+        longest_s = self.box.get(TIMES, {}).get("longest_s")
+        if longest_s is not None and (spec.time_limit_s is None or spec.time_limit_s > longest_s):
+            raise UserError(f"Jobs may run for {format_duration(longest_s)} here: use --time, up to that.")
+
+    def _refuse_unmet(self, spec: JobSpec) -> None:
+        """A job that waits for what cannot happen any more."""
+        for other in (*spec.after, *spec.after_ok):
+            state = self.job(other).state
+            if other in spec.after_ok and state.final and state is not State.SUCCEEDED:
+                raise UserError(
+                    f"Job {other} has ended ({state.value.lower()}), so a job after its success would never start."
+                    f" {self._typed(f'rerun {other}')} tries it again; --after {other} takes any end."
+                )
 
     def rerun(self, job_id: int, changes: Sequence[str] = (), key: str | None = None, owner: str | None = None) -> int:
         """The same job again, perhaps with some arguments changed: a new number and a new run id."""
@@ -238,9 +266,10 @@ class Queue(View):
         doorbell.ring(self.home, home.BOT_BELL)
 
 
-def _existing(snapshot: Snapshot) -> list[Room]:
+def _existing(snapshot: Snapshot, slots: int) -> list[Room]:
+    """The GPUs as they would be with nobody on them."""
     usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
-    return [Room(index=gpu.index, uuid=gpu.uuid, free_slots=(0,), slots=1) for gpu in usable]
+    return [room_of(replace(gpu, memory_used_mib=0), (), slots, None) for gpu in usable]
 
 
 def _of_priority(job: Job) -> str:

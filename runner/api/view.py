@@ -12,11 +12,15 @@ from runner.errors import NoSuchJobError, UserError
 from runner.gpu.published import read_published
 from runner.logs import Log
 from runner.model import Job, Phase, State
-from runner.schedule import choose
+from runner.request import request_of
+from runner.schedule import Waiting, choose
 from runner.store.audit import Audit
 from runner.store.box import WHEN_EMPTY, Box
 from runner.store.connection import open_store
-from runner.store.jobs import CPU, Jobs
+from runner.store.dependencies import Dependencies
+from runner.store.jobs import Jobs
+from runner.store.limits import box_limits
+from runner.store.line import CPU, Line
 from runner.store.listing import Listing
 from runner.store.outbox import Outbox
 from runner.store.watches import Watches
@@ -27,7 +31,8 @@ if TYPE_CHECKING:
 
     from runner.gpu.standing import Standing
     from runner.model import Snapshot
-    from runner.store.jobs import Lease
+    from runner.store.dependencies import Blocker
+    from runner.store.line import Lease
     from runner.store.listing import Overview
 
 RECENT = timedelta(hours=24)
@@ -48,6 +53,7 @@ class View:
         self.store = open_store(self.home, backup_dir=home.backup_folder())
         self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
+        self.line = Line(self.store)
         self.listing, self.watches = Listing(self.store), Watches(self.store)
 
     def job(self, job_id: int) -> Job:
@@ -68,24 +74,35 @@ class View:
         queued = [job for job in jobs if job.state is State.QUEUED]
         if not queued:
             return {}
-        held = {job.id: self._why_held(job) for job in queued if job.held_by}
-        queued = [job for job in queued if not job.held_by]
+        blockers = Dependencies(self.store).of(job.id for job in queued)
+        held = {job.id: why for job in queued if (why := self._why_not_ready(job, blockers.get(job.id, [])))}
+        queued = [job for job in queued if job.id not in held]
         general = self._why_nothing_starts()
         if general or not queued:
             return held | {job.id: general or "" for job in queued}
-        leases = self.jobs.leases()
+        leases = self.leases()
         cpu_slots = int(self.box.get("cpu slots", 1))
         cpu_taken = sum(lease.resource == CPU for lease in leases)
         rooms = self._standing(leases).rooms()
         # Those at the front keep what they wait for from the ones behind them, whichever of them were asked about.
-        front = self.jobs.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
-        asked = {job.id: _Asked(job) for job in queued} | {waiting.id: waiting for waiting in front}
-        in_order = sorted(asked.values(), key=lambda one: one.order)
-        plan = choose(in_order, rooms, range(cpu_taken, cpu_slots))
+        front = self.line.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
+        asked = {job.id: _asked(job) for job in queued} | {waiting.id: waiting for waiting in front}
+        free_cpu_slots = range(cpu_taken, cpu_slots)
+        plan = choose(list(asked.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
         return held | {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
 
-    def _why_held(self, job: Job) -> str:
-        return f"held by {job.held_by}; {self._typed(f'release {job.id}')} lets it start"
+    def leases(self) -> list[Lease]:
+        """Who holds what."""
+        return self.line.leases()
+
+    def _why_not_ready(self, job: Job, blockers: Sequence[Blocker]) -> str | None:
+        """What keeps it from being considered at all, however much room there is."""
+        if job.held_by:
+            return f"held by {job.held_by}; {self._typed(f'release {job.id}')} lets it start"
+        if blockers:
+            return "after " + ", ".join(f"#{one.job_id}" for one in blockers)
+        begins = clock.moment(job.spec.begin_at)
+        return f"begins at {begins.astimezone():%H:%M on %d %b}" if begins and begins > clock.now() else None
 
     def _why_nothing_starts(self) -> str | None:
         return self.held() if self.runner_is_up() else "no runner is up"
@@ -113,7 +130,7 @@ class View:
 
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs for programs; what is not known, or no longer known, is None."""
-        return self._standing(self.jobs.leases()).described()
+        return self._standing(self.leases()).described()
 
     def _standing(self, leases: Sequence[Lease]) -> Standing:
         from runner.gpu.standing import Rules, Standing
@@ -209,12 +226,10 @@ class View:
         return presence.holder(self.home, home.RUNNER_LOCK) is not None
 
 
-class _Asked:
+def _asked(job: Job) -> Waiting:
     """A queued job as the scheduler wants to see it."""
-
-    def __init__(self, job: Job) -> None:
-        self.id, self.gpus, self.on = job.id, job.spec.gpus, job.spec.on
-        self.order = (-job.spec.priority.rank, job.position)
+    waited_s = (clock.now() - job.submitted_at).total_seconds()
+    return Waiting(job.id, request_of(job.spec), job.position, waited_s)
 
 
 def _changed_at(path: str) -> datetime | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.gpu.free import is_free
+from runner.gpu.room import room_of
 from runner.model import GpuHealth
 from runner.quantities import format_duration
-from runner.schedule import Room, free_slots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.model import Gpu, Snapshot
-    from runner.store.jobs import Lease
+    from runner.schedule import Room
+    from runner.store.line import Lease
 
 STALE_AFTER_S = 15.0
 BUSY, FREE, TAKEN, HELD = "busy", "free", "taken", "held"
@@ -87,13 +88,9 @@ class Standing:
         return (GpuHealth.UNKNOWN.value if why_not.startswith("unknown") else TAKEN), why_not
 
     def _room(self, gpu: Gpu) -> Room:
-        taken = {lease.slot for lease in self._on(gpu)}
-        free = free_slots(self._rules.slots, taken)
-        why_not = self._why_not(gpu, len(taken)) if self.is_current else f"was last read {_ago(self._age_s)}"
-        sick = gpu.health is not GpuHealth.OK
-        return Room(
-            index=gpu.index, uuid=gpu.uuid, free_slots=free, slots=self._rules.slots, why_not=why_not, sick=sick
-        )
+        leases = self._on(gpu)
+        why_not = self._why_not(gpu, len(leases)) if self.is_current else f"was last read {_ago(self._age_s)}"
+        return room_of(gpu, leases, self._rules.slots, why_not)
 
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:
         assert self._snapshot is not None

@@ -18,7 +18,7 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 DATABASE = "nightshift.db"
 OPENING_LOCK = "opening.lock"
 BUSY_S = 15.0

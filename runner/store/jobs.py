@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
+from runner.request import lane_of, request_of
+from runner.store.dependencies import Dependencies
+from runner.store.line import CPU
 from runner.store.outbox import Outbox
+from runner.store.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,25 +23,6 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 _USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"
-CPU = "cpu"  # the resource a job without GPUs holds a lease on
-
-
-class Lease(NamedTuple):
-    """A slot of a GPU, or of the CPU, held by an attempt."""
-
-    resource: str
-    slot: int
-    job_id: int
-    attempt: int
-
-
-class Waiting(NamedTuple):
-    """A queued job as the scheduler sees it."""
-
-    id: int
-    gpus: int
-    on: tuple[str, ...]
-    order: tuple[int, int]
 
 
 class UnderWay(NamedTuple):
@@ -54,6 +40,7 @@ class Jobs:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._outbox = Outbox(store)
+        self._dependencies, self._shares = Dependencies(store), Shares(store)
 
     # -- coming in ---------------------------------------------------------------------------------
 
@@ -64,11 +51,16 @@ class Jobs:
                 return known
             body, at = json.dumps(spec.to_json()), clock.text(clock.now())
             job_id = self._store.execute(
-                "INSERT INTO jobs (spec, state, run_id, lane, rank, position, retries_left, submitted_at, key)"
-                " VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?)",
-                (body, secrets.token_hex(4), lane_of(spec), -spec.priority.rank, spec.retries, at, key),
-            ).lastrowid
+                "INSERT INTO jobs (spec, state, run_id, lane, rank, position, ready, begin_at, retries_left,"
+                " submitted_at, key) VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?, ?, ?)",
+                (
+                    body, secrets.token_hex(4), lane_of(request_of(spec)), -spec.priority.rank,
+                    spec.begin_at is None, spec.begin_at, spec.retries, at, key,
+                ),
+            ).lastrowid  # fmt: skip
             self._store.execute("UPDATE jobs SET position = id WHERE id = ?", (job_id,))
+            if spec.after or spec.after_ok:
+                self._dependencies.add(int(job_id), spec)
             self.note(job_id, None, "submitted", {"by": spec.owner}, at=at)
             return int(job_id)
 
@@ -119,36 +111,6 @@ class Jobs:
         )
         return [UnderWay(row["id"], row["attempt"], row["stop_reason"], bool(row["probing"])) for row in rows]
 
-    def waiting(self, per_lane: int) -> list[Waiting]:
-        """The first queued jobs of every lane, in the order they are to start.
-
-        Jobs of one lane ask for the same, so where the first cannot start the later ones cannot either:
-        this is all the scheduler needs to see of a queue of any length.
-        """
-        found = [
-            Waiting(row["id"], *_request(lane), (row["rank"], row["position"]))
-            for lane in self.lanes()
-            for row in self._store.rows(
-                "SELECT id, rank, position FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ?"
-                " ORDER BY rank, position LIMIT ?",
-                (lane, per_lane),
-            )
-        ]
-        return sorted(found, key=lambda waiting: waiting.order)
-
-    def lanes(self) -> list[str]:
-        """The distinct lanes of queued jobs, by one index seek each."""
-        first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
-        rows = self._store.rows(
-            f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"  # noqa: S608
-            " WHERE found.lane IS NOT NULL) SELECT lane FROM found WHERE lane IS NOT NULL"
-        )
-        return [row["lane"] for row in rows]
-
-    def leases(self) -> list[Lease]:
-        """Who holds what."""
-        return [Lease(*row) for row in self._store.rows("SELECT resource, slot, job_id, attempt FROM leases")]
-
     def events(self, job_id: int) -> list[dict[str, Any]]:
         """What happened to a job, oldest first."""
         rows = self._store.rows("SELECT * FROM events WHERE job_id = ? ORDER BY id", (job_id,))
@@ -178,8 +140,9 @@ class Jobs:
     # -- the way through ---------------------------------------------------------------------------
 
     def claim(
-        self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str, usage: str | None = None
-    ) -> int | None:
+        self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str, usage: str | None = None,
+        memory_mib: int | None = None,
+    ) -> int | None:  # fmt: skip
         """QUEUED → STARTING with its leases; the attempt's number, or None if it is no longer waiting."""
         with self._store.transaction():
             row = self._store.row("SELECT attempt FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1", (job_id,))
@@ -193,7 +156,9 @@ class Jobs:
                 (job_id, attempt, gpus, boot_id, at, usage),
             )
             for resource, slot in leases:
-                self._store.execute("INSERT INTO leases VALUES (?, ?, ?, ?)", (resource, slot, job_id, attempt))
+                self._store.execute(
+                    "INSERT INTO leases VALUES (?, ?, ?, ?, ?)", (resource, slot, job_id, attempt, memory_mib)
+                )
             return int(attempt)
 
     def started(self, job: Job, at: str, phase: Phase = Phase.RUNNING) -> None:
@@ -263,6 +228,15 @@ class Jobs:
                 said |= {"exit_code": told.exit_code, "signal": told.signal}
             self.note(job.id, job.attempt, "ended", said)
             self._outbox.add("ended", said, job.id)
+            self._let_go(job.id, state)
+
+    def _let_go(self, job_id: int, state: State) -> None:
+        """Those that waited for this one may start now; those that never can are cancelled, and so on."""
+        ended = [(job_id, state is State.SUCCEEDED)]
+        while ended:
+            number, succeeded = ended.pop()
+            doomed = self._dependencies.settle(number, succeeded=succeeded)
+            ended += [(one, False) for one in doomed if self._cancel(one, Reason.DEPENDENCY, f"#{number}")]
 
     def _attempt_ended(
         self, job: Job, at: str, started_at: str | None, how: tuple[State, Reason] | None, end: Exit | None,
@@ -277,6 +251,9 @@ class Jobs:
             ),
         )  # fmt: skip
         self._store.execute("DELETE FROM leases WHERE job_id = ? AND attempt = ?", (job.id, job.attempt))
+        if job.gpus and started_at:
+            ran_s = (clock.now() - datetime.fromisoformat(started_at)).total_seconds()
+            self._shares.add(job.spec.owner, max(0.0, ran_s) * len(job.gpus))
 
     def back_to_queue(
         self, job: Job, why: str, after: tuple[State, Reason] | None = None, usage: Mapping[str, Any] | None = None,
@@ -289,7 +266,7 @@ class Jobs:
         with self._store.transaction():
             self._transition(
                 job.id, job.state, State.QUEUED, phase=None, gpus="[]", reason=None, exit_code=None, signal=None,
-                started_at=None, finished_at=None,
+                started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
             )  # fmt: skip
             started_at = clock.text(job.started_at) if job.started_at else None
             self._attempt_ended(job, clock.text(clock.now()), started_at, after, end, usage)
@@ -314,17 +291,24 @@ class Jobs:
     def cancel_waiting(self, job: Job, reason: Reason, by: str) -> bool:
         """QUEUED → CANCELLED; False if it has left the queue meanwhile."""
         with self._store.transaction():
-            at = clock.text(clock.now())
-            changed = self._store.execute(
-                "UPDATE jobs SET state = 'CANCELLED', reason = ?, finished_at = ?, stop_reason = ?, stop_by = ?,"
-                " stop_at = ?, held_by = NULL WHERE id = ? AND state = 'QUEUED'",
-                (reason.value, at, reason.value, by, at, job.id),
-            ).rowcount
-            if changed:
-                said = {"state": State.CANCELLED.value, "reason": reason.value, "by": by, "stop_reason": reason.value}
-                self.note(job.id, None, "ended", said, at=at)
-                self._outbox.add("ended", said, job.id)
-            return bool(changed)
+            cancelled = self._cancel(job.id, reason, by)
+            if cancelled:
+                self._let_go(job.id, State.CANCELLED)
+            return cancelled
+
+    def _cancel(self, job_id: int, reason: Reason, by: str) -> bool:
+        at = clock.text(clock.now())
+        changed = self._store.execute(
+            "UPDATE jobs SET state = 'CANCELLED', reason = ?, finished_at = ?, stop_reason = ?, stop_by = ?,"
+            " stop_at = ?, held_by = NULL, begin_at = NULL WHERE id = ? AND state = 'QUEUED'",
+            (reason.value, at, reason.value, by, at, job_id),
+        ).rowcount
+        if changed:
+            self._dependencies.forget(job_id)
+            said = {"state": State.CANCELLED.value, "reason": reason.value, "by": by, "stop_reason": reason.value}
+            self.note(job_id, None, "ended", said, at=at)
+            self._outbox.add("ended", said, job_id)
+        return bool(changed)
 
     def ask_to_stop(self, job: Job, reason: Reason, by: str) -> bool:
         """Write the stop on a live job; the runner passes it on. False if one is on it already or it has ended."""
@@ -379,16 +363,6 @@ def usage_of(row: Any) -> dict[str, Any] | None:
     if not row or not row["usage"]:
         return None
     return {name: value for name, value in json.loads(row["usage"]).items() if name != "sums"}
-
-
-def lane_of(spec: JobSpec) -> str:
-    """Jobs with the same lane ask for the same resources."""
-    return f"{spec.gpus}:{','.join(spec.on)}"
-
-
-def _request(lane: str) -> tuple[int, tuple[str, ...]]:
-    gpus, _, on = lane.partition(":")
-    return int(gpus), tuple(on.split(",")) if on else ()
 
 
 def job_of(row: Any) -> Job:

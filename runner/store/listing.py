@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner.model import FINAL_STATES, Job, State
+from runner.schedule import in_turn
 from runner.store.jobs import Jobs, job_of
+from runner.store.limits import box_limits
+from runner.store.line import Line
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,10 +54,10 @@ class Listing:
         if limit < 0:
             rows = self._store.rows("SELECT * FROM jobs WHERE state = 'QUEUED' ORDER BY ready DESC, rank, position")
             return [job_of(row) for row in rows]
-        first = [job for waiting in self._jobs.waiting(limit)[:limit] if (job := self._jobs.get(waiting.id))]
+        in_turn_now = islice(in_turn(Line(self._store).waiting(limit), box_limits(self._store)), limit)
+        first = [job for waiting in in_turn_now if (job := self._jobs.get(waiting.id))]
         held = self._store.rows(
-            "SELECT * FROM jobs INDEXED BY jobs_of_owner WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
-            " AND state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
+            "SELECT * FROM jobs WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
             (limit - len(first),),
         )
         return first + [job_of(row) for row in held]

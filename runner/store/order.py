@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runner.request import request_in
 from runner.store.box import Box
-from runner.store.jobs import Jobs
+from runner.store.line import Line
 
 if TYPE_CHECKING:
     from runner.model import Job
@@ -19,7 +20,7 @@ class Order:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._box, self._jobs = Box(store), Jobs(store)
+        self._box, self._line = Box(store), Line(store)
 
     def hold(self, job: Job, by: str) -> bool:
         """Keep a waiting job from starting; False if it is held already or waits no more."""
@@ -31,13 +32,14 @@ class Order:
     def release(self, job: Job) -> bool:
         """Let a held job start again, at the place it has; False if it is not held."""
         changed = self._store.execute(
-            "UPDATE jobs SET held_by = NULL, ready = 1 WHERE id = ? AND state = 'QUEUED' AND held_by IS NOT NULL",
+            "UPDATE jobs SET held_by = NULL, ready = (blockers = 0 AND begin_at IS NULL)"
+            " WHERE id = ? AND state = 'QUEUED' AND held_by IS NOT NULL",
             (job.id,),
         ).rowcount
         return bool(changed)
 
     def to_front(self, job: Job) -> bool:
-        """Before all others of its priority, held ones too; False if no other waits before it."""
+        """Before all others of its owner and priority, held ones too; False if no other waits before it."""
         if not self._before(job):
             return False
         first = min(0, int(self._box.get(FRONT, 0))) - 1
@@ -46,7 +48,7 @@ class Order:
         return True
 
     def move_up(self, job: Job) -> int | None:
-        """Change places with the one before it in its priority; that one's number, or None if there is none."""
+        """Change places with the one before it, of its owner and priority; that one's number, or None."""
         before = self._before(job)
         if not before:
             return None
@@ -63,7 +65,8 @@ class Order:
                 " AND position < ? ORDER BY position DESC LIMIT 1",
                 (lane, -job.spec.priority.rank, job.position),
             )
-            for lane in self._jobs.lanes()
+            for lane in self._line.lanes()
+            if request_in(lane).owner == job.spec.owner
         ]
         return [(row["position"], row["id"]) for row in found if row]
 

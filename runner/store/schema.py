@@ -8,6 +8,8 @@ import secrets
 import sqlite_utils
 from sqlite_utils import Migrations
 
+from runner.model import JobSpec
+from runner.request import lane_of, request_of
 from runner.store.connection import SCHEMA_VERSION, connect
 
 migrations = Migrations("nightshift")
@@ -35,6 +37,12 @@ def m003_watch(db: sqlite_utils.Database) -> None:
 def m004_probe(db: sqlite_utils.Database) -> None:
     """How the batch of an attempt was found, and what is known of the memory of jobs of its kind."""
     _run(db, _PROBE)
+
+
+@migrations()
+def m005_scheduling(db: sqlite_utils.Database) -> None:
+    """What a job waits for besides room, memory promised on GPUs, groups, and who had how much of late."""
+    _run(db, _SCHEDULING)
 
 
 def _run(db: sqlite_utils.Database, statements: str) -> None:
@@ -239,6 +247,42 @@ CREATE TABLE known_batches (
 """
 
 
+_SCHEDULING = """
+ALTER TABLE jobs ADD COLUMN blockers INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN begin_at TEXT;
+ALTER TABLE jobs ADD COLUMN group_name TEXT GENERATED ALWAYS AS (json_extract(spec, '$.group')) VIRTUAL;
+CREATE INDEX jobs_to_begin ON jobs (begin_at) WHERE begin_at IS NOT NULL;
+CREATE INDEX jobs_of_group ON jobs (group_name, state) WHERE group_name IS NOT NULL;
+CREATE INDEX jobs_not_ready ON jobs (rank, position) WHERE state = 'QUEUED' AND ready = 0;
+CREATE TABLE dependencies (
+    on_job INTEGER NOT NULL,
+    job_id INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    PRIMARY KEY (on_job, job_id, kind)
+) WITHOUT ROWID;
+CREATE INDEX dependencies_of_job ON dependencies (job_id);
+ALTER TABLE leases ADD COLUMN memory_mib INTEGER;
+CREATE TABLE groups (
+    name TEXT PRIMARY KEY,
+    at_most INTEGER,
+    body TEXT NOT NULL DEFAULT '{}',
+    created_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE shares (
+    owner TEXT PRIMARY KEY,
+    gpu_s REAL NOT NULL,
+    at TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+def _name_lanes(db: sqlite_utils.Database) -> None:
+    """Lanes are named by what this program knows to ask for; those of an older one are named anew."""
+    unfinished = db.execute("SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')").fetchall()
+    lanes = [(lane_of(request_of(JobSpec.from_json(json.loads(spec)))), job_id) for job_id, spec in unfinished]
+    db.conn.executemany("UPDATE jobs SET lane = ? WHERE id = ?", lanes)
+
+
 def migrate(path: str) -> None:
     """Bring a database, new or old, to this program's schema. The caller holds the opening lock."""
     connection = connect(path, timeout=15.0)
@@ -246,6 +290,7 @@ def migrate(path: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         db = sqlite_utils.Database(connection)
         migrations.apply(db)
+        _name_lanes(db)
         connection.commit()
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.commit()

@@ -60,9 +60,7 @@ def _where(queue: Queue, job: Job) -> str:
     what = f"job {job.id} ({state_words(job)}), folder {job.spec.dir}"
     if not job.gpus:
         return f"{what}, no GPU"
-    others = sorted(
-        {lease.job_id for lease in queue.jobs.leases() if lease.resource in job.gpus and lease.job_id != job.id}
-    )
+    others = sorted({lease.job_id for lease in queue.leases() if lease.resource in job.gpus and lease.job_id != job.id})
     in_use = f" (now used by {', '.join(f'#{other}' for other in others)})" if others else ""
     return f"{what}, GPU {gpu_words(job, gpu_indices(queue))}{in_use}"
 

@@ -164,7 +164,7 @@ class Chaos:
             if [n.data["state"] for n in ended] != [job.state.value]:
                 problems.append(f"job {job.id} is {job.state.value}; told: {[n.data for n in ended]}")
         problems += [f"left alive: {pid} {name}" for pid, name in self.left_alive().items()]
-        problems += [f"lease left: {lease}" for lease in queue.jobs.leases()]
+        problems += [f"lease left: {lease}" for lease in queue.leases()]
         integrity = queue.store.row("PRAGMA integrity_check")[0]
         if integrity != "ok":
             problems.append(integrity)

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from runner.model import Reason, State
+from runner.schedule import Limits, in_turn
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
+from runner.store.line import Line
 from runner.store.order import Order
 from runner.store.outbox import Outbox
 from tests.jobs import a_spec, an_exit
@@ -146,7 +148,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def leases_agree(self):
-        assert {lease.job_id: (lease.resource, lease.slot) for lease in self.jobs.leases()} == self.held
+        assert {lease.job_id: (lease.resource, lease.slot) for lease in Line(self.store).leases()} == self.held
 
     @invariant()
     def every_end_is_told_exactly_once(self):
@@ -156,7 +158,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def waiting_is_what_is_queued_in_order(self):
-        waiting = self.jobs.waiting(per_lane=1000)
+        waiting = in_turn(Line(self.store).waiting(per_lane=1000), Limits())
         expected = [i for i in self.order if self._may_start(i)]
         assert [found.id for found in waiting] == sorted(expected, key=lambda i: -self.jobs.get(i).spec.priority.rank)
 

@@ -1,17 +1,10 @@
 """The scheduler on any queue and any box."""
 
-from typing import NamedTuple
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.schedule import Room, choose
-
-
-class Wants(NamedTuple):
-    id: int
-    gpus: int
-    on: tuple[str, ...]
+from runner.request import Request
+from runner.schedule import Room, Waiting, choose
 
 
 @st.composite
@@ -34,14 +27,14 @@ def queues(draw):
     for number in range(draw(st.integers(0, 12))):
         on = draw(st.one_of(st.just(()), st.sets(st.sampled_from("0123"), min_size=1).map(lambda s: tuple(sorted(s)))))
         gpus = draw(st.integers(0, 3)) if not on else draw(st.integers(1, len(on)))
-        jobs.append(Wants(number, gpus, on))
+        jobs.append(Waiting(number, Request(gpus=gpus, on=on), number))
     return jobs
 
 
 @given(jobs=queues(), rooms=boxes(), cpus=st.integers(0, 3))
 def test_whatever_is_asked_for(jobs, rooms, cpus):
     plan = choose(jobs, rooms, range(cpus))
-    asked = {job.id: job for job in jobs}
+    asked = {job.id: job.request for job in jobs}
     started = {start.job_id: [slot for slot in start.slots if slot[0]] for start in plan.starts}
 
     # each job starts or has a reason, and none both
@@ -63,14 +56,14 @@ def test_whatever_is_asked_for(jobs, rooms, cpus):
             assert not job.on or str(room.index) in job.on
 
     # jobs without GPUs take no more than the CPU slots, first come first served
-    cpu_jobs = [job.id for job in jobs if job.gpus == 0]
+    cpu_jobs = [job.id for job in jobs if job.request.gpus == 0]
     assert [job_id for job_id in cpu_jobs if job_id in started] == cpu_jobs[:cpus]
 
     # nobody takes a GPU that somebody before him waits for, unless that one waits for a sick one
     for earlier in jobs:
-        well = sum(room.matches(earlier.on) and not room.sick for room in rooms)
-        if earlier.id in plan.waiting and 0 < earlier.gpus <= well:
-            could_use = {room.uuid for room in rooms if room.matches(earlier.on)}
+        well = sum(room.matches(earlier.request.on) and not room.sick for room in rooms)
+        if earlier.id in plan.waiting and 0 < earlier.request.gpus <= well:
+            could_use = {room.uuid for room in rooms if room.matches(earlier.request.on)}
             for later in jobs:
                 if later.id > earlier.id and later.id in started:
                     assert not could_use & {uuid for uuid, _ in started[later.id]}
@@ -79,6 +72,6 @@ def test_whatever_is_asked_for(jobs, rooms, cpus):
 @given(jobs=queues(), rooms=boxes())
 def test_the_first_that_fits_is_never_kept_waiting(jobs, rooms):
     plan = choose(jobs, rooms, range(3))
-    if jobs and jobs[0].gpus:
-        fitting = sum(room.usable and room.matches(jobs[0].on) for room in rooms)
-        assert (jobs[0].id in plan.waiting) == (fitting < jobs[0].gpus)
+    if jobs and jobs[0].request.gpus:
+        fitting = sum(room.usable and room.matches(jobs[0].request.on) for room in rooms)
+        assert (jobs[0].id in plan.waiting) == (fitting < jobs[0].request.gpus)

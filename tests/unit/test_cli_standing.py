@@ -4,7 +4,7 @@ import pytest
 
 from runner.gpu.standing import Rules, Standing
 from runner.model import Gpu, GpuHealth, Snapshot
-from runner.store.jobs import Lease
+from runner.store.line import Lease
 
 
 def a_gpu(**fields):

@@ -1,7 +1,6 @@
 """The queue as its callers use it: keys, changes, holding, order, and what can be asked of it at any length."""
 
 import os
-import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -11,7 +10,9 @@ from runner import rundir
 from runner.api import Queue
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
-from runner.store.jobs import CPU
+from runner.schedule import in_turn
+from runner.store.limits import box_limits
+from runner.store.line import CPU
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit, submit
 
 
@@ -30,7 +31,7 @@ def actions(queue):
 
 
 def in_order(queue):
-    return [waiting.id for waiting in queue.jobs.waiting(per_lane=100)]
+    return [waiting.id for waiting in in_turn(queue.line.waiting(per_lane=100), box_limits(queue.store))]
 
 
 def claim(queue, job_id):
@@ -224,7 +225,7 @@ def test_what_is_asked_often_is_found_by_index(queue):
     queue.unfinished_of("somebody")
     queue.queued_of("somebody")
     queue.overview()
-    queue.jobs.waiting(4)
+    queue.line.waiting(4)
     queue.listing.queued(20)
     [job_id] = submit(queue, "a")
     queue.hold(job_id)
@@ -238,24 +239,6 @@ def test_what_is_asked_often_is_found_by_index(queue):
         plan = [row["detail"] for row in queue.store.rows(f"EXPLAIN QUERY PLAN {sql}")]
         tables = [step for step in plan if step.startswith(("SCAN jobs", "SEARCH jobs"))]
         assert all("INDEX" in step or "PRIMARY KEY" in step for step in tables), (sql, plan)
-
-
-def test_it_stays_quick_with_a_hundred_thousand_jobs(queue):
-    [model] = submit(queue, "true")
-    body = queue.store.row("SELECT spec FROM jobs WHERE id = ?", (model,))["spec"]
-    rows = [(body, "QUEUED" if n % 2 else "SUCCEEDED", n, None if n % 2 else "2020-01-01") for n in range(100_000)]
-    with queue.store.transaction():
-        queue.store.connection.executemany(
-            "INSERT INTO jobs (spec, state, run_id, lane, rank, position, submitted_at, finished_at)"
-            " VALUES (?, ?, 'r', '1:', 0, ?, '2020-01-01', ?)",
-            rows,
-        )
-    began = time.perf_counter()
-    assert queue.overview().queued == 50_001
-    assert queue.queued_of("somebody") == 50_001
-    queue.to_front(50_001)
-    queue.move_up(70_001)
-    assert time.perf_counter() - began < 0.5
 
 
 def test_the_environment_of_a_job_is_what_it_was_given(queue, tmp_path):

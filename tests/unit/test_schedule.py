@@ -1,18 +1,24 @@
-from typing import NamedTuple
-
 import pytest
 
-from runner.schedule import Room, Start, choose, free_slots, never_fits
+from runner.fitting import never_fits
+from runner.request import Request, lane_of, request_in
+from runner.schedule import DAY_S, Limits, Push, Room, Running, Start, Waiting, choose, free_slots, in_turn
+
+RANKS = {"low": -1, "normal": 0, "high": 1}
 
 
-class Wants(NamedTuple):
-    id: int
-    gpus: int = 1
-    on: tuple[str, ...] = ()
+def wants(number, *, waited_s=0.0, position=None, priority="normal", **request):
+    asked = Request(rank=RANKS[priority], **request)
+    return Waiting(number, asked, number if position is None else position, waited_s)
 
 
-def gpu(index, free=(0,), slots=1, why_not=None):
-    return Room(index=index, uuid=f"GPU-{index}", free_slots=tuple(free), slots=slots, why_not=why_not)
+def runs(number, *gpus, ends_in_s=None, waited_s=0.0, stopping=False, priority="normal", **request):
+    asked = Request(rank=RANKS[priority], gpus=len(gpus), **request)
+    return Running(number, asked, tuple(f"GPU-{index}" for index in gpus), ends_in_s, waited_s, stopping)
+
+
+def gpu(index, free=(0,), slots=1, why_not=None, **more):
+    return Room(index=index, uuid=f"GPU-{index}", free_slots=tuple(free), slots=slots, why_not=why_not, **more)
 
 
 def started(plan):
@@ -20,51 +26,55 @@ def started(plan):
 
 
 def test_first_come_first_served_on_the_lowest_free_gpu():
-    plan = choose([Wants(1), Wants(2), Wants(3)], [gpu(0), gpu(1)], [])
+    plan = choose([wants(1), wants(2), wants(3)], [gpu(0), gpu(1)], [])
     assert started(plan) == {1: ("GPU-0",), 2: ("GPU-1",)}
     assert plan.waiting == {3: "needs 1 GPU, 0 free"}
 
 
 def test_a_job_that_waits_is_not_overtaken_on_gpus_it_could_use():
-    plan = choose([Wants(1, gpus=2), Wants(2)], [gpu(0), gpu(1, free=())], [])
+    plan = choose([wants(1, gpus=2), wants(2)], [gpu(0), gpu(1, free=())], [])
     assert started(plan) == {}
     assert plan.waiting[1] == "needs 2 GPUs, 1 free"
     assert plan.waiting[2] == "behind #1, which waits for the same GPUs"
 
 
 def test_a_job_pinned_to_a_busy_gpu_holds_nobody_else_back():
-    plan = choose([Wants(1, on=("0",)), Wants(2)], [gpu(0, free=()), gpu(1)], [])
+    plan = choose([wants(1, on=("0",)), wants(2)], [gpu(0, free=()), gpu(1)], [])
     assert started(plan) == {2: ("GPU-1",)}
 
 
 def test_gpus_by_index_and_by_uuid_prefix():
-    plan = choose([Wants(1, on=("1",)), Wants(2, on=("GPU-0",))], [gpu(0), gpu(1)], [])
+    plan = choose([wants(1, on=("1",)), wants(2, on=("GPU-0",))], [gpu(0), gpu(1)], [])
     assert started(plan) == {1: ("GPU-1",), 2: ("GPU-0",)}
 
 
 def test_jobs_without_gpus_have_slots_of_their_own():
-    plan = choose([Wants(1, gpus=0), Wants(2, gpus=2), Wants(3, gpus=0), Wants(4, gpus=0)], [gpu(0)], [3, 5])
+    plan = choose([wants(1, gpus=0), wants(2, gpus=2), wants(3, gpus=0), wants(4, gpus=0)], [gpu(0)], [3, 5])
     assert plan.starts == [Start(1, (("", 3),)), Start(3, (("", 5),))]
     assert plan.waiting[4] == "waits for a CPU slot"
 
 
 def test_slots_are_filled_evenly():
-    rooms = [gpu(0, free=(0, 1), slots=2), gpu(1, free=(0, 1), slots=2)]
-    plan = choose([Wants(n) for n in range(1, 6)], rooms, [])
-    assert [start.slots for start in plan.starts] == [
-        (("GPU-0", 0),), (("GPU-1", 0),), (("GPU-0", 1),), (("GPU-1", 1),)
-    ]  # fmt: skip
+    rooms = [gpu(0, free=(1,), slots=2), gpu(1, free=(0, 1), slots=2)]
+    plan = choose([wants(n) for n in range(1, 4)], rooms, [])
+    assert [start.slots for start in plan.starts] == [(("GPU-1", 0),), (("GPU-0", 1),)]
+
+
+def test_two_do_not_start_at_once_on_one_gpu():
+    plan = choose([wants(1), wants(2)], [gpu(0, free=(0, 1), slots=2)], [])
+    assert started(plan) == {1: ("GPU-0",)}
+    assert plan.waiting[2] == "needs 1 GPU, 0 free; GPU 0 has #1 just starting on it"
 
 
 def test_a_gpu_with_trouble_is_not_used_and_the_trouble_is_told():
-    plan = choose([Wants(1), Wants(2)], [gpu(0, why_not="is lost"), gpu(1)], [])
+    plan = choose([wants(1), wants(2)], [gpu(0, why_not="is lost"), gpu(1)], [])
     assert started(plan) == {1: ("GPU-1",)}
     assert plan.waiting[2] == "needs 1 GPU, 0 free; GPU 0 is lost"
 
 
 def test_a_job_that_waits_for_a_sick_gpu_does_not_hold_the_healthy_one():
     lost = Room(index=0, uuid="GPU-0", free_slots=(0,), slots=1, why_not="is lost", sick=True)
-    plan = choose([Wants(1, gpus=2), Wants(2)], [lost, gpu(1)], [])
+    plan = choose([wants(1, gpus=2), wants(2)], [lost, gpu(1)], [])
     assert started(plan) == {2: ("GPU-1",)}
     assert plan.waiting[1] == "needs 2 GPUs, 1 free; GPU 0 is lost"
 
@@ -85,10 +95,205 @@ def test_no_slot_is_free_while_more_are_taken_than_there_are():
     ],
 )
 def test_what_can_never_fit(gpus, on, said):
-    assert said in never_fits(gpus, on, [gpu(0), gpu(1)], cpu_slots=2)
+    assert said in never_fits(Request(gpus=gpus, on=on), [gpu(0), gpu(1)], 2, Limits())
 
 
 def test_what_fits_now_or_later():
-    assert never_fits(2, (), [gpu(0, free=()), gpu(1)], cpu_slots=2) is None
-    assert never_fits(0, (), [], cpu_slots=1) is None
-    assert "CPU_SLOTS" in never_fits(0, (), [gpu(0)], cpu_slots=0)
+    assert never_fits(Request(gpus=2), [gpu(0, free=()), gpu(1)], 2, Limits()) is None
+    assert never_fits(Request(gpus=0), [], 1, Limits()) is None
+    assert "CPU_SLOTS" in never_fits(Request(gpus=0), [gpu(0)], 0, Limits())
+
+
+A5000, T4 = {"name": "NVIDIA RTX A5000", "memory_mib": 24_000}, {"name": "Tesla T4", "memory_mib": 15_000}
+
+
+@pytest.mark.parametrize(
+    ("request_", "limits", "said"),
+    [
+        (Request(gpu_type="1080ti"), Limits(), "No GPU of this box is of type 1080ti (it has: NVIDIA RTX A5000, Te"),
+        (Request(gpu_mem_mib=30_000), Limits(), "the largest here has 23.4 GiB"),
+        (Request(gpu_mem_mib=20_000, gpus=2), Limits(), "wants 2 GPUs with 19.5 GiB"),
+        (Request(gpu_type="t4", gpus=2), Limits(), "Ask for at most 1"),
+        (Request(cpus=64), Limits(cpus=8), "wants 64 CPU cores; this box has 8"),
+        (Request(ram_mib=1 << 20), Limits(ram_mib=1 << 15), "this box has 32"),
+        (Request(gpus=2), Limits(gpus_each=1, gpus_each_low=8), "one person may have 1 GPU at once, and the job want"),
+        (Request(gpus=2), Limits(gpus_each=1, gpus_each_low=8), "-p low"),
+        (Request(gpus=2, rank=-1), Limits(gpus_each=1, gpus_each_low=1), "may have 1 GPU at once"),
+    ],
+)
+def test_what_can_never_be_given(request_, limits, said):
+    assert said in never_fits(request_, [gpu(0, **A5000), gpu(1, **T4)], 2, limits)
+
+
+def test_types_and_memory_that_are_there():
+    rooms = [gpu(0, **A5000), gpu(1, **T4)]
+    for asked in (Request(gpu_type="a5000"), Request(gpu_type="tesla-T4"), Request(gpu_mem_mib=24_000)):
+        assert never_fits(asked, rooms, 1, Limits()) is None
+    assert never_fits(Request(gpus=8, rank=-1), [gpu(n) for n in range(8)], 1, Limits(gpus_each=1)) is None
+
+
+def test_a_lane_says_what_is_asked_for():
+    asked = Request(owner="ada", gpus=2, on=("0", "GPU-1"), gpu_mem_mib=9, rank=-1, preemptible=True, limit_s=60.0)
+    assert request_in(lane_of(asked)) == asked
+    assert lane_of(Request()) == "{}"
+
+
+# -- which GPUs --------------------------------------------------------------------------------------
+
+
+def test_a_job_has_the_type_it_asks_for():
+    plan = choose([wants(1, gpu_type="T4"), wants(2, gpu_type="t4")], [gpu(0, **A5000), gpu(1, **T4)], [])
+    assert started(plan) == {1: ("GPU-1",)}
+    assert plan.waiting == {2: "needs 1 GPU of type t4, 0 free"}
+
+
+def test_memory_is_promised_when_a_job_starts():
+    shared = {"free": (1, 2, 3), "slots": 4, "share_mib": 6_000}
+    rooms = [gpu(0, memory_mib=9_000, **shared), gpu(1, memory_mib=20_000, **shared)]
+    plan = choose([wants(1, gpu_mem_mib=10_000), wants(2, gpu_mem_mib=10_000), wants(3)], rooms, [])
+    assert plan.starts == [Start(1, (("GPU-1", 1),), 10_000)]
+    assert "GPU 0 has 8.8 GiB left" in plan.waiting[2]
+    assert plan.waiting[3] == "behind #2, which waits for the same GPUs"
+
+
+def test_unknown_memory_is_not_enough_memory():
+    plan = choose([wants(1, gpu_mem_mib=1), wants(2)], [gpu(0)], [])
+    assert started(plan) == {}
+    assert "GPU 0 has an unknown amount of memory" in plan.waiting[1]
+
+
+def test_who_needs_much_memory_is_not_starved_by_those_who_need_little():
+    rooms = [gpu(0, free=(1,), slots=2, memory_mib=8_000, share_mib=12_000)]
+    plan = choose([wants(1, gpu_mem_mib=20_000), wants(2, gpu_mem_mib=4_000)], rooms, [], [runs(9, 0)])
+    assert started(plan) == {}
+    assert plan.waiting[2] == "behind #1, which waits for the same GPUs"
+
+
+# -- order -------------------------------------------------------------------------------------------
+
+
+def in_order(*jobs, **limits):
+    return [job.id for job in in_turn(jobs, Limits(**limits))]
+
+
+def test_priority_comes_first_and_then_the_place():
+    jobs = wants(1, priority="low"), wants(2), wants(3, priority="high"), wants(4), wants(5, position=-1)
+    assert in_order(*jobs) == [3, 5, 2, 4, 1]
+
+
+def test_who_may_be_pushed_aside_goes_after_his_equals():
+    assert in_order(wants(1, preemptible=True), wants(2), wants(3, priority="low")) == [2, 1, 3]
+
+
+def test_people_take_turns():
+    mine = [wants(n, owner="ada") for n in (1, 2, 3)]
+    assert in_order(*mine, wants(4, owner="bo"), wants(5, owner="bo")) == [1, 4, 2, 5, 3]
+
+
+def test_who_had_less_of_late_goes_first():
+    jobs = [wants(1, owner="ada"), wants(2, owner="bo")]
+    assert in_order(*jobs, use={"ada": 7200.0, "bo": 60.0}) == [2, 1]
+    plan = choose(jobs, [gpu(0)], [], (), Limits(use={"ada": 7200.0, "bo": 60.0}))
+    assert started(plan) == {2: ("GPU-0",)}
+
+
+def test_with_time_everybodys_turn_comes():
+    old = wants(1, priority="low", waited_s=2.5 * DAY_S)
+    assert in_order(old, wants(2), wants(3, priority="high")) == [1, 3, 2]
+    assert in_order(old, wants(2), wants(3, priority="high"), age_s=0) == [3, 2, 1]
+
+
+# -- going round those who wait ----------------------------------------------------------------------
+
+
+def test_a_short_job_goes_first_where_the_one_before_it_cannot_start_earlier():
+    rooms, busy = [gpu(0), gpu(1, free=())], [runs(9, 1, ends_in_s=3600.0)]
+    endless, long, short = wants(2), wants(3, limit_s=3700.0), wants(4, limit_s=3600.0)
+    plan = choose([wants(1, gpus=2), endless, long, short], rooms, [], busy)
+    assert started(plan) == {4: ("GPU-0",)}
+    assert plan.waiting[2] == plan.waiting[3] == "behind #1, which waits for the same GPUs"
+
+
+def test_nobody_goes_first_where_no_end_is_known():
+    plan = choose([wants(1, gpus=2), wants(2, limit_s=1.0)], [gpu(0), gpu(1, free=())], [], [runs(9, 1)])
+    assert started(plan) == {}
+
+
+def test_who_may_be_pushed_aside_fills_what_is_kept():
+    rooms = [gpu(0), gpu(1, free=())]
+    plan = choose([wants(1, gpus=2), wants(2, preemptible=True, priority="low")], rooms, [], [runs(9, 1)])
+    assert started(plan) == {2: ("GPU-0",)}
+    assert plan.pushes == []
+
+
+# -- pushing aside -----------------------------------------------------------------------------------
+
+
+def test_what_is_preemptible_makes_room_for_what_is_not():
+    filler = runs(7, 0, preemptible=True, priority="low", waited_s=100.0)
+    newer = runs(8, 1, preemptible=True, priority="low", waited_s=10.0)
+    full = [gpu(0, free=()), gpu(1, free=())]
+    plan = choose([wants(1)], full, [], [filler, newer])
+    assert plan.pushes == [Push(8, 1)]
+    assert choose([wants(1, gpus=2)], full, [], [filler, newer]).pushes == [Push(8, 1), Push(7, 1)]
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        wants(1, priority="low", preemptible=True),  # an equal
+        wants(1, gpus=2),  # it would not be enough
+        wants(1, on=("1",)),  # another GPU is wanted
+    ],
+)
+def test_nobody_is_pushed_aside_for_nothing(waiting):
+    filler = runs(7, 0, preemptible=True, priority="low")
+    assert choose([waiting], [gpu(0, free=()), gpu(1, free=())], [], [filler, runs(9, 1)]).pushes == []
+
+
+def test_nobody_is_pushed_aside_who_did_not_agree_to_it():
+    assert choose([wants(1, priority="high")], [gpu(0, free=())], [], [runs(7, 0, priority="low")]).pushes == []
+
+
+def test_who_is_stopping_already_counts():
+    leaving = runs(7, 0, preemptible=True, priority="low", stopping=True)
+    other = runs(8, 1, preemptible=True, priority="low")
+    full = [gpu(0, free=()), gpu(1, free=())]
+    assert choose([wants(1)], full, [], [leaving, other]).pushes == []
+    assert choose([wants(1), wants(2)], full, [], [leaving, other]).pushes == [Push(8, 2)]
+
+
+def test_with_time_nobody_is_pushed_aside_any_more():
+    filler = runs(7, 0, preemptible=True, priority="low", waited_s=2 * DAY_S)
+    assert choose([wants(1)], [gpu(0, free=())], [], [filler]).pushes == []
+
+
+# -- limits ------------------------------------------------------------------------------------------
+
+
+def test_so_many_gpus_for_each_and_more_at_low_priority():
+    limits = Limits(gpus_each=1, gpus_each_low=3)
+    rooms, mine = [gpu(n) for n in range(1, 5)], [runs(9, 0, owner="ada")]
+    jobs = [wants(1, owner="ada"), wants(2, owner="ada", gpus=2, priority="low"), wants(3, owner="bo")]
+    plan = choose(jobs, rooms, [], mine, limits)
+    assert set(started(plan)) == {2, 3}
+    assert plan.waiting == {1: "ada has 1 of at most 1 GPU at once"}
+
+
+def test_so_many_of_a_group_at_once():
+    jobs = [wants(n, group="night") for n in (1, 2, 3)]
+    plan = choose([*jobs, wants(4)], [gpu(n) for n in range(4)], [], (), Limits(groups={"night": 2}))
+    assert set(started(plan)) == {1, 2, 4}
+    assert plan.waiting == {3: "at most 2 of night at once"}
+
+
+def test_cores_and_memory_of_the_host():
+    limits = Limits(cpus=8, ram_mib=32 << 10)
+    rooms, busy = [gpu(n) for n in range(4)], [runs(9, 7, cpus=4, ram_mib=8 << 10)]
+    jobs = [wants(1, cpus=6), wants(2, cpus=1), wants(3)]
+    plan = choose(jobs, rooms, [], busy, limits)
+    assert set(started(plan)) == {3}
+    assert plan.waiting[1] == "needs 6 CPU cores, 4 free"
+    assert plan.waiting[2] == "behind #1, which waits for CPU cores or memory"
+    plan = choose([wants(1, ram_mib=30 << 10)], rooms, [], busy, limits)
+    assert plan.waiting[1] == "needs 30.0 GiB of memory, 24.0 GiB free"

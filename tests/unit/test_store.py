@@ -15,6 +15,7 @@ from runner.store.audit import Audit
 from runner.store.connection import DATABASE, SCHEMA_VERSION, open_store
 from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
+from runner.store.line import Line
 from runner.store.outbox import Outbox
 from tests.jobs import a_spec, an_exit
 
@@ -135,13 +136,13 @@ def test_the_first_of_each_lane_is_found_without_reading_the_queue(store):
     for number in range(200):
         jobs.add(a_spec(gpus=1 if number % 2 else 2))
     jobs.add(a_spec(gpus=1, priority="high"))
-    found = jobs.waiting(per_lane=2)
-    assert [(waiting.id, waiting.gpus) for waiting in found] == [(201, 1), (1, 2), (2, 1), (3, 2)]
+    found = sorted(Line(store).waiting(per_lane=2), key=lambda waiting: waiting.id)
+    assert [(waiting.id, waiting.request.gpus) for waiting in found] == [(1, 2), (2, 1), (3, 2), (4, 1), (201, 1)]
     plan = " ".join(
         row["detail"]
         for row in store.rows(
-            "EXPLAIN QUERY PLAN SELECT id, rank, position FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ?"
-            " ORDER BY rank, position LIMIT ?",
+            "EXPLAIN QUERY PLAN SELECT id, position, submitted_at FROM jobs"
+            " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?",
             ("1:", 2),
         )
     )
@@ -165,7 +166,7 @@ def test_an_end_frees_the_gpu_and_is_told_once(store):
     jobs.claim(job_id, [("GPU-a", 0)], "boot")
     jobs.started(jobs.get(job_id), "2026-01-01T00:00:00.000000+00:00")
     jobs.ended(jobs.get(job_id), State.FAILED, Reason.EXIT, an_exit(exit_code=3))
-    assert jobs.leases() == []
+    assert Line(store).leases() == []
     assert [notice.kind for notice in outbox.about(job_id)] == ["started", "ended"]
     assert outbox.about(job_id)[1].data["exit_code"] == 3
     with pytest.raises(AssertionError):

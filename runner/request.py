@@ -1,0 +1,70 @@
+"""What a job asks of the box. Jobs that ask for the same stand in one lane of the queue. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runner.model import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """All of a job that decides when and where it starts."""
+
+    owner: str = ""
+    gpus: int = 1
+    on: tuple[str, ...] = ()  # which GPUs it may have, by index or UUID; empty for any
+    gpu_type: str | None = None  # a part of their name
+    gpu_mem_mib: int | None = None  # memory it needs on each of them
+    cpus: int = 0
+    ram_mib: int = 0
+    rank: int = 0  # of its priority: -1, 0, 1
+    preemptible: bool = False
+    limit_s: float | None = None
+    group: str | None = None
+
+    @property
+    def level(self) -> int:
+        """The higher goes first, and may push aside what is preemptible and lower."""
+        return 2 * self.rank + (0 if self.preemptible else 1)
+
+
+HIGHEST_LEVEL = Request(rank=1).level
+_DEFAULTS = {field.name: field.default for field in fields(Request)}
+
+
+def request_of(spec: JobSpec) -> Request:
+    """What a job with this spec asks for."""
+    return Request(
+        owner=spec.owner,
+        gpus=spec.gpus,
+        on=spec.on,
+        gpu_type=spec.gpu_type,
+        gpu_mem_mib=spec.gpu_mem_mib,
+        cpus=spec.cpus,
+        ram_mib=spec.ram_mib,
+        rank=spec.priority.rank,
+        preemptible=spec.preemptible,
+        limit_s=spec.time_limit_s,
+        group=spec.group,
+    )
+
+
+def lane_of(request: Request) -> str:
+    """The name of its lane: what it asks for beyond the usual."""
+    asked = {name: getattr(request, name) for name in _DEFAULTS}
+    unusual = {name: value for name, value in asked.items() if value != _DEFAULTS[name]}
+    return json.dumps(unusual, sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=10_000)
+def request_in(lane: str) -> Request:
+    """The inverse of lane_of."""
+    asked: dict[str, Any] = json.loads(lane)
+    if "on" in asked:
+        asked["on"] = tuple(asked["on"])
+    return Request(**asked)

@@ -1,0 +1,97 @@
+"""The queue as the scheduler sees it: who waits, who runs, who holds what."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner import clock
+from runner.request import request_in
+from runner.schedule import Running, Waiting
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runner.store.connection import Store
+
+CPU = "cpu"  # the resource a job without GPUs holds a lease on
+
+
+class Lease(NamedTuple):
+    """A slot of a GPU, or of the CPU, held by an attempt."""
+
+    resource: str
+    slot: int
+    job_id: int
+    attempt: int
+    memory_mib: int | None = None  # promised on that GPU; None for its slot's share
+
+
+class Line:
+    """As little of each job as a pass of the scheduler needs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def waiting(self, per_lane: int) -> list[Waiting]:
+        """The first queued jobs of every lane.
+
+        Jobs of one lane ask for the same, so where the first cannot start the later ones cannot either:
+        this is all the scheduler needs to see of a queue of any length.
+        """
+        now = clock.now()
+        return [
+            Waiting(row["id"], request_in(lane), row["position"], _since_s(row["submitted_at"], now))
+            for lane in self.lanes()
+            for row in self._store.rows(
+                "SELECT id, position, submitted_at FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ?"
+                " ORDER BY rank, position LIMIT ?",
+                (lane, per_lane),
+            )
+        ]
+
+    def lanes(self) -> list[str]:
+        """The distinct lanes of queued jobs, by one index seek each."""
+        first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
+        rows = self._store.rows(
+            f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"  # noqa: S608
+            " WHERE found.lane IS NOT NULL) SELECT lane FROM found WHERE lane IS NOT NULL"
+        )
+        return [row["lane"] for row in rows]
+
+    def running(self) -> list[Running]:
+        """The jobs that hold something."""
+        now = clock.now()
+        rows = self._store.rows(
+            "SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at FROM jobs"
+            " WHERE state IN ('STARTING', 'RUNNING')"
+        )
+        found = []
+        for row in rows:
+            request = request_in(row["lane"])
+            ran_s = _since_s(row["started_at"], now) if row["started_at"] else 0.0
+            ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
+            gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now)
+            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, row["stop_reason"] is not None))
+        return found
+
+    def leases(self) -> list[Lease]:
+        """Who holds what."""
+        rows = self._store.rows("SELECT resource, slot, job_id, attempt, memory_mib FROM leases")
+        return [Lease(*row) for row in rows]
+
+    def let_begin(self) -> float | None:
+        """Let those start whose time has come; in how many seconds the next one's comes, or None."""
+        now = clock.now()
+        self._store.execute(
+            "UPDATE jobs SET begin_at = NULL, ready = (blockers = 0 AND held_by IS NULL) WHERE begin_at <= ?",
+            (clock.text(now),),
+        )
+        following = self._store.row("SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL")[0]
+        return None if following is None else max(0.0, -_since_s(following, now))
+
+
+def _since_s(stored: str, now: datetime) -> float:
+    moment = clock.moment(stored)
+    assert moment is not None
+    return (now - moment).total_seconds()

@@ -1,0 +1,46 @@
+"""How much of the box each person had of late, so that the next GPU goes to whom it is due."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runner.store.connection import Store
+
+HALF_LIFE_S = 86_400.0
+
+
+class Shares:
+    """GPU seconds by owner; what was a day ago counts half."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, owner: str, gpu_s: float) -> None:
+        """Somebody's job has given back its GPUs."""
+        now = clock.now()
+        row = self._store.row("SELECT gpu_s, at FROM shares WHERE owner = ?", (owner,))
+        before = _faded(row["gpu_s"], row["at"], now) if row else 0.0
+        self._store.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?)", (owner, before + gpu_s, clock.text(now)))
+
+    def use(self) -> dict[str, float]:
+        """What each had, with what they have now."""
+        now = clock.now()
+        found = {row["owner"]: _faded(row["gpu_s"], row["at"], now) for row in self._store.rows("SELECT * FROM shares")}
+        live = self._store.rows("SELECT owner, gpus, started_at FROM jobs WHERE state IN ('STARTING', 'RUNNING')")
+        for row in live:
+            since = clock.moment(row["started_at"]) or now
+            gpu_s = len(json.loads(row["gpus"])) * (now - since).total_seconds()
+            found[row["owner"]] = found.get(row["owner"], 0.0) + gpu_s
+        return found
+
+
+def _faded(gpu_s: float, at: str, now: datetime) -> float:
+    then = clock.moment(at)
+    assert then is not None
+    return float(gpu_s * 0.5 ** (max(0.0, (now - then).total_seconds()) / HALF_LIFE_S))
