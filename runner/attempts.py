@@ -25,7 +25,7 @@ from runner.sweep import end_strays, mark_of
 from runner.usage import Live
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     OnEnd = Callable[[Job, State | None, Exit | None, float], None]
 
@@ -45,6 +45,7 @@ PROBING_S = 0.5
 TAIL_BYTES = 1 << 16
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
+BOX_RETRIES = 3  # of each job, where the whole box is to go on
 
 
 @dataclass(slots=True)
@@ -68,8 +69,10 @@ class Attempts:
     """What is under way, and what to do when it speaks."""
 
     def __init__(
-        self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, telemetry: Telemetry, usage: Usage, probes: Probes
-    ) -> None:
+        self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, telemetry: Telemetry, usage: Usage, probes: Probes,
+        retry_on: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self._retry_on = retry_on
         self._home, self._jobs, self._waiter, self._probes = home, jobs, waiter, probes
         self._on_end, self._telemetry, self._usage = on_end, telemetry, usage
         self._boot_id = kernel.boot_id()
@@ -202,20 +205,15 @@ class Attempts:
         self.never_ran = 0
         state, reason = outcome(end, job.stop)
         if state is State.LOST:
-            self._lose(job, watch, state, reason)
+            self._end(job, watch, state, reason, None)
         elif state is State.FAILED and (found := self._out_of_memory(job, end)):
             self._end_for_memory(job, watch, end, found)
         elif reason is Reason.PREEMPTED:
-            self._put_back(job, watch, f"it made room for {job.stop.by if job.stop else 'another'}", end)
+            self._try_again(
+                job, watch, (state, reason), f"it made room for {job.stop.by if job.stop else 'others'}", end
+            )
         else:
             self._end(job, watch, state, reason, end)
-
-    def _put_back(self, job: Job, watch: Watch, why: str, end: Exit) -> None:
-        """Pushed aside: a new attempt with the same run id, when there is room again."""
-        log.info("job %s attempt %s: %s", job.id, job.attempt, why)
-        self._jobs.back_to_queue(job, why, (State.CANCELLED, Reason.PREEMPTED), self._usage.report(job), end)
-        self._on_end(job, None, end, watch.gone_at or time.monotonic())
-        watch.attempt = -watch.attempt
 
     def _out_of_memory(self, job: Job, end: Exit) -> oom.Found | None:
         """Whether it was memory that it ended for."""
@@ -233,10 +231,7 @@ class Attempts:
             self._end(job, watch, State.FAILED, Reason.OOM, end)
             return
         why = f"{again.why}; again at batch {again.batch}"
-        log.info("job %s attempt %s: %s", job.id, job.attempt, why)
-        self._jobs.back_to_queue(job, why, (State.FAILED, Reason.OOM), usage, end)
-        self._on_end(job, None, end, watch.gone_at or time.monotonic())
-        watch.attempt = -watch.attempt
+        self._try_again(job, watch, (State.FAILED, Reason.OOM), why, end)
 
     def _adopt(self, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
         if started is None:
@@ -265,7 +260,11 @@ class Attempts:
         self._waiter.remove(watch.pidfd)
         watch.spoke = True
 
-    def _end(self, job: Job, watch: Watch, state: State, reason: Any, end: Exit | None) -> None:
+    def _end(self, job: Job, watch: Watch, state: State, reason: Reason, end: Exit | None) -> None:
+        """Tell it, or try again where that was asked for."""
+        if self._retry_is_due(job, state, reason):
+            self._try_again(job, watch, (state, reason), "a retry was asked for", end)
+            return
         usage = self._usage.report(job)
         self._jobs.ended(job, state, reason, end, usage)
         if job.spec.probe is not None:
@@ -273,6 +272,22 @@ class Attempts:
         self._on_end(job, state, end, watch.gone_at or time.monotonic())
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
+
+    def _retry_is_due(self, job: Job, state: State, reason: Reason) -> bool:
+        """By the job's own count, or because the whole box is to go on after this."""
+        if state is State.SUCCEEDED or (job.stop is not None and job.stop.reason is Reason.USER):
+            return False
+        if reason.value in self._retry_on and job.attempt <= BOX_RETRIES:
+            return True
+        wanted = reason.value in job.spec.retry_on or (not job.spec.retry_on and state is State.LOST)
+        return wanted and self._jobs.use_retry(job)
+
+    def _try_again(self, job: Job, watch: Watch, after: tuple[State, Reason], why: str, end: Exit | None) -> None:
+        """A new attempt with the same run id, when there is room."""
+        log.info("job %s attempt %s: %s, %s", job.id, job.attempt, after[1].value, why)
+        self._jobs.back_to_queue(job, why, after, self._usage.report(job), end)
+        self._on_end(job, None, end, watch.gone_at or time.monotonic())
+        watch.attempt = -watch.attempt  # until the commit, then it is forgotten
 
     def _sweep_and_lose(self, job: Job, watch: Watch, started: dict[str, Any] | None) -> None:
         """The GPU is free again only when nothing of the job is alive."""
@@ -286,15 +301,7 @@ class Attempts:
             log.error("job %s: processes that cannot be killed are left behind", job.id)
         folder = rundir.folder_of(self._home, job.id, job.attempt)
         shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # of a probe that nobody ended
-        self._lose(job, watch, *lost(boot_then, self._boot_id))
-
-    def _lose(self, job: Job, watch: Watch, state: State, reason: Reason) -> None:
-        """Tell it, or try again where that was asked for."""
-        if job.stop is None and self._jobs.use_retry(job):
-            self._jobs.back_to_queue(job, "a retry was asked for", (state, reason), self._usage.report(job))
-            watch.attempt = -watch.attempt
-        else:
-            self._end(job, watch, state, reason, None)
+        self._end(job, watch, *lost(boot_then, self._boot_id), None)
 
     def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:
         pipe = started.get("pipe") if started else None

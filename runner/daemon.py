@@ -268,7 +268,14 @@ class Runner:
         )
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)
         self._attempts = Attempts(
-            settings.home, self._jobs, self._waiter, self._on_end, self._telemetry, self._usage, self._probes
+            settings.home,
+            self._jobs,
+            self._waiter,
+            self._on_end,
+            self._telemetry,
+            self._usage,
+            self._probes,
+            settings.retry_on,
         )
         stack.callback(self._attempts.close)
         self._engine = LocalEngine(settings.home, _open_more_files())
