@@ -27,8 +27,8 @@ LATE_S = 300.0  # so much work lost is worth a smaller batch rather than a secon
 EARLY_STEP, LATE_STEP = 0.9, 0.75
 WORTH_A_POINT = 1.25  # points closer together than this say little about a slope
 NEAR = 2  # times the largest batch that ever ran: farther the real run does not go without a probe
-SETTLES = 2.0  # times as long as memory took to settle, and longer for a larger batch
 READINGS_S = 1.0  # what looks like settling may be no more than the time between readings
+AGAIN = 0.4  # of the quiet that is asked of the first probe: it has shown how soon memory settles
 FAR_ENOUGH = 64  # a batch as large as this, and eight times the first, would have shown what a sample takes
 PREALLOCATED = 0.5  # of the budget: held whatever the batch, it was taken in advance
 
@@ -250,8 +250,12 @@ class Plan:
 
     def _probe(self, batch: int, kind: Kind) -> Probe:
         ends: Any = "by itself" if self.settings.bounded else "at plateau"
-        quiet_s = max(self.settings.quiet_s, SETTLES * self.settled_s * batch)
-        return Probe(batch, kind, ends, self.settings.limit_s, quiet_s)
+        quiet_s, limit_s = self.settings.quiet_s, self.settings.limit_s
+        if not self.points:
+            return Probe(batch, kind, ends, limit_s, quiet_s)
+        hidden_s = READINGS_S * batch / self._largest_that_ran()
+        again_s = min(max(AGAIN * quiet_s, hidden_s), quiet_s)
+        return Probe(batch, kind, ends, limit_s, again_s, self.settled_s * batch)
 
     def _run(self, batch: int, why: str, *, confident: bool) -> Run:
         return Run(self.settings.rounded(batch), why, confident)
