@@ -73,7 +73,9 @@ def _read(words: Sequence[str]) -> dict[str, Any]:
     try:
         values, rest, _ = options.read_words(["-g", "1", *chosen, *rest], OWN)
     except UserError as error:
-        raise UserError(str(error).replace("--on: ", "--gpus: ")) from None
+        if "--on" not in str(error):
+            raise
+        raise UserError(str(error).replace("--gpus", "-g").replace("--on", "--gpus")) from None
     if rest:
         raise UserError(f"{rest[0]!r} is one word too many: the commands come from standard input. More: --help")
     return values

@@ -54,7 +54,8 @@ def test_commands_and_options_in_the_documents_exist(path):
     """Every `nightshift x --option` that a document shows is one the command knows."""
     unknown = []
     for line in re.findall(r"nightshift ((?:--env-file \S+ )?[a-z-]+(?: [^`\n|&;]*)?)", path.read_text()):
-        words = line.split(" -- ")[0].split()
+        # without the options of the programs that are run: behind -- or watch's -x, or in quotes
+        words = re.sub(r'"[^"]*"', "", re.split(r" -- | -x ", line)[0]).split()
         command = next((word for word in words if not word.startswith("-")), "")
         if command not in COMMANDS:
             continue
