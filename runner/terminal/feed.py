@@ -167,10 +167,7 @@ class Feed:
         from runner.terminal.ls import gpu_indices
 
         indices = gpu_indices(self._queue)
-        names = [
-            next((name for name in self._on if not name.isdigit() and uuid.startswith(name)), indices.get(uuid, uuid))
-            for uuid in gpus
-        ]
+        names = [next((name for name in self._on if uuid.startswith(name)), indices.get(uuid, uuid)) for uuid in gpus]
         return ",".join(map(str, names)) or "none"
 
     def _close_output(self, job_id: int) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.box import COMMAND, Box, a_box
+from tests.seed_programs import FILES, GPU_COMMANDS
 from tests.wait import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -51,53 +52,6 @@ def code(cell: str) -> str:
     return found[1].replace(r"\|", "|") if found else ""
 
 
-# -- the seeds' programs, small ------------------------------------------------------------------------------------
-
-# Three at once: each waits until all have begun, which they do only on GPUs of their own.
-TRAIN_MODEL = """
-import os, sys, time
-_, lr_flag, lr, output_flag, output = sys.argv
-assert (lr_flag, output_flag) == ("--lr", "--output")
-open(f"{output}.begun", "w").close()
-deadline = time.monotonic() + 30
-while sum(name.endswith(".begun") for name in os.listdir()) < 3 and time.monotonic() < deadline:
-    time.sleep(0.01)
-with open(output, "w") as file:
-    file.write(f"{lr} {os.environ['CUDA_VISIBLE_DEVICES']} {time.monotonic() < deadline}")
-"""
-TRAIN_DNN = """
-import os, sys
-_, lr_flag, lr, batch_flag, batch = sys.argv
-assert (lr_flag, batch_flag) == ("--lr", "--batch_size")
-os.makedirs("done", exist_ok=True)
-with open(f"done/{lr}_{batch}", "x") as file:
-    file.write(os.environ["CUDA_VISIBLE_DEVICES"])
-"""
-RUN = """
-import os, sys
-print("targets", *sys.argv[1:], "on", os.environ["CUDA_VISIBLE_DEVICES"])
-"""
-RANDDIV = """
-import logging
-logging.basicConfig(filename="log.txt", format="%(name)s %(levelname)s %(message)s", level=logging.INFO)
-logging.info("zerodivisionerror preempted")
-print([1.0, None])
-"""
-TRAIN = """
-import time
-for step in range(100, 800, 100):
-    print(f"report_training_metrics(steps_completed={step})", flush=True)
-print("batch limit hit, simulating hang", flush=True)
-time.sleep(300)
-"""
-DISTRIBUTED = "import os, sys\nos.execvp(sys.argv[1], sys.argv[1:])\n"
-GPU_COMMANDS = """\
-python train_model.py --lr 0.001 --output run_1
-python train_model.py --lr 0.0005 --output run_2
-python train_model.py --lr 0.0001 --output run_3
-"""
-
-
 class Stage:
     """A project folder with the seeds' programs in it, and a shell there."""
 
@@ -106,12 +60,7 @@ class Stage:
         path = f"{bin_folder}:{box.environ['PATH']}"
         self.env = {**box.environ, "NIGHTSHIFT_GPUS": "sim:3x24GiB", "PATH": path, "SHELL": "/bin/sh"}
         folder.mkdir()
-        for name, text in {
-            "train_model.py": TRAIN_MODEL, "train_dnn.py": TRAIN_DNN, "run.py": RUN, "randdiv.py": RANDDIV,
-            "train.py": TRAIN, "gpu_commands.txt": GPU_COMMANDS, "gpu.queue": "touch too_old\n",
-            "job.sh": "for i in 1 2\ndo\n  echo line $i\ndone\n",
-            "determined/launch/torch_distributed.py": DISTRIBUTED,
-        }.items():  # fmt: skip
+        for name, text in FILES.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
 
