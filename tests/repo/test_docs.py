@@ -1,5 +1,6 @@
 """What the documents say is what the program does."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+@functools.cache
 def help_of(*words):
     shown = subprocess.run(
         [sys.executable, str(ROOT / "nightshift.py"), *words, "--help"], capture_output=True, text=True, check=True
