@@ -57,9 +57,10 @@ class Box:
     def start_runner(self, gpus: str = "sim:2x24GiB", **settings: str) -> subprocess.Popen[bytes]:
         """A real runner, up when this returns."""
         assert self.runner is None or self.runner.poll() is not None
-        with self.queue():
-            pass  # the tables are made here: the runner would first have to import what makes them
         chosen = {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
+        if not self.home.exists() and "NIGHTSHIFT_BACKUP_DIR" not in {**self.environ, **chosen}:
+            with self.queue():
+                pass  # the tables are made here: the runner would first have to import what makes them
         with (self.folder / "runner.out").open("ab") as output:
             self.runner = subprocess.Popen(
                 self.command("runner"), env={**self.environ, "NIGHTSHIFT_GPUS": gpus, **chosen}, cwd=self.folder,
@@ -78,7 +79,7 @@ class Box:
     def stop_runner(self, number: int = signal.SIGTERM) -> None:
         assert self.runner is not None
         self.runner.send_signal(number)
-        self.runner.wait(20)
+        self.runner.wait(60)
 
     @contextlib.contextmanager
     def queue(self) -> Iterator[Queue]:

@@ -90,7 +90,7 @@ def test_a_closed_terminal_stops_nothing_and_the_log_goes_on(box):
     eventually(lambda: written_pid(box.home, "runner.lock") != runner)
     assert "the runner died (signal 9)" in (box.home / "nightshift.log").read_text()
     keeper.terminate()
-    assert keeper.wait(20) == 0
+    assert keeper.wait(60) == 0
     assert not alive(written_pid(box.home, "runner.lock"))
 
 

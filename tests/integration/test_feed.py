@@ -79,7 +79,7 @@ def test_lines_are_jobs_while_the_pipe_is_open_and_it_stays_until_the_last_is_do
         one.process.stdin.close()
         one.gate.touch()
         rest = one.process.stdout.read().splitlines()
-        assert one.process.wait(20) == 0
+        assert one.process.wait(60) == 0
         assert {"end1", "end2", "unended"} < set(rest)
         assert any(line.startswith("Processing command `echo unended` on gpu ") for line in rest)
         assert [job.state.value for job in one.jobs().values()] == ["SUCCEEDED", "SUCCEEDED"]
@@ -113,7 +113,7 @@ def test_the_first_signal_stops_the_reading_and_lets_the_jobs_finish(up):
         one.says("no more lines are read. 2 jobs go on")
         one.give(f"echo never {one.gate}")
         one.gate.touch()
-        assert one.process.wait(20) == 0
+        assert one.process.wait(60) == 0
         assert [job.state.value for job in one.jobs().values()] == ["SUCCEEDED", "SUCCEEDED"]
 
 
@@ -124,7 +124,7 @@ def test_the_second_signal_leaves_at_once_and_the_jobs_go_on(up):
         one.process.send_signal(signal.SIGINT)
         one.says("no more lines are read")
         one.process.send_signal(signal.SIGINT)
-        assert one.process.wait(20) == 128 + signal.SIGINT
+        assert one.process.wait(60) == 128 + signal.SIGINT
         assert "2 jobs go on without this command" in one.process.stderr.read()
         assert sorted(job.state.value for job in one.jobs().values()) == ["QUEUED", "RUNNING"]
         one.gate.touch()
@@ -157,7 +157,7 @@ def test_a_reader_that_has_seen_enough_loses_no_line(up):
                 lambda line=line: line in one.jobs() and one.jobs()[line].state.final, 20, "it was queued and run"
             )
         one.process.stdin.close()
-        assert one.process.wait(20) == 0
+        assert one.process.wait(60) == 0
 
 
 def test_an_attempt_that_is_lost_and_made_again_is_waited_for(up):
@@ -172,7 +172,7 @@ def test_an_attempt_that_is_lost_and_made_again_is_waited_for(up):
         one.process.stdin.close()
         one.gate.touch()
         assert one.process.stdout.read() == "half\nhere\nhalf\n"
-        assert one.process.wait(20) == 0
+        assert one.process.wait(60) == 0
 
 
 def test_gpus_are_called_as_they_were_named(up):
@@ -195,7 +195,7 @@ def test_without_a_runner_it_says_so_and_goes_on_when_there_is_one():
         one.process.stdin.close()
         box.start_runner("sim:1x24GiB")
         assert one.process.stdout.read() == "Processing command `echo hello` on gpu 0\nhello\n"
-        assert one.process.wait(20) == 0
+        assert one.process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
