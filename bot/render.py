@@ -149,7 +149,7 @@ def queue(jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: in
 
 def job(
     found: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
-    name_of: Callable[[str], str], events: Sequence[str] = (),
+    name_of: Callable[[str], str], events: Sequence[str] = (), probe: str | None = None,
 ) -> str:  # fmt: skip
     """All about one job."""
     now = clock.now()
@@ -159,7 +159,8 @@ def job(
         words.command_line(found, 1500),
         f"{escape(name_of(found.spec.owner))} · {escape(found.spec.workspace or found.spec.dir)}",
     ]
-    ran = [words.duration(found, now), words.gpu_list(found, indices), words.usage_words(usage, found.batch_size)]
+    used = words.usage_words(usage, found.batch_size, probe)
+    ran = [words.duration(found, now), words.gpu_list(found, indices), used]
     lines.append(" · ".join(escape(part) for part in ran if part))
     lines.append(_dates(found))
     if found.attempt > 1:
@@ -220,11 +221,14 @@ def started(
 
 def ended(
     found: Job, data: Mapping[str, Any], *, box: str, indices: Mapping[str, int], by: str | None, excerpt: str,
-    wandb: str | None, limit: int = MESSAGE_UNITS, shown_as: Callable[[str], str] = pre,
+    wandb: str | None, limit: int = MESSAGE_UNITS, shown_as: Callable[[str], str] = pre, probe: str | None = None,
 ) -> str:  # fmt: skip
     """A job is over: how, where, how long, and the part of its output that tells why."""
     parts: list[str | Shrink] = [f"{_first_line(heading(found), data, box, by)}\n", command_line(found)]
-    used = [words.gpu_names(data.get("gpus", ()), indices), words.usage_words(data.get("usage"), found.batch_size)]
+    used = [
+        words.gpu_names(data.get("gpus", ()), indices),
+        words.usage_words(data.get("usage"), found.batch_size, probe),
+    ]
     if any(used):
         parts.append(f"\n{escape(' · '.join(part for part in used if part))}")
     parts += words.wandb(wandb)

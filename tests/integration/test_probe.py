@@ -224,7 +224,7 @@ def test_the_second_job_of_its_kind_starts_without_a_probe(box):
     job = box.wait_state(second, "SUCCEEDED", timeout=WAIT_S)
     # it has learnt what comes late: 840 MiB for each sample
     assert (job["batch_size"], batches(box)) == (24, [24])
-    assert "known from before" in box.notices(second)[0].data["probe"]
+    assert "known from an earlier job" in box.notices(second)[0].data["probe"]
     (box.folder / "notes").unlink()
     third = probed(box, "--late", "40", "--late_after", "0.5", "--seconds", "3", options=("--no-cache",))
     eventually(lambda: len(notes(box)) > 1, 30, "it is probed")
