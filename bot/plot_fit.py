@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 POINT, CHOSEN = LINES[1], LINES[2]
-ROOM = 0.08  # of the width, for the letters of a batch
+ROOM = 0.06  # of the width, for the letters of a batch
 MIB_PER_GIB = 1024
 
 

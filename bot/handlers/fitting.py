@@ -30,7 +30,7 @@ def show(turn: Turn, job: Job) -> None:
         waits = job.spec.probe is not None
         how = "its batch is found when it starts" if waits else "it was not asked to. /submit --probe finds the batch"
         raise UserError(f"Nothing was measured for #{job.id}: {how}.")
-    head = f"{sign(job)} {heading(job)} · {escape(found['said'])}"
+    head = f"{sign(job)} {heading(job)}\n{escape(found['said'])}"
     plot = plots.of_fit(found)
     caption = "\n".join([head, *map(escape, _about_the_line(found))])
     picture = Picture(plot, fitted([caption], CAPTION_UNITS)) if plot else None
