@@ -27,9 +27,9 @@ def show(turn: Turn, job: Job) -> None:
     """As a picture where one can be drawn, else in bars."""
     found = turn.chat.queue.probe(job.id)
     if found is None:
-        waits = job.spec.probe is not None
-        how = "its batch is found when it starts" if waits else "it was not asked to. /submit --probe finds the batch"
-        raise UserError(f"Nothing was measured for #{job.id}: {how}.")
+        if job.spec.probe is None:
+            raise UserError(f"#{job.id} was submitted without --probe: nothing was measured.")
+        raise UserError(f"#{job.id} has not started yet: its batch is found when it does.")
     head = f"{sign(job)} {heading(job)}\n{escape(found['said'])}"
     plot = plots.of_fit(found)
     caption = "\n".join([head, *map(escape, _about_the_line(found))])

@@ -161,7 +161,7 @@ class View:
             return None
         live = rundir.read(rundir.folder_of(self.home, job.id, job.attempt), rundir.PROBE)
         record = self.jobs.probe(job.id, job.attempt) if job.phase is not Phase.PROBING else live
-        if record is None:
+        if not record:
             return None
         from runner.batch import Plan, bars, detail, summary
 
