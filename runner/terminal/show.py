@@ -32,6 +32,8 @@ def show(job_id: int, as_json: bool, fit: bool) -> None:
         if as_json:
             print_json(_described(queue, job))
             return
+        if fit and job.spec.probe is None:
+            raise UserError(f"job {job.id} was submitted without --probe: nothing was measured")
         click.echo(_headline(job))
         if fit:
             _draw_fit(queue, job)
@@ -228,8 +230,6 @@ def _draw_fit(queue: Queue, job: Job) -> None:
     for label, text in _batch(queue, job):
         click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
     found = queue.probe(job.id)
-    if found is None and job.spec.probe is None:
-        raise UserError(f"job {job.id} was not asked to find its batch: nightshift submit --probe -- …")
     for line in found["bars"] if found else ():
         click.echo(line)
 

@@ -89,6 +89,12 @@ def test_the_largest_batch_that_fits_is_found_and_run(box):
     assert probe["line"] == [pytest.approx(2000, abs=1), pytest.approx(800, abs=1)]
     assert probe["margin"] == 0.92
     assert f"batch {BEST}, 90 % of 24 GiB, probed in" in box.run("show", str(job_id)).stdout
+    drawn = box.run("show", str(job_id), "--fit").stdout
+    assert f"batch {BEST}, 90 % of 24 GiB, probed in" in drawn
+    assert f"    {BEST} ██████████████▌  21.5 GiB ◀" in drawn
+    plain = box.submit("true")
+    refused = box.run("show", str(plain), "--fit")
+    assert (refused.returncode, "was submitted without --probe" in refused.stderr) == (1, True)
 
 
 def test_a_placeholder_asks_for_it_and_accumulation_follows(box):
