@@ -39,6 +39,7 @@ def demo(box: Box) -> Iterator[str]:
         demo.wait(20)
 
 
+@pytest.mark.timeout(120)
 async def test_a_batch_is_asked_for_found_told_and_drawn(
     demo: str, phone: Page, screenshot: Callable[..., Awaitable[str]]
 ):
@@ -51,7 +52,7 @@ async def test_a_batch_is_asked_for_found_told_and_drawn(
     started = hand.said("#1 night started on gpu-box")
     await expect(started).to_contain_text(FOUND, timeout=40_000)
     finished = hand.said("#1 night finished on gpu-box")
-    await expect(finished).to_contain_text(FOUND)
+    await expect(finished).to_contain_text(FOUND, timeout=20_000)
     await screenshot(phone, "probe-finished", color_scheme="dark")
 
     await hand.press(finished, "Details")
