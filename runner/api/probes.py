@@ -36,14 +36,11 @@ def probe_asked(
 def _of_profile(asked: Mapping[str, Any] | None) -> dict[str, Any]:
     if not asked or "profile" not in asked:
         return {}
-    from dataclasses import asdict
-
     from runner import home
-    from runner.profiles import Profile, named
+    from runner.profiles import named
 
-    plain = asdict(Profile())
-    chosen = asdict(named(asked["profile"], home.state_folder()))
-    said = {key: value for key, value in chosen.items() if value != plain[key] and key != "name"}
+    chosen = named(asked["profile"], home.state_folder())
+    said = {key: getattr(chosen, key) for key in chosen.said}
     return {"profile": asked["profile"], **{k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}}
 
 
