@@ -27,7 +27,7 @@ def store(tmp_path):
 
 
 def test_two_first_starts_at_once(tmp_path):
-    """Fresh state folders opened by two processes at the same moment, a hundred times over."""
+    """Fresh state folders opened by two processes at the same moment, thirty times over."""
     code = (
         f"import sys; sys.path.insert(0, {ROOT!r})\n"
         "from runner.store.connection import open_store\n"
@@ -38,7 +38,7 @@ def test_two_first_starts_at_once(tmp_path):
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    for number in range(100):
+    for number in range(30):
         for opener in openers:
             opener.stdin.write(f"{tmp_path}/home{number}\n")
             opener.stdin.flush()
