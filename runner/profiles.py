@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.batch.settings import Settings
 from runner.errors import UserError
+from runner.quantities import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,20 +74,20 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "quiet_s": (int, float),
 }
 
-NANOGPT = Profile(
-    name="nanogpt",
-    probe_args=("--max_tokens=1000000", "--wandb_log=False"),
-    batch_arg="--batch_size",
-    run_id_arg="--version",
-    default=8,
-    margin=0.9,
-    round_to=8,
-    round_from=8,  # the blog rounds whatever it finds
-    round_loss=1.0,
-    cap=4096,
-    limit_s=120.0,
-)
-SHIPPED = {NANOGPT.name: NANOGPT}
+SHIPPED: dict[str, dict[str, Any]] = {
+    "nanogpt": {
+        "probe_args": ["--max_tokens=1000000", "--wandb_log=False"],
+        "batch_arg": "--batch_size",
+        "run_id_arg": "--version",
+        "default": 8,
+        "margin": 0.9,
+        "round_to": 8,
+        "round_from": 8,  # the blog rounds whatever it finds
+        "round_loss": 1.0,
+        "cap": 4096,
+    }
+}
+_SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
 
 
 def _with_value(arg: str, value: str) -> str:
@@ -120,19 +121,55 @@ def _check(name: str, field: str, value: object) -> None:
         raise UserError(f"profile {name}: {field} must be a list of words")
 
 
+def parse_settings(text: str) -> dict[str, Any]:
+    """Settings as they are typed: `default=16,margin=85%,cap=512,limit=3m`. Raises UserError."""
+    found = dict(_parse_setting(part) for part in text.split(",") if part.strip())
+    if not found:
+        raise UserError("write settings and values, like margin=85%,cap=512")
+    Profile(**found).settings()
+    return found
+
+
+def _parse_setting(text: str) -> tuple[str, Any]:
+    name, _, value = (part.strip() for part in text.partition("="))
+    field = _SHORT.get(name, name)
+    if field not in _SETTINGS & _FIELDS.keys():
+        short = {long: name for name, long in _SHORT.items()}
+        known = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
+        raise UserError(f"there is no setting {name!r}; there are {known}")
+    try:
+        if field.endswith("_s"):
+            return field, parse_duration(value)
+        if field in ("margin", "round_loss"):
+            return field, float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        return field, int(value)
+    except ValueError:
+        raise UserError(f"{name} cannot be {value!r}") from None
+
+
 def read(home: str) -> dict[str, Profile]:
     """All profiles: the shipped ones, and those of the state folder, which may replace them."""
+    return {name: from_json(name, data) for name, data in _raw(home).items()}
+
+
+def said(name: str, home: str) -> dict[str, Any]:
+    """What the profile of that name says, and no more: the rest is for others to settle. Raises UserError."""
+    named(name, home)
+    return dict(_raw(home)[name])
+
+
+def _raw(home: str) -> dict[str, Any]:
     path = os.path.join(home, FILE)
     try:
         with open(path, encoding="utf-8") as file:
             own = json.load(file)
     except FileNotFoundError:
-        return dict(SHIPPED)
+        return SHIPPED
     except (OSError, ValueError) as wrong:
         raise UserError(f"{path} cannot be read: {wrong}") from None
     if not isinstance(own, dict):
         raise UserError(f"{path} must hold an object of profiles, by name")
-    return SHIPPED | {name: from_json(name, data) for name, data in own.items()}
+    return SHIPPED | own
 
 
 def named(name: str, home: str) -> Profile:

@@ -3,7 +3,9 @@ import json
 import pytest
 
 from runner.errors import UserError
-from runner.profiles import FILE, NANOGPT, Profile, from_json, named, read
+from runner.profiles import FILE, SHIPPED, Profile, from_json, named, parse_settings, read, said
+
+NANOGPT = from_json("nanogpt", SHIPPED["nanogpt"])
 
 
 def test_nanogpt_has_the_blogs_values():
@@ -64,3 +66,33 @@ def test_a_file_that_makes_no_sense_is_refused(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UserError):
         read(str(tmp_path))
+
+
+def test_a_profile_says_no_more_than_it_was_told(tmp_path):
+    (tmp_path / FILE).write_text('{"vision": {"margin": 0.92}}')
+    assert said("vision", str(tmp_path)) == {"margin": 0.92}
+    assert "limit_s" not in said("nanogpt", str(tmp_path))
+
+
+def test_settings_as_they_are_typed():
+    assert parse_settings("default=16, margin=85%,cap=512,limit=3m,quiet=500ms,round_from=8,round_loss=0.1") == {
+        "default": 16, "margin": 0.85, "cap": 512, "limit_s": 180.0, "quiet_s": 0.5, "round_from": 8, "round_loss": 0.1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "margin=85%"),
+        ("speed=3", "there is no setting 'speed'; there are default, margin, .*limit, quiet"),
+        ("batch_arg=--bs", "there is no setting"),
+        ("margin=high", "margin cannot be 'high'"),
+        ("cap", "cap cannot be ''"),
+        ("margin=120%", "margin .* from 0.1 to 1"),
+        ("limit=1s", "limit_s .* from 5"),
+        ("quiet=soon", "soon"),
+    ],
+)
+def test_settings_that_cannot_be(text, why):
+    with pytest.raises(UserError, match=why):
+        parse_settings(text)
