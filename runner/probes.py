@@ -92,6 +92,9 @@ class Probes:
     def _plan(self, job: Job, attempt: int, profile: Profile, gpus: list[Gpu], before_mib: Mapping[str, int]) -> Plan:
         assert job.spec.probe is not None
         settings = profile.settings(own=job.spec.probe.get("own"))
+        if unified := next((gpu for gpu in gpus if gpu.unified), None):
+            said = f"GPU {unified.index} has no memory of its own but the host's, so that of a batch cannot be measured"
+            return Plan.unprobed(settings, 0, said)
         if len(gpus) < len(job.gpus) or any(_budget(gpu, 1) is None for gpu in gpus):
             return Plan.unprobed(settings, 0, "how much memory its GPU has is not known")
         budget = float(min(_budget(gpu, self._settings.slots_per_gpu) or 0 for gpu in gpus))

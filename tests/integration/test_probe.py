@@ -232,3 +232,22 @@ def test_where_processes_are_not_named_the_device_tells(fault):
         faults(box, fault)
         job = box.wait_state(probed(box), "SUCCEEDED", timeout=WAIT_S)
         assert job["batch_size"] == BEST
+
+
+def test_where_gpu_and_host_share_their_memory_the_users_batch_is_run():
+    with a_box() as box:
+        (box.home / "sim").mkdir(parents=True, mode=0o700)
+        box.home.chmod(0o700)
+        faults(box, "0 memory na\n0 addressing_mode is 2")
+        box.start_runner(gpus="sim:1x24GiB", **QUICK)
+        job_id = probed(box, options=("--batch", "12"))
+        job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
+        assert (job["batch_size"], batches(box)) == (12, [12])
+        assert "no memory of its own" in box.notices(job_id)[0].data["probe"]
+
+
+def test_of_two_gpus_the_fuller_one_decides():
+    with a_box() as box:
+        box.start_runner(gpus="sim:2x24GiB", probe_quiet="0.5s", probe_limit="20s")
+        job = box.wait_state(probed(box, "--more_on_second", "25", options=("-g", "2")), "SUCCEEDED", timeout=WAIT_S)
+        assert (len(job["gpus"]), job["batch_size"]) == (2, 19)  # 2500 + 1000 × 19 is within 92 % there, × 20 is not
