@@ -13,6 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold
 
+HOST_MIB = 10  # for each sample
+
 
 def main() -> int:
     options = _options()
@@ -28,6 +30,9 @@ def main() -> int:
             print(f"batch {batch} runs in {memory} MiB", flush=True)
             until = time.monotonic() + (1000 if probing and not options.max_steps else options.seconds)
             time.sleep(options.late_after)
+            if options.host_group and not probing:
+                Path(options.host_group, "cgroup.procs").write_text(str(os.getpid()))
+                bytearray(HOST_MIB * batch << 20)
             if options.late and not probing:
                 gpu.resize(memory + options.late * batch)
             while time.monotonic() < until or not (probing or _may_end(options)):
@@ -80,6 +85,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="how long a run takes that has an end")
     parser.add_argument("--max_steps", "--max_tokens", type=int, default=0)
     parser.add_argument("--wandb_log")
+    parser.add_argument("--host_group", help="a control group; there a real run takes host memory for each sample")
     parser.add_argument("--until", help="a real run lasts until there is this file")
     parser.add_argument("--more_on_second", type=int, default=0, help="percent more memory on the second GPU")
     parser.add_argument("--crash", action="store_true")
