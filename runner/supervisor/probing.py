@@ -120,11 +120,14 @@ class _Probed:
         if isinstance(plan.step, GiveUp):
             return plan
         blind = outcome if isinstance(outcome, Unmeasured) and outcome.blind else None
-        reading = self._settled(trial, max(trial.patience_s - trial.unread_s, BLIND_S) if blind else BLIND_S)
+        failed = isinstance(outcome, Failed)
+        patience_s = max(trial.patience_s - trial.unread_s, BLIND_S) if blind or failed else BLIND_S
+        reading = self._settled(trial, patience_s)
         if reading is not None and not reading.back:
             return plan.unmeasured("the memory of a probe did not come back after it had ended")
-        if isinstance(outcome, Failed) and (trouble := self._gauge.trouble()):
-            return plan.unmeasured(f"a probe failed ({outcome.exit}), and {trouble}")
+        if failed and reading is None:  # it may have failed for what ended the readings: a lost GPU, a full disk
+            trouble = self._gauge.trouble() or "no reading of its GPU came any more"
+            return plan.unmeasured(f"{plan.failure}, and {trouble}")
         if blind and reading is not None and not self._repeated:
             self._repeated = True
             return self._plan.repeated(blind)

@@ -162,8 +162,25 @@ def test_a_failure_while_the_gpu_is_lost_says_nothing_about_the_batch(stage):
 
     stage.run(stage.ran_well, second)
     assert stage.batch == 3
-    assert stage.plan.step.why == "a probe failed (exit code 1), and GPU 0 fell off the bus"
+    assert stage.plan.step.why == "the probe at batch 21 failed (exit code 1), and GPU 0 fell off the bus"
     assert stage.plan.line is None  # so that nothing is remembered
+
+
+def test_nor_does_one_while_nothing_can_be_read(stage):
+    """As on a full disk, which stops readings and programs alike."""
+
+    def second():
+        stage.gpu(None)
+        return Failed("exit code 1", "No space left on device")
+
+    stage.run(stage.ran_well, second)
+    assert (stage.batch, stage.plan.line) == (3, None)
+    assert "no reading" in stage.plan.step.why
+
+
+def test_but_one_while_all_is_well_does(stage):
+    stage.run(stage.ran_well, Failed("exit code 1", "too few samples"))
+    assert (stage.batch, stage.plan.failure) == (8, "the probe at batch 21 failed (exit code 1)")
 
 
 def test_a_batch_that_ran_out_of_memory_is_not_run_for_want_of_readings(stage):

@@ -15,22 +15,25 @@ from runner.batch import Plan, Settings
 from runner.supervisor import kernel
 from runner.supervisor.gauge import Gauge
 from runner.supervisor.supervise import Since, get_ready
+from runner.supervisor import trial as trial_module
 from runner.supervisor.trial import ProbeLog, Trial
 
-folder, command, *counts = sys.argv[1:]
+folder, command, patience, *counts = sys.argv[1:]
 kernel.host_kills = map(int, counts).__next__
 spec = dict(argv=["bash", "-c", command], dir=folder, env=dict(os.environ), env_over={{}}, umask=0o022,
             time_limit_s=None, stop_grace_s=1.0)
 trial = Trial(folder, spec, get_ready("boot"), Since("now", 0.0), ProbeLog(folder + "/probe-1.log"))
-probe = Plan.start(Settings(limit_s=5.0), 24000).step
+if patience:
+    trial_module.PATIENCE = float(patience)
+probe = Plan.start(Settings(limit_s=3600.0), 24000).step
 trial.measure(probe, Gauge(folder + "/gpus.json", {{"GPU-0": 0}}))
 outcome = trial.outcome(24000)
 print(json.dumps([type(outcome).__name__, getattr(outcome, "exit", getattr(outcome, "why", None))]))
 """
 
 
-def outcome(folder, command, *counts):
-    words = [sys.executable, "-c", CODE, str(folder), command, *map(str, counts)]
+def outcome(folder, command, *counts, patience=""):
+    words = [sys.executable, "-c", CODE, str(folder), command, patience, *map(str, counts)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
     return json.loads(done.stdout)
 
@@ -52,5 +55,5 @@ def test_a_kill_for_want_of_host_memory_is_told_from_others(tmp_path, command, c
 def test_one_that_nobody_saw_ends_long_before_its_limit(tmp_path):
     ill = {"uuid": "GPU-0", "index": 0, "health": "lost", "detail": "fell off the bus", "sampled_at": 1}
     (tmp_path / "gpus.json").write_text(json.dumps({"gpus": [ill]}))
-    said = outcome(tmp_path, "sleep 1000", 0)
+    said = outcome(tmp_path, "sleep 1000", 0, patience="0.0001")
     assert said == ["Unmeasured", "no reading of its GPU came while it was probed (GPU 0 fell off the bus)"]
