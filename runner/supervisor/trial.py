@@ -106,9 +106,10 @@ class Trial(Execution):
         if self._ended_by is None and code != 0:
             return self._failure(code, budget_mib, seconds)
         end = self._ended_at if self._end_wanted_at is None else self._end_wanted_at
-        if self._read_at is None or end - self._read_at > STALE_S:
+        stale_s = min(STALE_S, self.patience_s)
+        if self._read_at is None or end - self._read_at >= stale_s:
             return Unmeasured(self._why_blind(), seconds, blind=True)
-        if self._seen_at is None or end - self._seen_at > STALE_S:
+        if self._seen_at is None or end - self._seen_at >= stale_s:
             return Unmeasured("its memory cannot be told from that of others on the GPU", seconds)
         seen = self._plateau
         return Measured(seen.peak_mib, 0.0, seconds, self._ended_by or "itself", round(seen.settled_s, 3))

@@ -9,11 +9,11 @@ import pytest
 from runner.interpreter import ROOT
 
 CODE = f"""
-import json, os, sys
+import json, os, sys, time
 sys.path.insert(0, {ROOT!r})
 from runner.batch import Plan, Settings
 from runner.supervisor import kernel
-from runner.supervisor.gauge import Gauge
+from runner.supervisor.gauge import Gauge, Reading
 from runner.supervisor.supervise import Since, get_ready
 from runner.supervisor import trial as trial_module
 from runner.supervisor.trial import ProbeLog, Trial
@@ -26,7 +26,11 @@ trial = Trial(folder, spec, get_ready("boot"), Since("now", 0.0), ProbeLog(folde
 if patience:
     trial_module.PATIENCE = float(patience)
 probe = Plan.start(Settings(limit_s=3600.0), 24000).step
-trial.measure(probe, Gauge(folder + "/gpus.json", {{"GPU-0": 0}}))
+gauge = Gauge(folder + "/gpus.json", {{"GPU-0": 0}})
+if os.path.exists(folder + "/once"):
+    readings = [Reading(time.monotonic(), 500.0, 90, False)]
+    gauge.read = lambda: readings.pop() if readings else None
+trial.measure(probe, gauge)
 outcome = trial.outcome(24000)
 print(json.dumps([type(outcome).__name__, getattr(outcome, "exit", getattr(outcome, "why", None))]))
 """
@@ -57,3 +61,9 @@ def test_one_that_nobody_saw_ends_long_before_its_limit(tmp_path):
     (tmp_path / "gpus.json").write_text(json.dumps({"gpus": [ill]}))
     said = outcome(tmp_path, "sleep 1000", 0, patience="0.0001")
     assert said == ["Unmeasured", "no reading of its GPU came while it was probed (GPU 0 fell off the bus)"]
+
+
+def test_what_was_read_before_the_readings_stopped_is_not_believed(tmp_path):
+    (tmp_path / "once").touch()
+    said = outcome(tmp_path, "sleep 1000", 0, patience="0.0001")
+    assert said == ["Unmeasured", "the readings of its GPU stopped while it was probed"]
