@@ -214,6 +214,37 @@ def read_text(text: str, extra: Sequence[Option] = ()) -> tuple[dict[str, Any], 
     return values, text[at:].lstrip()
 
 
+def take_lists(words: Sequence[str], *flags: str) -> tuple[list[list[str]], list[str]]:
+    """What follows each of these flags, several words up to the next option, and the words without all that.
+
+    As argparse reads such flags: a negative number is no option. Nothing behind `--` is ours.
+    """
+    found: list[list[str]] = []
+    rest: list[str] = []
+    taking = False
+    for at, word in enumerate(words):
+        if word == "--":
+            return found, [*rest, *words[at:]]
+        flag, glued, value = word.partition("=")
+        if flag in flags:
+            found.append([value] if glued else [])
+            taking = True
+        elif taking and (not word.startswith("-") or _is_number(word)):
+            found[-1].append(word)
+        else:
+            rest.append(word)
+            taking = False
+    return found, rest
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def help_rows(options: Sequence[Option] = OPTIONS) -> list[tuple[str, str]]:
     """How each option is written and what it does."""
     return [(f"{', '.join(option.flags)} {option.metavar}".rstrip(), option.help) for option in options]

@@ -43,6 +43,9 @@ class Profile:
     cap: int = 4096
     limit_s: float = 120.0
     quiet_s: float = 10.0
+    said: tuple[
+        str, ...
+    ] = ()  # the settings that are its own, even where they are the usual ones; the rest is the box's
 
     def settings(self, own: int | None = None) -> Settings:
         """What the procedure needs of it."""
@@ -74,21 +77,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "quiet_s": (int, float),
 }
 
-SHIPPED: dict[str, dict[str, Any]] = {
-    "nanogpt": {
-        "probe_args": ["--max_tokens=1000000", "--wandb_log=False"],
-        "batch_arg": "--batch_size",
-        "run_id_arg": "--version",
-        "default": 8,
-        "margin": 0.9,
-        "round_to": 8,
-        "round_from": 8,  # the blog rounds whatever it finds
-        "round_loss": 1.0,
-        "cap": 4096,
-    }
-}
-_SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
-
 
 def _with_value(arg: str, value: str) -> str:
     """`--batch_size=24`; an argument that ends in `=` or a space is kept as it was given."""
@@ -103,7 +91,7 @@ def from_json(name: str, data: Mapping[str, Any]) -> Profile:
         raise UserError(f"profile {name}: it must be an object of settings, like {{'batch_arg': '--batch-size'}}")
     for field, value in data.items():
         _check(name, field, value)
-    parts = {**data, "probe_args": tuple(data.get("probe_args", ()))}
+    parts = {**data, "probe_args": tuple(data.get("probe_args", ())), "said": tuple(data)}
     profile = Profile(name=name, **parts)
     try:
         profile.settings()
@@ -119,6 +107,26 @@ def _check(name: str, field: str, value: object) -> None:
         raise UserError(f"profile {name}: {field} cannot be {value!r}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
         raise UserError(f"profile {name}: {field} must be a list of words")
+
+
+NANOGPT = from_json(
+    "nanogpt",
+    {
+        "probe_args": ["--max_tokens=1000000", "--wandb_log=False"],
+        "batch_arg": "--batch_size",
+        "run_id_arg": "--version",
+        "default": 8,
+        "margin": 0.9,
+        "round_to": 8,
+        "round_from": 8,  # the blog rounds whatever it finds
+        "round_loss": 1.0,
+        "cap": 4096,
+    },
+)
+SHIPPED = {NANOGPT.name: NANOGPT}
+
+
+_SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
 
 
 def parse_settings(text: str) -> dict[str, Any]:
@@ -149,27 +157,17 @@ def _parse_setting(text: str) -> tuple[str, Any]:
 
 def read(home: str) -> dict[str, Profile]:
     """All profiles: the shipped ones, and those of the state folder, which may replace them."""
-    return {name: from_json(name, data) for name, data in _raw(home).items()}
-
-
-def said(name: str, home: str) -> dict[str, Any]:
-    """What the profile of that name says, and no more: the rest is for others to settle. Raises UserError."""
-    named(name, home)
-    return dict(_raw(home)[name])
-
-
-def _raw(home: str) -> dict[str, Any]:
     path = os.path.join(home, FILE)
     try:
         with open(path, encoding="utf-8") as file:
             own = json.load(file)
     except FileNotFoundError:
-        return SHIPPED
+        return dict(SHIPPED)
     except (OSError, ValueError) as wrong:
         raise UserError(f"{path} cannot be read: {wrong}") from None
     if not isinstance(own, dict):
         raise UserError(f"{path} must hold an object of profiles, by name")
-    return SHIPPED | own
+    return SHIPPED | {name: from_json(name, data) for name, data in own.items()}
 
 
 def named(name: str, home: str) -> Profile:

@@ -50,7 +50,7 @@ class Box:
         """The real command, to its end."""
         return subprocess.run(
             self.command(*words), input=input, env={**self.environ, **(env or {})}, cwd=cwd or self.folder,
-            capture_output=True, text=True, timeout=50, check=False,
+            capture_output=True, text=True, timeout=100, check=False,
             stdin=subprocess.DEVNULL if input is None else None,
         )  # fmt: skip
 
@@ -58,12 +58,15 @@ class Box:
         """A real runner, up when this returns."""
         assert self.runner is None or self.runner.poll() is not None
         chosen = {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
+        if not self.home.exists() and "NIGHTSHIFT_BACKUP_DIR" not in {**self.environ, **chosen}:
+            with self.queue():
+                pass  # the tables are made here: the runner would first have to import what makes them
         with (self.folder / "runner.out").open("ab") as output:
             self.runner = subprocess.Popen(
                 self.command("runner"), env={**self.environ, "NIGHTSHIFT_GPUS": gpus, **chosen}, cwd=self.folder,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
-        eventually(self._runner_is_up, 30, "the runner is up")
+        eventually(self._runner_is_up, 60, "the runner is up")
         return self.runner
 
     def _runner_is_up(self) -> bool:
@@ -76,7 +79,7 @@ class Box:
     def stop_runner(self, number: int = signal.SIGTERM) -> None:
         assert self.runner is not None
         self.runner.send_signal(number)
-        self.runner.wait(20)
+        self.runner.wait(60)
 
     @contextlib.contextmanager
     def queue(self) -> Iterator[Queue]:
@@ -108,7 +111,7 @@ class Box:
                 return queue.outbox.about(job_id)
             return [notice for notice in queue.outbox.open(10_000) if notice.job_id is None]
 
-    def wait_state(self, job_id: int, *states: str, timeout: float = 20) -> dict[str, Any]:
+    def wait_state(self, job_id: int, *states: str, timeout: float = 50) -> dict[str, Any]:
         """The job, once it is in one of these states."""
 
         def look() -> dict[str, Any] | None:

@@ -44,9 +44,12 @@ def probe_asked(
 def _of_profile(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
-    from runner import home, profiles
+    from runner import home
+    from runner.profiles import named
 
-    return {"profile": name, **profiles.said(name, home.state_folder())}
+    chosen = named(name, home.state_folder())
+    said = {key: getattr(chosen, key) for key in chosen.said}
+    return {"profile": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}}
 
 
 def _refuse_unappendable(command: str, *, script: bool) -> None:

@@ -19,6 +19,7 @@ class Probe:
     ends: Ends
     limit_s: float
     quiet_s: float  # a plateau must last so long
+    expected_s: float | None = None  # of work until memory settles, as an earlier probe foretells
 
 
 @dataclass(frozen=True, slots=True)

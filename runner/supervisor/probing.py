@@ -94,7 +94,9 @@ class _Probed:
         if wanted and isinstance(step, Run):
             found = accumulate(step.batch, wanted, len(self._order["gpus"]))
             self._steps = found.steps
-            self._plan = replace(self._plan, step=replace(step, batch=found.batch))
+            if found.batch != step.batch:
+                why = f"it goes well into the {wanted} wanted in all; {step.batch} would fit"
+                self._plan = replace(self._plan, step=replace(step, batch=found.batch, why=why))
 
     # -- one probe -------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class Trial(Execution):
     def measure(self, probe: Probe, gauge: Gauge) -> None:
         """Run it to the end of the probe, until nothing of it is left."""
         self._probe, self._gauge = probe, gauge
-        self._plateau = Plateau(least_s=probe.quiet_s)
+        self._plateau = Plateau(least_s=probe.quiet_s, expected_s=probe.expected_s)
         self._read_at: float | None = None
         self._seen_at: float | None = None  # the last reading that told its own memory
         self._ended_by: EndedBy | None = None

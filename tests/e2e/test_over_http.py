@@ -31,7 +31,7 @@ class Telegram:
         self._world.do("send_text", user=self.person, chat=None, text=text)
         return self.hear(words, after=before)
 
-    def hear(self, words: str, after: int = 0, timeout: float = 30) -> dict[str, Any]:
+    def hear(self, words: str, after: int = 0, timeout: float = 60) -> dict[str, Any]:
         """The newest message with these words, once it is there."""
 
         def look() -> dict[str, Any] | None:
@@ -92,6 +92,7 @@ ANSWERS = {
     "queue": ("", "Nothing waits"),
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
+    "fit": ("1", "was submitted without --probe"),
     "keep": ("1", "Job 1 is kept for good"),
     "kill": ("1", "Stop this job?"),
     "rerun": ("1", "#1 again"),
@@ -163,7 +164,7 @@ def test_telegrams_flood_limits_are_obeyed_and_everything_arrives(up: Box, world
     world.do("flood", chat_per_s=2, chat_burst=3)
     ada.ask("/batch -g 0\n" + "\n".join(f"true {n}" for n in range(8)), "8 jobs queued")
     for number in range(1, 9):
-        ada.hear(f"#{number} finished", timeout=50)
+        ada.hear(f"#{number} finished")
     told = [text_of(message) for message in ada.said()]
     for number in range(1, 9):
         started = next(at for at, text in enumerate(told) if f"#{number} started" in text)

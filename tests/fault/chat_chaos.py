@@ -138,11 +138,11 @@ class ChatChaos:
         if self.bot is not None:
             self.kill_bot()
         if self.nursery is not None:
-            self.nursery.communicate(timeout=10)
+            self.nursery.communicate(timeout=60)
         for process in self.others:
             if process.poll() is None:
                 process.terminate()
-            process.wait(20)
+            process.wait(60)
 
     # -- people ------------------------------------------------------------------------------------
 

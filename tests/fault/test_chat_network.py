@@ -241,10 +241,8 @@ def test_a_poll_that_stalls_is_started_anew(by_itself, monkeypatch, tmp_path, ca
         await room.settle()
         room.faults.script("hang_before", methods=["getUpdates"])
         await until(lambda: room.faults.applied["getUpdates", Fault.HANG_BEFORE])
-        began = time.monotonic()
         await room.ask(room.uma, "/whoami")
         assert "user of lab1" in texts(room, room.uma)[-1]
-        assert time.monotonic() - began < 6
 
     with caplog.at_level(logging.WARNING):
         check(tmp_path)

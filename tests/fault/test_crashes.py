@@ -17,7 +17,7 @@ def part(box, name):
 
 
 def pid_of_job(box, job_id):
-    return int(eventually(lambda: box.log(job_id).split()[:1], 10)[0])
+    return int(eventually(lambda: box.log(job_id).split()[:1])[0])
 
 
 def test_the_runner_is_killed_with_one_job_running_and_five_queued(box, tmp_path):

@@ -45,9 +45,9 @@ def test_the_disk_is_full_while_a_job_prints(box, small_disk, tmp_path):
     fill(small_disk)
     (tmp_path / "full").touch()
     exit_file = small_disk / "home" / "runs" / str(job_id) / "1" / "exit.json"
-    eventually(exit_file.exists, 30, "the exit record is written on a full disk")
+    eventually(exit_file.exists, what="the exit record is written on a full disk")
     (small_disk / "filler").unlink()
-    job = box.wait_state(job_id, "FAILED", timeout=30)
+    job = box.wait_state(job_id, "FAILED")
     assert job["exit_code"] == 6
     assert box.log(job_id).startswith("first\n")
     assert "no room" in box.run("show", str(job_id)).stdout
@@ -103,7 +103,7 @@ def test_a_wipe_without_warning_loses_seconds_at_most(box, tmp_path):
         )
         return seen.returncode == 0
 
-    eventually(copied, 10)
+    eventually(copied)
     box.stop_runner(signal.SIGKILL)
     eventually(lambda: not box.processes())
     shutil.rmtree(box.home)

@@ -60,7 +60,7 @@ def test_one_gpu_is_lost_while_both_are_used(box, nvml, tmp_path):
     assert [n.kind for n in gpu_notices(box)] == ["gpu lost"]
 
     nvml.clear()
-    assert box.wait_state(pinned, "SUCCEEDED", timeout=30)
+    assert box.wait_state(pinned, "SUCCEEDED")
     eventually(lambda: [n.kind for n in gpu_notices(box)] == ["gpu lost", "gpu back"])
 
 
@@ -97,7 +97,7 @@ def test_a_call_that_blocks_holds_only_its_own_gpu(box, nvml, tmp_path):
     running = box.submit(hold_until(tmp_path / "go"), "--on", "1")
     box.wait_state(running, "RUNNING")
     nvml.block(1)
-    eventually(lambda: gpu(box, 1)["state"] == "unknown", 20)
+    eventually(lambda: gpu(box, 1)["state"] == "unknown")
     after = [box.submit("true") for _ in range(3)]
     good = gpu(box, 0)["uuid"]
     assert [box.wait_state(i, "SUCCEEDED")["gpus"] for i in after] == [[good]] * 3
@@ -105,7 +105,7 @@ def test_a_call_that_blocks_holds_only_its_own_gpu(box, nvml, tmp_path):
     assert box.wait_state(running, "FAILED")["exit_code"] == 5
     waits = box.submit("true", "--on", "1")
     nvml.clear()
-    box.wait_state(waits, "SUCCEEDED", timeout=40)
+    box.wait_state(waits, "SUCCEEDED")
 
 
 def test_all_telemetry_goes_and_comes_back(box, nvml, tmp_path):
@@ -113,14 +113,14 @@ def test_all_telemetry_goes_and_comes_back(box, nvml, tmp_path):
     running = box.submit(hold_until(tmp_path / "go"))
     box.wait_state(running, "RUNNING")
     nvml.fault("all", "code", 999)
-    eventually(lambda: gpu(box, 0)["state"] == "unknown", 20)
+    eventually(lambda: gpu(box, 0)["state"] == "unknown")
     waits = box.submit("true")
     box.wait_state(box.submit("true", "--gpus", "0"), "SUCCEEDED")
     (tmp_path / "go").touch()
     assert box.wait_state(running, "FAILED")["exit_code"] == 5
     assert box.job(waits)["state"] == "QUEUED"
     nvml.clear()
-    box.wait_state(waits, "SUCCEEDED", timeout=40)
+    box.wait_state(waits, "SUCCEEDED")
 
 
 def test_no_driver_at_the_start_is_an_error_with_the_way_out(box):
@@ -136,7 +136,7 @@ def test_the_driver_is_upgraded_under_us(box, nvml, tmp_path):
     box.wait_state(running, "RUNNING")
     nvml.replace_library(build=2)
     with box.queue() as queue:
-        eventually(lambda: "reboot" in (queue.snapshot()[0].trouble or ""), 30)
+        eventually(lambda: "reboot" in (queue.snapshot()[0].trouble or ""))
     waits = box.submit("true", "--on", "1")
     (tmp_path / "go").touch()
     assert box.wait_state(running, "FAILED")["exit_code"] == 5
@@ -185,10 +185,10 @@ def test_the_next_job_waits_until_the_memory_is_back_and_it_is_said_who_holds_it
     (tmp_path / "go").touch()
     box.wait_state(first, "FAILED")
     second = box.submit("true", "--on", "0")
-    (notice,) = eventually(lambda: gpu_notices(box), 20)
+    (notice,) = eventually(lambda: gpu_notices(box))
     assert notice.kind == "gpu held"
     assert f"pid {bystander}" in notice.data["why"]
     assert box.job(second)["state"] == "QUEUED"
     os.kill(bystander, 9)
-    psutil.Process(bystander).wait(5)
+    psutil.Process(bystander).wait(60)
     box.wait_state(second, "SUCCEEDED")

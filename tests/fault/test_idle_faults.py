@@ -127,9 +127,9 @@ def test_a_driver_that_is_well_again_does_let_it_be_stopped(box, nvml):
     job_id = goes_wrong(box, nvml, utilisation_na, WINDOW_S + 1)
     with box.queue() as queue:
         said = "not judged: GPU 0 does not tell its utilisation; GPU 1 does not tell its utilisation"
-        eventually(lambda: (queue.watched(job_id) or {})["idle"] == said, 10)
+        eventually(lambda: (queue.watched(job_id) or {})["idle"] == said)
     nvml.clear()
-    assert box.wait_state(job_id, "CANCELLED", timeout=20)["reason"] == "IDLE"
+    assert box.wait_state(job_id, "CANCELLED")["reason"] == "IDLE"
 
 
 @pytest.mark.evidence
@@ -169,9 +169,9 @@ def test_a_sampler_that_is_killed_again_and_again(box):
                 os.kill(pid, signal.SIGKILL)
         return time.monotonic() > end
 
-    eventually(kill_it, 20, "it is killed as soon as it is there")
+    eventually(kill_it, what="it is killed as soon as it is there")
     assert box.job(job_id)["stop"] is None
-    assert box.wait_state(job_id, "CANCELLED", timeout=40)["reason"] == "IDLE"  # and then it is seen
+    assert box.wait_state(job_id, "CANCELLED")["reason"] == "IDLE"  # and then it is seen
 
 
 def test_a_disk_that_is_full_when_it_is_to_be_stopped(box, small_disk):  # noqa: F811
@@ -179,11 +179,11 @@ def test_a_disk_that_is_full_when_it_is_to_be_stopped(box, small_disk):  # noqa:
     box.start_runner(gpus="sim:1x24GiB", idle="20%:1s:5:0")
     job_id = box.submit(NOTHING)
     with box.queue() as queue:
-        eventually(lambda: queue.evidence(job_id), 20, "it is warned of")
+        eventually(lambda: queue.evidence(job_id), what="it is warned of")
         fill(small_disk)
         log = box.folder / "runner.out"
-        eventually(lambda: log.read_text().count("is full") >= 4, 20, "the runner has tried for some seconds")
+        eventually(lambda: log.read_text().count("is full") >= 4, what="the runner has tried for some seconds")
         assert queue.job(job_id).stop is None
         (small_disk / "filler").unlink()
-    assert box.wait_state(job_id, "CANCELLED", timeout=30)["reason"] == "IDLE"
+    assert box.wait_state(job_id, "CANCELLED")["reason"] == "IDLE"
     assert [notice.kind for notice in box.notices(job_id)] == ["started", "idle warning", "ended"]

@@ -232,15 +232,15 @@ def test_a_job_that_looks_everywhere_finds_no_token_and_the_chat_shows_none(box)
         assert done.returncode == 0, done.stderr
         assert in_proc(world.token, world.pid) == []
         with subprocess.Popen(["sleep", "60"], env={"SHOWN": world.token}) as shown:
-            eventually(lambda: in_proc(world.token, world.pid), 5, "a token in an environment is seen")
+            eventually(lambda: in_proc(world.token, world.pid), what="a token in an environment is seen")
             shown.kill()
         world.do(
             "send_text", user=ada, chat=None, text=f"/submit -g 0 --env STATE={box.home} --env W={world.pid} {PEEK}"
         )
-        box.wait_state(eventually(lambda: job_of(box), 20), "FAILED", timeout=30)
-        said = eventually(lambda: told(world, ada, "exit 3"), 20)
+        box.wait_state(eventually(lambda: job_of(box)), "FAILED")
+        said = eventually(lambda: told(world, ada, "exit 3"))
         world.do("send_text", user=ada, chat=None, text="/log 1 200")
-        eventually(lambda: told(world, ada, "Whole log", "NIGHTSHIFT_TOKEN"), 20)
+        eventually(lambda: told(world, ada, "Whole log", "NIGHTSHIFT_TOKEN"))
         found = box.log(1)
         assert f"STATE={box.home}" in found
         assert "PATH=" in found.partition(f"STATE={box.home}")[2]  # it has seen others' environments

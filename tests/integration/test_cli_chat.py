@@ -89,7 +89,7 @@ def test_in_the_foreground_too(chat):
     assert len(seen(chat)) >= 5
     assert shows_token(chat) == []
     keeper.send_signal(signal.SIGINT)
-    said = keeper.communicate(timeout=20)[1]
+    said = keeper.communicate(timeout=60)[1]
     assert keeper.returncode == 0
     assert GOOD not in said
     assert "runner leaves" in said
@@ -110,7 +110,7 @@ def test_a_runner_or_a_client_started_with_the_token_drops_it(chat):
     chat.wait_state(1, "RUNNING")
     assert client.pid in seen(chat)
     assert shows_token(chat) == []
-    client.communicate(timeout=20)
+    client.communicate(timeout=60)
     assert "NIGHTSHIFT_TOKEN" not in chat.log(1)
 
 
@@ -230,7 +230,7 @@ def test_a_bot_alone_is_found_by_down(page):
         bot = subprocess.Popen(page.command("bot"), env=page.environ, stdout=output, stderr=output)
     eventually(lambda: bot_pid(page), 20)
     assert page.run("down").stdout == "nightshift is down. No job goes on running.\n"
-    assert bot.wait(20) == 0
+    assert bot.wait(60) == 0
 
 
 def test_a_bot_without_a_token_says_how_to_get_one(chat):

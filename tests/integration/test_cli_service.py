@@ -78,10 +78,9 @@ def test_a_closed_terminal_stops_nothing_and_the_log_goes_on(box):
     )  # fmt: skip
     os.close(theirs)
     shown = b""
-    while b"nightshift is up (runner pid" not in shown:
-        shown += os.read(ours, 4096)
-    assert b"up: state in" in shown  # what is logged is shown
-    assert b"the bot stays off" in shown
+    for said in (b"nightshift is up (runner pid", b"up: state in", b"the bot stays off"):  # what is logged is shown
+        while said not in shown:
+            shown += os.read(ours, 4096)
     runner = written_pid(box.home, "runner.lock")
     os.close(ours)
     os.killpg(keeper.pid, signal.SIGHUP)
@@ -91,7 +90,7 @@ def test_a_closed_terminal_stops_nothing_and_the_log_goes_on(box):
     eventually(lambda: written_pid(box.home, "runner.lock") != runner)
     assert "the runner died (signal 9)" in (box.home / "nightshift.log").read_text()
     keeper.terminate()
-    assert keeper.wait(20) == 0
+    assert keeper.wait(60) == 0
     assert not alive(written_pid(box.home, "runner.lock"))
 
 
@@ -149,7 +148,7 @@ def test_the_demo_says_that_its_gpus_are_simulated(box, taken_port):
         assert [(w.name, w.dir, w.default) for w in workspaces(box)] == [("demo", str(box.folder / "person"), True)]
     finally:
         demo.send_signal(signal.SIGINT)
-        said = demo.communicate(timeout=20)[0]
+        said = demo.communicate(timeout=60)[0]
     assert demo.returncode == 0
     assert f"1 job goes on running: #{job_id}." in said
 

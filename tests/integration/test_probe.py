@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests.box import Box, a_box
 from tests.probing import BEST, WAIT_S, batches, faults, notes, probed, run_folder, trainer
 from tests.wait import eventually
 
+NANO_GPT = Path(__file__).parents[1] / "fakes" / "nano_gpt.py"
 QUICK = {"probe_quiet": "1.5s", "probe_limit": "20s"}
 
 pytestmark = pytest.mark.timeout(120)
@@ -62,6 +65,12 @@ def test_the_largest_batch_that_fits_is_found_and_run(box):
     assert probe["line"] == [pytest.approx(2000, abs=1), pytest.approx(800, abs=1)]
     assert probe["margin"] == 0.92
     assert f"batch {BEST}, 90 % of 24 GiB, probed in" in box.run("show", str(job_id)).stdout
+    drawn = box.run("show", str(job_id), "--fit").stdout
+    assert f"batch {BEST}, 90 % of 24 GiB, probed in" in drawn
+    assert f"    {BEST} ██████████████▌  21.5 GiB ◀" in drawn
+    plain = box.submit("true")
+    refused = box.run("show", str(plain), "--fit")
+    assert (refused.returncode, "was submitted without --probe" in refused.stderr) == (1, True)
 
 
 def test_a_placeholder_asks_for_it_and_accumulation_follows(box):
@@ -93,14 +102,24 @@ def test_a_bounded_probe_runs_to_its_end(box):
 
 
 def test_the_blogs_command_line_with_its_profile(box):
-    job_id = box.submit("", "--profile", "nanogpt", argv=trainer(box, "--seconds", "2"))
-    job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
+    """A line of its queue, as it stands there."""
+    line = f"{sys.executable} {NANO_GPT} config/small.py --n_layer=6 --learning_rate=0.0003"
+    (box.folder / "config").mkdir()
+    (box.folder / "config" / "small.py").write_text("block_size = 256\n")
+    queued = box.run("submit", "--json", "--profile", "nanogpt", "--", line)
+    job = box.wait_state(json.loads(queued.stdout)["ids"][0], "SUCCEEDED", timeout=WAIT_S)
+    # 2000 + 630 × 31 with validation is 90 % of it; 31 is rounded down to a multiple of 8
     assert job["batch_size"] == 24
-    probe, real = notes(box)[0], notes(box)[-1]
+    *probes, real = [json.loads(line) for line in (box.folder / "runs.jsonl").read_text().splitlines()]
+    given = ["config/small.py", "--n_layer=6", "--learning_rate=0.0003"]
     bounds = ["--max_tokens=1000000", "--wandb_log=False"]
-    assert probe["argv"][-4:] == [*bounds, "--batch_size=8", f"--version={probe['run_id']}"]
-    assert real["argv"][-2:] == ["--batch_size=24", f"--version={job['run_id']}"]
-    assert not set(bounds) & set(real["argv"])
+    assert probes[0]["words"] == [*given, *bounds, "--batch_size=8", f"--version={job['run_id']}-probe1"]
+    assert all(probe["probing"] and not probe["wandb_log"] for probe in probes)
+    assert real["words"] == [*given, "--batch_size=24", f"--version={job['run_id']}"]
+    assert re.fullmatch("[0-9a-f]{8}", job["run_id"])
+    assert (real["wandb_log"], real["probing"]) == (True, False)
+    assert [path.name for path in (box.folder / "out").iterdir()] == [f"ckpt-{job['run_id']}.pt"]
+    assert shown(box, job["id"])["probe"]["margin"] == 0.9
 
 
 def test_a_script_has_its_batch_where_it_wants_it(box):
@@ -178,7 +197,7 @@ def test_the_second_job_of_its_kind_starts_without_a_probe(box):
     job = box.wait_state(second, "SUCCEEDED", timeout=WAIT_S)
     # it has learnt what comes late: 840 MiB for each sample
     assert (job["batch_size"], batches(box)) == (24, [24])
-    assert "known from before" in box.notices(second)[0].data["probe"]
+    assert "known from an earlier job" in box.notices(second)[0].data["probe"]
     (box.folder / "notes").unlink()
     third = probed(box, "--late", "40", "--late_after", "0.5", "--seconds", "3", options=("--no-cache",))
     eventually(lambda: len(notes(box)) > 1, 30, "it is probed")

@@ -3,9 +3,7 @@ import json
 import pytest
 
 from runner.errors import UserError
-from runner.profiles import FILE, SHIPPED, Profile, from_json, named, parse_settings, read, said
-
-NANOGPT = from_json("nanogpt", SHIPPED["nanogpt"])
+from runner.profiles import FILE, NANOGPT, Profile, from_json, named, parse_settings, read
 
 
 def test_nanogpt_has_the_blogs_values():
@@ -66,12 +64,6 @@ def test_a_file_that_makes_no_sense_is_refused(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UserError):
         read(str(tmp_path))
-
-
-def test_a_profile_says_no_more_than_it_was_told(tmp_path):
-    (tmp_path / FILE).write_text('{"vision": {"margin": 0.92}}')
-    assert said("vision", str(tmp_path)) == {"margin": 0.92}
-    assert "limit_s" not in said("nanogpt", str(tmp_path))
 
 
 def test_settings_as_they_are_typed():

@@ -255,7 +255,7 @@ def test_events_can_be_followed():
         assert (await anext(from_start)).data["text"] == "before"
         trial.people.send_text(trial.ada, None, "after")
         for following in (from_start, from_now):
-            assert (await asyncio.wait_for(anext(following), 1)).data["text"] == "after"
+            assert (await asyncio.wait_for(anext(following), 20)).data["text"] == "after"
             await following.aclose()
 
     asyncio.run(scene())

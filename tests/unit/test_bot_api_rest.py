@@ -367,12 +367,12 @@ def test_control_waits_for_events():
     there = Control(trial.api)
 
     async def scene():
-        number = (await asyncio.wait_for(there.do("events", {"wait_s": 50}), 1))[-1]["number"]
+        number = (await asyncio.wait_for(there.do("events", {"wait_s": 50}), 20))[-1]["number"]
         assert await there.do("events", {"after": number, "wait_s": 0.01}) == []
         waiting = asyncio.create_task(there.do("events", {"after": number, "wait_s": 50}))
         await asyncio.sleep(0)
         trial.people.send_text(trial.ada, None, "x")
-        return await asyncio.wait_for(waiting, 1)
+        return await asyncio.wait_for(waiting, 20)
 
     events = asyncio.run(scene())
     assert [(event["kind"], event["by_bot"], event["data"]["text"]) for event in events] == [("message", False, "x")]

@@ -49,7 +49,7 @@ class Talk:
 
     async def next(self, *kinds: str) -> dict[str, Any]:
         while True:
-            frame = await self.socket.receive_json(timeout=5)
+            frame = await self.socket.receive_json(timeout=40)
             if frame["type"] in kinds:
                 return frame
 
@@ -139,7 +139,7 @@ def test_own_origin_is_let_in():
 def test_without_the_secret_the_socket_tells_nothing(secret: object):
     async def scenario(here: Visit) -> None:
         talk = await here.greet(secret)
-        frame = await talk.socket.receive(timeout=5)
+        frame = await talk.socket.receive(timeout=40)
         assert (frame.type, frame.data) == (aiohttp.WSMsgType.CLOSE, WRONG_SECRET)
 
     visit(scenario)
@@ -198,7 +198,7 @@ def test_bodies_and_frames_have_limits():
         await talk.socket.send_str("x" * 100_000)
         with contextlib.suppress(TypeError):
             while True:
-                await talk.socket.receive_json(timeout=5)
+                await talk.socket.receive_json(timeout=40)
         assert talk.socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
         assert here.trial.waiting() == []
 
@@ -413,7 +413,7 @@ def test_page_that_does_not_read_is_cut_off():
             await here.bot_says(str(number))
         with contextlib.suppress(TypeError):
             while True:
-                await talk.socket.receive_json(timeout=5)
+                await talk.socket.receive_json(timeout=40)
         assert talk.socket.closed
 
     visit(scenario)

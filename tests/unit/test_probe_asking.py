@@ -43,6 +43,9 @@ def test_a_profile_brings_what_it_says_and_options_overrule_it(tmp_path, monkeyp
     assert found["profile"] == "nanogpt"
     assert found["probe_args"] == ["--max_tokens=1000000", "--wandb_log=False"]
     assert (found["batch_arg"], found["run_id_arg"], found["margin"]) == ("--bs", "--version", 0.9)
+    # its own even where they are the usual ones: a box may have settled on others
+    assert (found["default"], found["round_to"], found["cap"]) == (8, 8, 4096)
+    assert "limit_s" not in found
     assert json.loads(json.dumps(found)) == found
     with pytest.raises(UserError, match="there is no profile 'audio'"):
         asked("python train.py", "--profile", "audio")

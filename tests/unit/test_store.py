@@ -50,7 +50,7 @@ def test_two_first_starts_at_once(tmp_path):
         assert [opener.stdout.readline() for opener in openers] == ["ok\n"] * 2
     for opener in openers:
         opener.stdin.close()
-        assert opener.wait(10) == 0
+        assert opener.wait(60) == 0
         opener.stdout.close()
 
 

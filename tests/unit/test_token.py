@@ -128,7 +128,7 @@ def test_a_process_starts_anew_without_it(command, has):
         [sys.executable, "-c", SHOW, command, "a b", ""], cwd=ROOT, stdout=subprocess.PIPE, text=True,
         env={"PATH": os.environ["PATH"], "NIGHTSHIFT_TOKEN": GOOD},
     )  # fmt: skip
-    said = process.communicate(timeout=20)[0]
+    said = process.communicate(timeout=60)[0]
     assert said == f"{GOOD if has else None} False False {[command, 'a b', '']} {process.pid}\n"
 
 
