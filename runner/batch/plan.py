@@ -246,6 +246,13 @@ class Plan:
             return None
         return self.line.at(self.step.batch)
 
+    @property
+    def is_halved(self) -> bool:
+        """Whether nothing could be measured, and the user's batch is known to be too large."""
+        if not isinstance(self.step, Run) or self.step.confident or self.restarts or self.line is not None:
+            return False
+        return self.too_large is not None and 1 < self.step.batch == self.too_large // 2
+
     def _nearest_points(self) -> tuple[Point, Point]:
         """The two that matter for what is larger than all of them."""
         lower, upper = sorted(self.points)[-2:]
