@@ -120,6 +120,12 @@ def _batch(key: str) -> Callable[[str], dict[str, Any]]:
     return parse
 
 
+def _settings(text: str) -> dict[str, Any]:
+    from runner.profiles import parse_settings
+
+    return parse_settings(text)
+
+
 def _no_cache(_: str) -> dict[str, Any]:
     return {"no_cache": True}
 
@@ -149,6 +155,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--effective-batch",), "N", "probe", "wanted in all; {grad_accum} is what it takes", _batch("effective"), True
     ),
+    Option(("--probe-with",), "margin=85%,cap=512", "probe", "how it is probed: see docs/batch.md", _settings, True),
     Option(("--no-cache",), "", "probe", "probe even if an earlier job of its kind is known", _no_cache, True),
 )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.batch.settings import Settings
 from runner.errors import UserError
+from runner.quantities import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,6 +124,35 @@ NANOGPT = from_json(
     },
 )
 SHIPPED = {NANOGPT.name: NANOGPT}
+
+
+_SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Settings as they are typed: `default=16,margin=85%,cap=512,limit=3m`. Raises UserError."""
+    found = dict(_parse_setting(part) for part in text.split(",") if part.strip())
+    if not found:
+        raise UserError("write settings and values, like margin=85%,cap=512")
+    Profile(**found).settings()
+    return found
+
+
+def _parse_setting(text: str) -> tuple[str, Any]:
+    name, _, value = (part.strip() for part in text.partition("="))
+    field = _SHORT.get(name, name)
+    if field not in _SETTINGS & _FIELDS.keys():
+        short = {long: name for name, long in _SHORT.items()}
+        known = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
+        raise UserError(f"there is no setting {name!r}; there are {known}")
+    try:
+        if field.endswith("_s"):
+            return field, parse_duration(value)
+        if field in ("margin", "round_loss"):
+            return field, float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        return field, int(value)
+    except ValueError:
+        raise UserError(f"{name} cannot be {value!r}") from None
 
 
 def read(home: str) -> dict[str, Profile]:

@@ -85,6 +85,14 @@ class Plan:
         plan = replace(self, probes=probes, tries=tries, probed_s=self.probed_s + outcome.seconds)
         return plan._after_probe(self.step, outcome)
 
+    def repeated(self, outcome: Unmeasured) -> Plan:
+        """The same step once more, because nobody saw how it went."""
+        return replace(self, probes=self.probes + 1, probed_s=self.probed_s + outcome.seconds)
+
+    def unmeasured(self, why: str) -> Plan:
+        """At the user's batch after all. What was measured before is not gone by, nor remembered."""
+        return replace(self, line=None, step=self._users(why))
+
     def _after_probe(self, probe: Probe, outcome: Outcome) -> Plan:
         if isinstance(outcome, OutOfMemory):
             plan = replace(self, too_large=min(probe.batch, self.too_large or probe.batch))
@@ -92,9 +100,9 @@ class Plan:
         if isinstance(outcome, Failed):
             return self._failed(probe, outcome)
         if isinstance(outcome, Unmeasured):
-            return replace(self, step=self._users(outcome.why))
+            return self.unmeasured(outcome.why)
         if outcome.used_mib < 1:
-            return replace(self, step=self._users("the probe was not seen to use any GPU memory"))
+            return self.unmeasured("the probe was not seen to use any GPU memory")
         settled_s = max(self.settled_s, (outcome.settled_s - READINGS_S) / probe.batch)
         points = (*self.points, Point(probe.batch, outcome.used_mib))
         return replace(self, points=points, settled_s=settled_s)._with_line()
@@ -109,8 +117,9 @@ class Plan:
 
     def _then(self, step: Step) -> Plan:
         """With this step; a run that needed no line still gets one, for what may come after it."""
-        line = self._cautious_line() if isinstance(step, Run) and step.confident else self.line
-        return replace(self, step=step, line=line)
+        if not isinstance(step, Run):
+            return replace(self, step=step)
+        return replace(self, step=step, line=self._cautious_line() if step.confident else None)
 
     def _smaller(self, batch: int) -> Step:
         """After a probe that ran out of memory."""
@@ -172,11 +181,9 @@ class Plan:
         if farther > upper.batch and not far and self.tries < MOST_TRIES:
             return replace(self, step=self._probe(farther, "farther"))
         if much:
-            return replace(self, step=self._users(_prealloc(upper.mib, self.budget_mib)))
+            return self.unmeasured(_prealloc(upper.mib, self.budget_mib))
         if safe < 1:
-            return replace(
-                self, step=self._users("memory did not grow with the batch, and from where on it would is not known")
-            )
+            return self.unmeasured("memory did not grow with the batch, and from where on it would is not known")
         why = "memory hardly grows with the batch, and up to here that is sure"
         return replace(self, line=line, step=self._run(safe, why, confident=True))
 
@@ -239,6 +246,13 @@ class Plan:
             return None
         return self.line.at(self.step.batch)
 
+    @property
+    def is_halved(self) -> bool:
+        """Whether nothing could be measured, and the user's batch is known to be too large."""
+        if not isinstance(self.step, Run) or self.step.confident or self.restarts or self.line is not None:
+            return False
+        return self.too_large is not None and 1 < self.step.batch == self.too_large // 2
+
     def _nearest_points(self) -> tuple[Point, Point]:
         """The two that matter for what is larger than all of them."""
         lower, upper = sorted(self.points)[-2:]
@@ -270,7 +284,10 @@ class Plan:
         return Run(self.settings.rounded(batch), why, confident)
 
     def _users(self, why: str) -> Run:
-        return Run(self.settings.users, why, confident=False)
+        """The user's batch, or less where even that is known to be too large."""
+        known_bad = self.too_large is not None and self.settings.users >= self.too_large
+        batch = max((self.too_large or 0) // 2, 1) if known_bad else self.settings.users
+        return Run(batch, why, confident=False)
 
     # -- JSON -----------------------------------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ class Unmeasured:
 
     why: str
     seconds: float = 0.0
+    blind: bool = False  # readings stayed away; they may come back, and the probe can be repeated then
 
 
 Outcome = Measured | OutOfMemory | Failed | Unmeasured

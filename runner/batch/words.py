@@ -82,6 +82,9 @@ def _how(plan: Plan, *, over: bool) -> str:
     if isinstance(step, Run) and not step.confident and step.batch == plan.settings.users and not plan.restarts:
         whose = "your own" if plan.settings.own is not None else "the default"
         return f"{whose}, not probed" if over else f"{whose}, because {step.why}"
+    if isinstance(step, Run) and plan.is_halved:
+        halved = f"half of {plan.too_large}, which was too large"
+        return halved if over else f"{halved}, because {step.why}"
     if plan.line is not None and not plan.probes:
         return "known from an earlier job"
     return f"probed in {format_duration(plan.probed_s)}" if plan.line is not None or plan.points else "not probed"

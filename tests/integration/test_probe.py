@@ -15,14 +15,11 @@ from typing import Any
 import pytest
 
 from tests.box import Box, a_box
+from tests.probing import BEST, WAIT_S, batches, faults, notes, probed, run_folder, trainer
 from tests.wait import eventually
 
-FAKES = Path(__file__).parents[1] / "fakes"
-TRAINER, NANO_GPT = FAKES / "trainer.py", FAKES / "nano_gpt.py"
-# 24 GiB less 300 MiB reserved, of which 92 % may be used: 2000 + 800 × 25 is within, × 26 is not
-BEST = 25
+NANO_GPT = Path(__file__).parents[1] / "fakes" / "nano_gpt.py"
 QUICK = {"probe_quiet": "1.5s", "probe_limit": "20s"}
-WAIT_S = 90
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -34,29 +31,8 @@ def box() -> Iterator[Box]:
         yield box
 
 
-def trainer(box: Box, *words: str) -> list[str]:
-    return [sys.executable, str(TRAINER), "--notes", str(box.folder / "notes"), *words]
-
-
-def notes(box: Box) -> list[dict[str, Any]]:
-    path = box.folder / "notes"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def shown(box: Box, job_id: int) -> dict[str, Any]:
     return json.loads(box.run("show", str(job_id), "--json").stdout)
-
-
-def probed(box: Box, *words: str, options: tuple[str, ...] = ()) -> int:
-    return box.submit("", "--probe", "--batch-arg", "--batch_size", *options, argv=trainer(box, *words))
-
-
-def batches(box: Box) -> list[int]:
-    return [seen["batch"] for seen in notes(box)]
-
-
-def run_folder(box: Box, job_id: int, attempt: int = 1) -> Path:
-    return box.home / "runs" / str(job_id) / str(attempt)
 
 
 def test_the_largest_batch_that_fits_is_found_and_run(box):
@@ -181,30 +157,9 @@ def test_what_cannot_be_executed_says_so(box):
     assert box.wait_state(job_id, "FAILED", timeout=WAIT_S)["reason"] == "SPAWN"
 
 
-def test_killed_while_probing_nothing_is_left(box):
-    job_id = probed(box)
-    eventually(lambda: notes(box), 20, "a probe runs")
-    box.run("kill", str(job_id))
-    job = box.wait_state(job_id, "CANCELLED")
-    assert (job["reason"], job["batch_size"]) == ("USER", None)
-    assert not Path(notes(box)[0]["scratch"]).exists()
-    assert not Path(f"/proc/{notes(box)[0]['pid']}").exists()
-    assert len(notes(box)) == 1
-
-
 def test_the_time_limit_covers_probes(box):
     job_id = probed(box, options=("--time", "2s"))
     assert box.wait_state(job_id, "CANCELLED")["reason"] == "TIMEOUT"
-
-
-def test_a_runner_that_is_shot_while_probing_is_not_missed(box):
-    job_id = probed(box)
-    eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), 20, "a probe runs")
-    box.stop_runner(9)
-    box.start_runner(gpus="sim:1x24GiB", **QUICK)
-    job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
-    assert (job["batch_size"], job["attempt"]) == (BEST, 1)
-    assert [notice.kind for notice in box.notices(job_id)] == ["started", "ended"]
 
 
 def test_memory_taken_in_advance_says_nothing_and_the_users_batch_is_run(box):
@@ -278,16 +233,6 @@ def test_two_slots_share_the_memory():
         assert chosen == [11, 11]
 
 
-def test_a_supervisor_that_is_killed_while_probing_leaves_nothing(box):
-    job_id = probed(box)
-    eventually(lambda: notes(box), 20, "a probe runs")
-    supervisor = json.loads((run_folder(box, job_id) / "started.json").read_text())["pid"]
-    os.kill(supervisor, 9)
-    assert box.wait_state(job_id, "LOST")["reason"] == "SUPERVISOR"
-    assert not Path(notes(box)[0]["scratch"]).exists()
-    assert not Path(f"/proc/{notes(box)[0]['pid']}").exists()
-
-
 def test_an_attempt_after_a_lost_one_needs_no_second_probe(box):
     job_id = probed(box, "--seconds", "60", options=("--retries", "1"))
     eventually(lambda: notes(box) and not notes(box)[-1]["probing"], WAIT_S, "the real run runs")
@@ -308,20 +253,20 @@ def test_where_processes_are_not_named_the_device_tells(fault):
         assert job["batch_size"] == BEST
 
 
-def test_without_readings_the_users_batch_is_run():
+def test_where_gpu_and_host_share_their_memory_the_users_batch_is_run():
     with a_box() as box:
-        box.start_runner(gpus="sim:1x24GiB", probe_quiet="1.5s", probe_limit="6s")
-        job_id = probed(box, options=("--batch", "3"))
-        eventually(lambda: notes(box), 20, "a probe runs")
-        faults(box, "all block")
-        eventually(lambda: not notes(box)[-1]["probing"], WAIT_S, "the real run runs")
-        faults(box, "")
+        (box.home / "sim").mkdir(parents=True, mode=0o700)
+        box.home.chmod(0o700)
+        faults(box, "0 memory na\n0 addressing_mode is 2")
+        box.start_runner(gpus="sim:1x24GiB", **QUICK)
+        job_id = probed(box, options=("--batch", "12"))
         job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
-        assert job["batch_size"] == 3
-        assert "reading" in box.notices(job_id)[0].data["probe"]
+        assert (job["batch_size"], batches(box)) == (12, [12])
+        assert "no memory of its own" in box.notices(job_id)[0].data["probe"]
 
 
-def faults(box: Box, text: str) -> None:
-    path = box.home / "sim" / "faults.conf"
-    path.with_suffix(".new").write_text(f"{text}\n")
-    path.with_suffix(".new").rename(path)
+def test_of_two_gpus_the_fuller_one_decides():
+    with a_box() as box:
+        box.start_runner(gpus="sim:2x24GiB", probe_quiet="0.5s", probe_limit="20s")
+        job = box.wait_state(probed(box, "--more_on_second", "25", options=("-g", "2")), "SUCCEEDED", timeout=WAIT_S)
+        assert (len(job["gpus"]), job["batch_size"]) == (2, 19)  # 2500 + 1000 × 19 is within 92 % there, × 20 is not

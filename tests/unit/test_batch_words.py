@@ -101,3 +101,8 @@ def test_the_fit_is_drawn_in_bars():
         " limit ░░░░░░░░░░░░░░   21.7 GiB",
         " total ░░░░░░░░░░░░░░░░ 23.6 GiB",
     ]
+
+
+def test_half_of_what_was_too_large_says_so():
+    plan = Plan.start(Settings(), 24_000).after(OutOfMemory()).unmeasured("the readings of its GPU stopped")
+    assert summary(plan, 24_576) == "batch 4, half of 8, which was too large, because the readings of its GPU stopped"

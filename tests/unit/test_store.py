@@ -1,21 +1,26 @@
 """The store by itself: opening, refusing, keys, the chain of the audit."""
 
+import contextlib
 import os
 import sqlite3 as reader  # a second copy of SQLite is fine where nothing is written
 import subprocess
 import sys
 
 import pytest
+import sqlite_utils
 
 from runner.errors import OperatorError
 from runner.interpreter import ROOT
 from runner.model import Reason, State
-from runner.store import disk
+from runner.store import disk, schema
 from runner.store.audit import Audit
-from runner.store.connection import DATABASE, SCHEMA_VERSION, open_store
+from runner.store.connection import DATABASE, SCHEMA_VERSION, Row, Store, connect, open_store
 from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
+from runner.store.known import KnownBatches
 from runner.store.outbox import Outbox
+from runner.store.workspaces import Workspaces
+from runner.workspace import Workspace
 from tests.jobs import a_spec, an_exit
 
 
@@ -240,3 +245,40 @@ def test_what_an_ended_attempt_used_is_not_written_over(store):
     jobs.ended(jobs.get(job_id), State.SUCCEEDED, Reason.EXIT, an_exit(), {"samples": 6})
     jobs.keep_usage(job_id, attempt, '{"samples": 5}')
     assert jobs.usage(job_id, attempt) == {"samples": 6}
+
+
+def test_a_queue_from_before_batches_were_probed_keeps_all_it_has(tmp_path):
+    """As the release before wrote it: schema 3, and nothing of a probe in specs and workspaces."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    path = str(home / DATABASE)
+    with contextlib.closing(connect(path, timeout=15.0)) as old:
+        schema.migrations.apply(sqlite_utils.Database(old), stop_before="m004_probe")
+        old.commit()
+        old.execute("PRAGMA user_version = 3")
+        old.commit()
+    with contextlib.closing(Store(str(home), connect(path, timeout=15.0))) as store:
+        store.connection.row_factory = Row
+        store.connection.isolation_level = None
+        jobs = Jobs(store)
+        running, waiting = jobs.add(a_spec("one"), key="update 7"), jobs.add(a_spec("two"))
+        assert jobs.claim(running, [("GPU-a", 0)], "boot") == 1
+        Workspaces(store).put(Workspace(name="lab", dir="/", activate="true"))
+        Audit(store).add("somebody", "submit", {"id": running})
+        for table, column in (("jobs", "spec"), ("workspaces", "body")):
+            store.execute(f"UPDATE {table} SET {column} = json_remove({column}, '$.probe')")
+        tables = ("jobs", "attempts", "leases", "events", "notices", "workspaces", "audit")
+        before = {table: [dict(row) for row in store.rows(f"SELECT * FROM {table}")] for table in tables}
+
+    with contextlib.closing(open_store(str(home))) as store:
+        assert store.row("PRAGMA user_version")[0] == SCHEMA_VERSION
+        for table, rows in before.items():
+            now = [dict(row) for row in store.rows(f"SELECT * FROM {table}")]
+            assert [{name: row[name] for name in kept} for row, kept in zip(now, rows, strict=True)] == rows
+        jobs = Jobs(store)
+        assert (jobs.get(running).state, jobs.get(waiting).spec.probe) == (State.STARTING, None)
+        assert jobs.probe(running, 1) is None
+        assert KnownBatches(store).get("any") is None
+        assert Workspaces(store).get("lab").probe == {}
+        assert jobs.add(a_spec(), key="update 7") == running
+        assert Audit(store).first_broken() is None
