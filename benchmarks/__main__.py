@@ -1,6 +1,6 @@
 """All measurements, one after the other."""
 
-from benchmarks import chat, idle, scale, start, throughput
+from benchmarks import batch, chat, idle, scale, start, throughput
 
-for part in (start, scale, idle, throughput, chat):
+for part in (start, scale, idle, throughput, chat, batch):
     part.main()

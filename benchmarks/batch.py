@@ -26,6 +26,7 @@ from runner.batch import (
     Unmeasured,
     choose,
 )
+from runner.batch.steps import EndedBy
 
 NIGHTS = 60
 DOCUMENT = Path(__file__).parents[1] / "docs" / "batch.md"
@@ -77,16 +78,20 @@ def _probe(night: Night, probe: Probe, chance: Random) -> Measured | OutOfMemory
         return Failed("exit code 1", "ValueError", seconds=trainer.start_s)
     if trainer.need_mib(probe.batch, noise) > trainer.room_at(0.0):
         return OutOfMemory(trainer.room_mib, seconds=ready_s)
-    plateau, at = Plateau(least_s=probe.quiet_s), 0.0
+    plateau, at = Plateau(least_s=probe.quiet_s, expected_s=probe.expected_s), 0.0
     for at, mib, utilization in night.readings(probe.batch, noise):
         if mib > trainer.room_at(0.0) and not trainer.preallocates:
             return OutOfMemory(trainer.room_mib, seconds=at)
         enough = plateau.add(at, mib, utilization)
         if at >= probe.limit_s:
-            return Measured(plateau.peak_mib, seconds=at, ended_by="limit", settled_s=plateau.settled_s)
+            return _measured(plateau, at, "limit")
         if enough and probe.ends == "at plateau":
-            return Measured(plateau.peak_mib, seconds=at, ended_by="plateau", settled_s=plateau.settled_s)
-    return Measured(plateau.peak_mib, seconds=at, ended_by="itself", settled_s=plateau.settled_s)
+            return _measured(plateau, at, "plateau")
+    return _measured(plateau, at, "itself")
+
+
+def _measured(seen: Plateau, at: float, ended_by: EndedBy) -> Measured:
+    return Measured(seen.peak_mib, 0.0, at, ended_by, seen.settled_s)
 
 
 def _run(night: Night, plan: Plan, clock_s: float, chance: Random) -> Result:
@@ -276,7 +281,17 @@ def tables(made: list[Row]) -> str:
         "|---|---|---|---|---|---|---|---|",
         *(_line(*_calm_cells(one)) for one in made),
     ]
-    return "\n".join([*nights, *calm])
+    return "\n".join([standing(made), "", *nights, *calm])
+
+
+def standing(made: list[Row]) -> str:
+    """On how many trainers ours trained the most samples, and by how much it did not."""
+    trained = [one for one in made if any(one.samples(way) for way in WAYS if way in one.nights)]
+    behind = sorted((one for one in trained if one.behind > 0), key=lambda one: one.behind)
+    first = f"Ours is first on {len(trained) - len(behind)} of {len(made)} trainers"
+    nobody = f"{len(made) - len(trained)} nobody can train"
+    others = "; ".join(f"{one.trainer.name} ({100 * one.behind:.2f} %)" for one in behind)
+    return f"{first}; {nobody}. It is behind on {len(behind)}: {others}."
 
 
 def _line(*cells: str) -> str:
@@ -313,8 +328,6 @@ def written(document: str, made: list[Row]) -> str:
 def main() -> None:
     made = rows()
     print(tables(made))
-    behind = {one.trainer.name: one.behind for one in made if one.behind > 0}
-    print("\nnot first: " + "; ".join(f"{name} by {100 * by:.2f} %" for name, by in behind.items()))
     if "--write" in sys.argv[1:]:
         DOCUMENT.write_text(written(DOCUMENT.read_text(), made))
 

@@ -149,6 +149,11 @@ class Chat:
         """The job as it may be shown: of a secret that a cut went through, a part would be left."""
         return replace(job, spec=replace(job.spec, command=self.redactor_for(job).text(job.spec.command)))
 
+    def probe_of(self, job: Job) -> str | None:
+        """How the batch of its latest attempt was found, in a line; None if none was looked for."""
+        found = self.queue.probe(job.id)
+        return str(found["said"]) if found else None
+
     def presentable(self, html: str) -> str:
         """The text with nothing secret in it, and cut anew: what stands for a secret may be longer than the secret."""
         return fit([self.redactor.text(html)])

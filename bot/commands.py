@@ -25,6 +25,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("queue", V, "", "what waits: move up, hold, kill"),
     Command("gpus", V, "", "load, memory and jobs of each GPU"),
     Command("log", V, "12 [lines]", "a job's output", "/log 12"),
+    Command("fit", V, "12", "how a job's batch was found, drawn", "/fit 12"),
     Command("kill", U, "12 [13 …] | all", "stop jobs; asks first", "/kill 12"),
     Command("keep", U, "12 [2h]", "leave a job alone whose GPUs are idle", "/keep 12 2h"),
     Command("rerun", U, "12 [changes]", "the same job again", "/rerun 12 --lr 1e-3"),

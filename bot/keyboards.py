@@ -19,7 +19,11 @@ QUEUE_PAGE = 6
 def of_job(job: Job, *, details: bool = True) -> list[list[Press]]:
     """Under anything about one job: what can be done with it in its present state."""
     look = [Press("Log", "log", job.id)] if job.attempt else []
-    look += [Press("Details", "details", job.id)] if details else []
+    fitted = job.spec.probe is not None and job.batch_size is not None
+    if details:
+        look.append(Press("Details", "details", job.id))
+    elif fitted:  # four of them are too many for a phone
+        look.append(Press("Fit", "fit", job.id))
     if job.state.final:
         return [[*look, Press("Rerun", "rerun", job.id)]]
     return [[*look, Press("Kill", "kill", job.id, style="danger")]]

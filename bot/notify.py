@@ -208,6 +208,7 @@ class Notifier:
         ended = partial(
             render.ended, job, data, box=self._chat.settings.box, indices=render.indices_of(self._chat.queue.gpus()),
             by=self._chat.name_of(by) if by else None, wandb=output.wandb,
+            probe=self._chat.probe_of(job) if data.get("attempt") == job.attempt else None,
         )  # fmt: skip
         plot = plots.of_idleness(output.against)
         why = str(output.against["why"]) if output.against else ""

@@ -40,6 +40,13 @@ def of_idleness(evidence: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {name: evidence[name] for name in ("gpus", "samples", "threshold_percent")}
 
 
+def of_fit(probe: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What to draw of how a batch was found; None if nothing was measured, or nobody can draw it."""
+    if not available() or not probe["line"] or not probe["batch"]:
+        return None
+    return {name: probe[name] for name in ("points", "line", "budget_mib", "margin", "batch", "too_large")}
+
+
 async def drawn(plot: Mapping[str, Any], home: str) -> bytes | None:
     """The picture as a PNG; None if it cannot be drawn, which costs nobody the message."""
     key = json.dumps(plot)

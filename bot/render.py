@@ -149,7 +149,7 @@ def queue(jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: in
 
 def job(
     found: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
-    name_of: Callable[[str], str], events: Sequence[str] = (),
+    name_of: Callable[[str], str], events: Sequence[str] = (), probe: str | None = None,
 ) -> str:  # fmt: skip
     """All about one job."""
     now = clock.now()
@@ -159,8 +159,9 @@ def job(
         words.command_line(found, 1500),
         f"{escape(name_of(found.spec.owner))} · {escape(found.spec.workspace or found.spec.dir)}",
     ]
-    ran = [words.duration(found, now), words.gpu_list(found, indices), words.usage_words(usage, found.batch_size)]
-    lines.append(" · ".join(escape(part) for part in ran if part))
+    used = words.usage_words(usage, found.batch_size, told=bool(probe))
+    ran = [words.duration(found, now), words.gpu_list(found, indices), used]
+    lines += [" · ".join(escape(part) for part in ran if part), escape(probe or "")]
     lines.append(_dates(found))
     if found.attempt > 1:
         lines.append(f"attempt {found.attempt}")
@@ -210,23 +211,24 @@ def started(
 ) -> str:  # fmt: skip
     """A job has begun; its command stands in the message that this one quotes, if it does."""
     again = f" · attempt {attempt}" if attempt > 1 else ""
+    where = f" · {words.gpu_names(gpus, indices) or 'no GPU'}{again}"
     chosen = probe or (f"batch {found.batch_size}" if found.batch_size else "")
-    batch = f" · {escape(chosen)}" if chosen else ""
-    where = f" · {words.gpu_names(gpus, indices) or 'no GPU'}{batch}{again}"
-    return fit(
-        [f"▶️ {heading(found)} started on {escape(box)}{where}", *([] if quoted else ["\n", command_line(found)])]
-    )
+    parts = [f"▶️ {heading(found)} started on {escape(box)}{where}", *([f"\n{escape(chosen)}"] if chosen else [])]
+    return fit([*parts, *([] if quoted else ["\n", command_line(found)])])
 
 
 def ended(
     found: Job, data: Mapping[str, Any], *, box: str, indices: Mapping[str, int], by: str | None, excerpt: str,
-    wandb: str | None, limit: int = MESSAGE_UNITS, shown_as: Callable[[str], str] = pre,
+    wandb: str | None, limit: int = MESSAGE_UNITS, shown_as: Callable[[str], str] = pre, probe: str | None = None,
 ) -> str:  # fmt: skip
     """A job is over: how, where, how long, and the part of its output that tells why."""
     parts: list[str | Shrink] = [f"{_first_line(heading(found), data, box, by)}\n", command_line(found)]
-    used = [words.gpu_names(data.get("gpus", ()), indices), words.usage_words(data.get("usage"), found.batch_size)]
-    if any(used):
-        parts.append(f"\n{escape(' · '.join(part for part in used if part))}")
+    used = [
+        words.gpu_names(data.get("gpus", ()), indices),
+        words.usage_words(data.get("usage"), found.batch_size, told=bool(probe)),
+    ]
+    parts += [f"\n{escape(' · '.join(part for part in used if part))}"] if any(used) else []
+    parts += [f"\n{escape(probe)}"] if probe else []
     parts += words.wandb(wandb)
     if excerpt.strip():
         parts += ["\n", Shrink(excerpt, shown_as, keep="end", at_least=300)]

@@ -213,7 +213,7 @@ class Sender:
         caption = _with_notes(message, message.body["caption"], CAPTION_UNITS)
         sent = await self._bot.send_photo(
             message.chat, picture, caption=caption, parse_mode=ParseMode.HTML, reply_markup=_keyboard(message.body),
-            filename="gpus.png", write_timeout=60, read_timeout=30, **_placed(message.body),
+            filename="plot.png", write_timeout=60, read_timeout=30, **_placed(message.body),
         )  # fmt: skip
         return sent.message_id
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from telegram import Document, Message, Update
 
-    from bot.chat import Chat, Link, Press
+    from bot.chat import Chat, Link, Picture, Press
     from runner.api import Queue
     from runner.model import Job
 
@@ -84,11 +84,17 @@ class Turn:
 
     # -- answering, inside `effect` or as all there is to it -----------------------------------------
 
-    def reply(self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
+    def reply(
+        self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None,
+        picture: Picture | None = None,
+    ) -> None:  # fmt: skip
         """Say something where they asked."""
         quote = self.message_id if self.query_id is None and (not self.caller.private or job_id) else None
         with self._whole():
-            self.chat.say(self.caller.chat, self.caller.id, html, rows, job_id=job_id, reply_to=quote, topic=self.topic)
+            self.chat.say(
+                self.caller.chat, self.caller.id, html, rows, job_id=job_id, reply_to=quote, topic=self.topic,
+                picture=picture,
+            )  # fmt: skip
 
     def answer(self, text: str = "", *, alert: bool = False) -> None:
         """The short word over a pressed button."""

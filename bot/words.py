@@ -75,15 +75,15 @@ def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
     return f"{job.spec.gpus} GPU{'s' if job.spec.gpus > 1 else ''}"
 
 
-def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None) -> str:
-    """What it made of its GPUs, as far as that is known."""
+def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, *, told: bool = False) -> str:
+    """What it made of its GPUs, as far as that is known; memory and batch only where they are not told beside it."""
     said = []
-    if usage and usage.get("peak_memory_mib") is not None:
+    if usage and usage.get("peak_memory_mib") is not None and not told:
         of = f" of {format_mib(usage['memory_total_mib'])}" if usage.get("memory_total_mib") else ""
         said.append(f"peak {format_mib(usage['peak_memory_mib'])}{of}")
     if usage and usage.get("mean_utilization") is not None:
         said.append(f"{usage['mean_utilization']:.0f} % busy")
-    if batch_size is not None:
+    if batch_size is not None and not told:
         said.append(f"batch {batch_size}")
     return " · ".join(said)
 

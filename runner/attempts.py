@@ -268,7 +268,7 @@ class Attempts:
         usage = self._usage.report(job)
         self._jobs.ended(job, state, reason, end, usage)
         if job.spec.probe is not None:
-            self._probes.ended(job, state, usage)
+            self._probes.ended(job, state, usage, (end.run_s or end.duration_s) if end else 0.0)
         self._on_end(job, state, end, watch.gone_at or time.monotonic())
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)

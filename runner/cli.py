@@ -20,6 +20,8 @@ _T = "runner.terminal"
 SECTIONS = {
     "Jobs": {
         "submit": Entry("runner.cli:submit", "queue a job, or one per line from standard input"),
+        "feed": Entry("runner.cli:feed", "run one command per line from standard input, and stay until all is done"),
+        "sweep": Entry("runner.cli:sweep", "queue a command for each combination of its parameters"),
         "ls": Entry(f"{_T}.ls:ls", "what runs, what waits, what ended last"),
         "show": Entry(f"{_T}.show:show", "all about one job"),
         "log": Entry(f"{_T}.log:log", "the output of a job; -f follows it"),
@@ -67,6 +69,16 @@ submit = PassedOn(
     "submit",
     Entry("runner.submit:main", "Queue a job."),
     Entry(f"{_T}.completion:submit_flags", ""),
+)
+feed = PassedOn(
+    "feed",
+    Entry(f"{_T}.feed:main", "Run commands from standard input."),
+    Entry(f"{_T}.completion:feed_flags", ""),
+)
+sweep = PassedOn(
+    "sweep",
+    Entry(f"{_T}.sweep:main", "Queue a command for each combination of its parameters."),
+    Entry(f"{_T}.completion:sweep_flags", ""),
 )
 sim_load = PassedOn("sim-load", Entry("runner.gpu.sim_load:main", "Hold memory of simulated GPUs."))
 

@@ -257,6 +257,7 @@ class Gpu:
     memory_total_mib: int | None = None
     memory_reserved_mib: int | None = None
     memory_used_mib: int | None = None
+    unified: bool = False  # it has no memory of its own: it uses the host's, and tells nothing of it
     utilization: int | None = None
     utilization_supported: bool = True  # False: this GPU never tells
     temperature_c: int | None = None

@@ -164,6 +164,12 @@ def _batch(key: str) -> Callable[[str], dict[str, Any]]:
     return parse
 
 
+def _settings(text: str) -> dict[str, Any]:
+    from runner.profiles import parse_settings
+
+    return parse_settings(text)
+
+
 def _no_cache(_: str) -> dict[str, Any]:
     return {"no_cache": True}
 
@@ -203,6 +209,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--effective-batch",), "N", "probe", "wanted in all; {grad_accum} is what it takes", _batch("effective"), True
     ),
+    Option(("--probe-with",), "margin=85%,cap=512", "probe", "how it is probed: see docs/batch.md", _settings, True),
     Option(("--no-cache",), "", "probe", "probe even if an earlier job of its kind is known", _no_cache, True),
 )
 
@@ -259,6 +266,37 @@ def read_text(text: str, extra: Sequence[Option] = ()) -> tuple[dict[str, Any], 
     """The options at the start of a message, and the rest of it as it stands: shell text."""
     values, at, _ = _read(_RawText(text), (*OPTIONS, *extra))
     return values, text[at:].lstrip()
+
+
+def take_lists(words: Sequence[str], *flags: str) -> tuple[list[list[str]], list[str]]:
+    """What follows each of these flags, several words up to the next option, and the words without all that.
+
+    As argparse reads such flags: a negative number is no option. Nothing behind `--` is ours.
+    """
+    found: list[list[str]] = []
+    rest: list[str] = []
+    taking = False
+    for at, word in enumerate(words):
+        if word == "--":
+            return found, [*rest, *words[at:]]
+        flag, glued, value = word.partition("=")
+        if flag in flags:
+            found.append([value] if glued else [])
+            taking = True
+        elif taking and (not word.startswith("-") or _is_number(word)):
+            found[-1].append(word)
+        else:
+            rest.append(word)
+            taking = False
+    return found, rest
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def help_rows(options: Sequence[Option] = OPTIONS) -> list[tuple[str, str]]:

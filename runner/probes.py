@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NEIGHBOURS_MIB = 512  # less is a desktop, or a monitoring tool
 NEIGHBOURS_PART = 0.05  # of the memory, where the driver names no processes: some count what they reserve as used
+SEEN_EVERY_S = 4.0  # of a run that was read more rarely the peak may not have been seen
 _PROFILE = ("probe_args", "batch_arg", "run_id_arg", "default", "margin", "round_to", "round_from", "round_loss",
             "cap", "limit_s", "quiet_s")  # fmt: skip
 
@@ -91,6 +92,9 @@ class Probes:
     def _plan(self, job: Job, attempt: int, profile: Profile, gpus: list[Gpu], before_mib: Mapping[str, int]) -> Plan:
         assert job.spec.probe is not None
         settings = profile.settings(own=job.spec.probe.get("own"))
+        if unified := next((gpu for gpu in gpus if gpu.unified), None):
+            said = f"GPU {unified.index} has no memory of its own but the host's, so that of a batch cannot be measured"
+            return Plan.unprobed(settings, 0, said)
         if len(gpus) < len(job.gpus) or any(_budget(gpu, 1) is None for gpu in gpus):
             return Plan.unprobed(settings, 0, "how much memory its GPU has is not known")
         budget = float(min(_budget(gpu, self._settings.slots_per_gpu) or 0 for gpu in gpus))
@@ -124,7 +128,7 @@ class Probes:
 
     # -- after it --------------------------------------------------------------------------------------------------
 
-    def ended(self, job: Job, state: State, usage: Mapping[str, Any] | None) -> None:
+    def ended(self, job: Job, state: State, usage: Mapping[str, Any] | None, run_s: float) -> None:
         """An attempt is over, and not for want of memory: what its real run used is better than what a probe saw."""
         record = self._jobs.probe(job.id, job.attempt)
         peak = (usage or {}).get("peak_memory_mib")
@@ -132,7 +136,8 @@ class Probes:
             return
         plan, known = Plan.from_json(record["plan"]), self._known_of(record)
         if known is not None and isinstance(plan.step, Run):
-            self._remember(record, known.refined(plan.step.batch, peak, whole=state is State.SUCCEEDED))
+            whole = state is State.SUCCEEDED and (usage or {}).get("samples", 0) * SEEN_EVERY_S >= run_s
+            self._remember(record, known.refined(plan.step.batch, peak, whole=whole))
 
     def out_of_memory(self, job: Job, end: Exit, found: Found, usage: Mapping[str, Any] | None) -> Run | None:
         """The real run had too little memory: forget what was known, and say how to go on, where that is possible."""

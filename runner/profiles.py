@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.batch.settings import Settings
 from runner.errors import UserError
+from runner.quantities import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +43,9 @@ class Profile:
     cap: int = 4096
     limit_s: float = 120.0
     quiet_s: float = 10.0
+    said: tuple[
+        str, ...
+    ] = ()  # the settings that are its own, even where they are the usual ones; the rest is the box's
 
     def settings(self, own: int | None = None) -> Settings:
         """What the procedure needs of it."""
@@ -73,21 +77,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "quiet_s": (int, float),
 }
 
-NANOGPT = Profile(
-    name="nanogpt",
-    probe_args=("--max_tokens=1000000", "--wandb_log=False"),
-    batch_arg="--batch_size",
-    run_id_arg="--version",
-    default=8,
-    margin=0.9,
-    round_to=8,
-    round_from=8,  # the blog rounds whatever it finds
-    round_loss=1.0,
-    cap=4096,
-    limit_s=120.0,
-)
-SHIPPED = {NANOGPT.name: NANOGPT}
-
 
 def _with_value(arg: str, value: str) -> str:
     """`--batch_size=24`; an argument that ends in `=` or a space is kept as it was given."""
@@ -102,7 +91,7 @@ def from_json(name: str, data: Mapping[str, Any]) -> Profile:
         raise UserError(f"profile {name}: it must be an object of settings, like {{'batch_arg': '--batch-size'}}")
     for field, value in data.items():
         _check(name, field, value)
-    parts = {**data, "probe_args": tuple(data.get("probe_args", ()))}
+    parts = {**data, "probe_args": tuple(data.get("probe_args", ())), "said": tuple(data)}
     profile = Profile(name=name, **parts)
     try:
         profile.settings()
@@ -118,6 +107,52 @@ def _check(name: str, field: str, value: object) -> None:
         raise UserError(f"profile {name}: {field} cannot be {value!r}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
         raise UserError(f"profile {name}: {field} must be a list of words")
+
+
+NANOGPT = from_json(
+    "nanogpt",
+    {
+        "probe_args": ["--max_tokens=1000000", "--wandb_log=False"],
+        "batch_arg": "--batch_size",
+        "run_id_arg": "--version",
+        "default": 8,
+        "margin": 0.9,
+        "round_to": 8,
+        "round_from": 8,  # the blog rounds whatever it finds
+        "round_loss": 1.0,
+        "cap": 4096,
+    },
+)
+SHIPPED = {NANOGPT.name: NANOGPT}
+
+
+_SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Settings as they are typed: `default=16,margin=85%,cap=512,limit=3m`. Raises UserError."""
+    found = dict(_parse_setting(part) for part in text.split(",") if part.strip())
+    if not found:
+        raise UserError("write settings and values, like margin=85%,cap=512")
+    Profile(**found).settings()
+    return found
+
+
+def _parse_setting(text: str) -> tuple[str, Any]:
+    name, _, value = (part.strip() for part in text.partition("="))
+    field = _SHORT.get(name, name)
+    if field not in _SETTINGS & _FIELDS.keys():
+        short = {long: name for name, long in _SHORT.items()}
+        known = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
+        raise UserError(f"there is no setting {name!r}; there are {known}")
+    try:
+        if field.endswith("_s"):
+            return field, parse_duration(value)
+        if field in ("margin", "round_loss"):
+            return field, float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        return field, int(value)
+    except ValueError:
+        raise UserError(f"{name} cannot be {value!r}") from None
 
 
 def read(home: str) -> dict[str, Profile]:

@@ -164,7 +164,7 @@ class Settings(FromEnvironment):
         10.0,
         ge=0.5,
         le=3600,
-        description="One without an end of its own ends when its memory has not grown for so long.",
+        description="The first probe ends when its memory has not grown for so long, unless it has an end of its own.",
         json_schema_extra={"shown_default": "10s"},
     )
     backup_dir: Folder | None = Field(

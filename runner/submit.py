@@ -36,11 +36,11 @@ OWN = (
 REMOVED = "(removed)"
 
 
-def usage() -> str:
+def usage(intro: str = USAGE, shown: Sequence[options.Option] = (*options.OPTIONS, *OWN)) -> str:
     """The text of --help."""
-    rows = [*options.help_rows(), *options.help_rows(OWN)]
+    rows = options.help_rows(shown)
     width = max(len(flags) for flags, _ in rows)
-    return USAGE + "".join(f"  {flags:<{width}}  {text}\n" for flags, text in rows)
+    return intro + "".join(f"  {flags:<{width}}  {text}\n" for flags, text in rows)
 
 
 def main(words: Sequence[str]) -> int:
@@ -55,10 +55,7 @@ def main(words: Sequence[str]) -> int:
             submission.follow(sys.stdin)
         else:
             submission.submit(*_command(values, rest))
-        submission.close()
-        if values.get("wait"):
-            return _wait(queue, submission.ids) or int(submission.refused)
-    return int(submission.refused)
+        return submission.finish()
 
 
 def _wait(queue: Queue, job_ids: list[int]) -> int:
@@ -104,8 +101,9 @@ def user() -> str:
 class Submission:
     """Jobs from one terminal: they share its folder, environment and options."""
 
-    def __init__(self, queue: Queue, values: dict[str, Any]) -> None:
+    def __init__(self, queue: Queue, values: dict[str, Any], *, silent: bool = False) -> None:
         self._queue, self._values, self._as_json = queue, values, bool(values.get("json"))
+        self._silent = silent or self._as_json
         self._workspace = queue.workspaces.get(values["workspace"]) if values.get("workspace") else None
         if self._workspace:
             key, variables = queue.workspaces.environment(self._workspace)
@@ -128,21 +126,36 @@ class Submission:
     def follow(self, lines: Any) -> None:
         """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
         for batch in _batches(lines):
-            try:
-                self._add([self._spec(line, None, False) for line in batch])
-            except UserError:
-                self._add_one_by_one(batch)
+            self.submit_lines(batch)
         if not self.ids and not self.refused:
             raise UserError("There was no command on standard input: it takes one per line.")
 
-    def _add_one_by_one(self, lines: list[str]) -> None:
+    def submit_lines(self, lines: list[str]) -> dict[int, str]:
+        """Queue one job for each of these; the lines that could be queued, by their jobs' numbers."""
+        try:
+            return dict(zip(self._add([self._spec(line, None, False) for line in lines]), lines, strict=True))
+        except UserError:
+            return self._add_one_by_one(lines)
+
+    def submit_sweep(self, commands: Sequence[str | list[str]]) -> None:
+        """Queue all combinations of a sweep, or none of them."""
+        self._add(
+            [
+                self._spec(command, None, False) if isinstance(command, str) else self._spec("", command, False)
+                for command in commands
+            ]
+        )
+
+    def _add_one_by_one(self, lines: list[str]) -> dict[int, str]:
         """One line that cannot be must not keep back the others, nor end a pipe that is followed for days."""
+        queued = {}
         for line in lines:
             try:
-                self.submit(line)
+                queued[self._add([self._spec(line, None, False)])[0]] = line
             except UserError as error:
                 self.refused = True
                 _say(f"not queued: {line}\n{error}")
+        return queued
 
     def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
         return job_spec(
@@ -150,11 +163,12 @@ class Submission:
             folder=self._folder, environment_key=self._key, umask=self._umask,
         )  # fmt: skip
 
-    def _add(self, specs: list[JobSpec]) -> None:
+    def _add(self, specs: list[JobSpec]) -> list[int]:
         ids = self._queue.submit(specs, {self._key: self._variables})
         self.ids += ids
-        if not self._as_json:
+        if not self._silent:
             self._tell("".join(f"Submitted job {job_id}\n" for job_id in ids))
+        return ids
 
     def _tell(self, text: str) -> None:
         """Whoever reads our output may have seen enough; the jobs are to be queued all the same."""
@@ -164,14 +178,16 @@ class Submission:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def close(self) -> None:
-        """The last words."""
+    def finish(self) -> int:
+        """The last words, and waiting where that is wanted; the exit code."""
         if self._as_json:
             print(json.dumps({"ids": self.ids}))
         if not self._queue.runner_is_up():
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
         elif held := self._queue.held():
             _say(f"queued, but {held}")
+        code = _wait(self._queue, self.ids) if self._values.get("wait") else 0
+        return code or int(self.refused)
 
 
 def _current_folder() -> str:
@@ -182,20 +198,33 @@ def _current_folder() -> str:
 
 
 def _batches(file: Any) -> Iterator[list[str]]:
-    """Lines as they come, those that come together in one batch; blank lines and comments are none."""
-    if file is None:
-        raise UserError("Standard input is closed: it takes one command per line.")
-    descriptor, pending = file.fileno(), []
-    while data := os.read(descriptor, 1 << 16):
-        if b"\n" not in data:
-            pending.append(data)
-            continue
-        *lines, rest = b"".join([*pending, data]).split(b"\n")
-        pending = [rest]
-        if batch := _commands(lines):
+    """Lines as they come, those that come together in one batch."""
+    lines = Lines(file)
+    while lines.are_open:
+        if batch := lines.read():
             yield batch
-    if batch := _commands([b"".join(pending)]):
-        yield batch
+
+
+class Lines:
+    """Commands from a file or a pipe, one per line; blank lines and comments are none."""
+
+    def __init__(self, file: Any) -> None:
+        if file is None:
+            raise UserError("Standard input is closed: it takes one command per line.")
+        self.descriptor: int = file.fileno()
+        self.are_open = True
+        self._pending: list[bytes] = []
+
+    def read(self) -> list[str]:
+        """Wait for more and return the lines that are whole; at the end also one that was not ended."""
+        data = os.read(self.descriptor, 1 << 16)
+        self.are_open = bool(data)
+        self._pending.append(data)
+        if data and b"\n" not in data:
+            return []
+        *lines, rest = b"".join(self._pending).split(b"\n")
+        self._pending = [rest] if data else []
+        return _commands(lines if data else [*lines, rest])
 
 
 def _commands(lines: list[bytes]) -> list[str]:

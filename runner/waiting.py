@@ -22,16 +22,30 @@ class Changes:
     """Tells when anything in these folders is written to."""
 
     def __init__(self, *folders: str) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        for folder in folders if self._descriptor >= 0 else ():
-            libc.inotify_add_watch(self._descriptor, os.fsencode(folder), IN_MODIFY | IN_CREATE | IN_MOVED_TO)
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        for folder in folders:
+            self.add(folder)
 
-    def wait(self, timeout_s: float = SAFETY_S) -> None:
-        """Until something changed, or so long."""
-        ready, _, _ = select.select([self._descriptor] if self._descriptor >= 0 else [], [], [], timeout_s)
-        if ready:
+    def add(self, folder: str) -> int:
+        """Look at one more folder; what to call it when it is dropped."""
+        if self._descriptor < 0:
+            return -1
+        mask = IN_MODIFY | IN_CREATE | IN_MOVED_TO
+        return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask))
+
+    def drop(self, watch: int) -> None:
+        """Look at a folder no more."""
+        if self._descriptor >= 0 and watch >= 0:
+            self._libc.inotify_rm_watch(self._descriptor, watch)
+
+    def wait(self, timeout_s: float = SAFETY_S, also: Sequence[int] = ()) -> list[int]:
+        """Until something changed, or so long; or until there is something to read from `also`: from which of them."""
+        own = [self._descriptor] if self._descriptor >= 0 else []
+        ready, _, _ = select.select([*own, *also], [], [], timeout_s)
+        if self._descriptor in ready:
             os.read(self._descriptor, 1 << 16)
+        return [descriptor for descriptor in ready if descriptor != self._descriptor]
 
     def close(self) -> None:
         """Stop listening."""

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner.envfile import is_variable_name, read_env_file
 from runner.environment import fingerprint, login_environment
@@ -39,6 +39,7 @@ class Workspace:
     variables: dict[str, str] = field(default_factory=dict)
     env_file: str | None = None  # read when a job starts, so that its secrets are never copied
     default: bool = False
+    probe: dict[str, Any] = field(default_factory=dict)  # for its jobs that are probed: a profile, and settings
 
 
 def validate(workspace: Workspace) -> Workspace:
@@ -51,6 +52,7 @@ def validate(workspace: Workspace) -> Workspace:
         activate=_activate(workspace.activate or ""),
         variables=_variables(workspace.variables),
         env_file=_env_file(folder, workspace.env_file) if workspace.env_file else None,
+        probe=_probe(workspace.probe) if workspace.probe else {},
     )
 
 
@@ -74,6 +76,16 @@ def _variables(variables: Mapping[str, str]) -> dict[str, str]:
         if not is_variable_name(name) or "\0" in value:
             raise UserError(f"{name!r} cannot be a variable: use letters, digits and '_'")
     return dict(variables)
+
+
+def _probe(settings: Mapping[str, Any]) -> dict[str, Any]:
+    from runner import home, profiles
+
+    own = {name: value for name, value in settings.items() if name != "profile"}
+    profiles.Profile(**own).settings()
+    if "profile" in settings:
+        profiles.named(settings["profile"], home.state_folder())
+    return dict(settings)
 
 
 def _env_file(folder: str, text: str) -> str:

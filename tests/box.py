@@ -16,6 +16,7 @@ from typing import Any
 from runner.api import Queue
 from runner.model import Notice
 from runner.presence import holder
+from tests import nursery
 from tests.jobs import KEY, VARIABLES, a_spec
 from tests.wait import eventually
 
@@ -28,7 +29,7 @@ class Box:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.homes: list[Path] = []
-        self.runner: subprocess.Popen[bytes] | None = None
+        self.runner: nursery.Process | None = None
         kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYENV_VERSION")
         self.environ = {key: os.environ[key] for key in kept if key in os.environ}
         person = folder / "person"
@@ -48,23 +49,28 @@ class Box:
         self, *words: str, input: str | None = None, env: Mapping[str, str] | None = None, cwd: Path | str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """The real command, to its end."""
-        return subprocess.run(
-            self.command(*words), input=input, env={**self.environ, **(env or {})}, cwd=cwd or self.folder,
-            capture_output=True, text=True, timeout=100, check=False,
-            stdin=subprocess.DEVNULL if input is None else None,
-        )  # fmt: skip
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write((input or "").encode())
+            given.seek(0)
+            environ, folder = {**self.environ, **(env or {})}, str(cwd or self.folder)
+            with open(os.devnull) as nothing:
+                called = nursery.start(words, environ, folder, nothing if input is None else given, out, err)
+            code = called.wait(100)
+            out.seek(0), err.seek(0)
+            said, complained = out.read().decode(), err.read().decode()
+            return subprocess.CompletedProcess(self.command(*words), code, said, complained)
 
-    def start_runner(self, gpus: str = "sim:2x24GiB", **settings: str) -> subprocess.Popen[bytes]:
+    def start_runner(self, gpus: str = "sim:2x24GiB", **settings: str) -> nursery.Process:
         """A real runner, up when this returns."""
         assert self.runner is None or self.runner.poll() is not None
-        with self.queue():
-            pass  # the tables are made here: the runner would first have to import what makes them
         chosen = {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
+        if not self.home.exists() and "NIGHTSHIFT_BACKUP_DIR" not in {**self.environ, **chosen}:
+            with self.queue():
+                pass  # the tables are made here: the runner would first have to import what makes them
         with (self.folder / "runner.out").open("ab") as output:
-            self.runner = subprocess.Popen(
-                self.command("runner"), env={**self.environ, "NIGHTSHIFT_GPUS": gpus, **chosen}, cwd=self.folder,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
+            environ = {**self.environ, "NIGHTSHIFT_GPUS": gpus, **chosen}
+            with open(os.devnull) as nothing:
+                self.runner = nursery.start(["runner"], environ, str(self.folder), nothing, output, output)
         eventually(self._runner_is_up, 60, "the runner is up")
         return self.runner
 
@@ -78,7 +84,7 @@ class Box:
     def stop_runner(self, number: int = signal.SIGTERM) -> None:
         assert self.runner is not None
         self.runner.send_signal(number)
-        self.runner.wait(20)
+        self.runner.wait(60)
 
     @contextlib.contextmanager
     def queue(self) -> Iterator[Queue]:
@@ -132,6 +138,8 @@ class Box:
                 with contextlib.suppress(OSError):
                     if markers & set(Path(f"/proc/{name}/environ").read_bytes().split(b"\0")):
                         found[int(name)] = Path(f"/proc/{name}/comm").read_text().strip()
+        if self.runner and self.runner.poll() is None:
+            found[self.runner.pid] = "nightshift"
         for home in self.homes:  # those that guard the token cannot be looked into
             for lock in ("keeper.lock", "bot.lock"):
                 if pid := holder(str(home), lock):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,3 +20,8 @@ def eventually(look: Callable[[], T], timeout: float = 40.0, what: str = "") -> 
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s: {what or look}; last seen: {found!r}")
         time.sleep(0.01)
+
+
+def is_on_time(moment: datetime, promised: datetime) -> bool:
+    """Never before it was promised; later only by what a busy machine may take."""
+    return timedelta(seconds=-1.5) <= moment - promised <= timedelta(seconds=10)

@@ -87,7 +87,7 @@ def job_view(chat: Chat, job: Job) -> str:
     reason = chat.queue.waiting_reasons([job]).get(job.id)
     return render.job(
         job, indices=render.indices_of(chat.queue.gpus()), usage=chat.queue.usage(job.id),
-        reason=chat.named(reason) if reason else None, name_of=chat.name_of,
+        reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot import keyboards, render
 from bot.chat import QUESTION
 from bot.gate import Role, actor_of
-from bot.handlers import acting, looking, people, submitting
+from bot.handlers import acting, fitting, looking, people, submitting
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -97,6 +97,12 @@ async def _log(turn: Turn, button: Button) -> None:
         turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
         turn.answer()
         turn.reply(html, keyboards.of_log(job), job_id=job.id)
+
+
+async def _fit(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        turn.answer()
+        fitting.show(turn, turn.job(_job(button)))
 
 
 async def _log_again(turn: Turn, button: Button) -> None:
@@ -246,6 +252,7 @@ ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
     "details": _details,
     "log": _log,
     "log again": _log_again,
+    "fit": _fit,
     "document": _document,
     "rerun": _rerun,
     "kill": _kill,

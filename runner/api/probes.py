@@ -16,9 +16,14 @@ BATCH, ACCUMULATION = "{batch_size}", "{grad_accum}"
 
 
 def probe_asked(
-    values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None, script: bool
+    values: Mapping[str, Any],
+    *,
+    command: str,
+    argv: Sequence[str] | None,
+    script: bool,
+    workspace: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """What is asked for, with the profile's settings; None where nothing is. Raises UserError.
+    """What is asked for, over the job's profile, over what its workspace says; None where nothing is. Raises UserError.
 
     Only what was said is kept: the rest is the box's own, and is settled when the job starts.
     """
@@ -27,24 +32,24 @@ def probe_asked(
     placed = any(BATCH in text for text in texts)
     if asked is None and not placed:
         return None
-    found = {**_of_profile(asked), **{key: value for key, value in (asked or {}).items() if key != "profile"}}
+    place, job = dict(workspace or {}), dict(asked or {})
+    theirs, own = place.pop("profile", None), job.pop("profile", None)
+    below = {} if own else _of_profile(theirs)  # two profiles at once would mix two programs
+    found = {**below, **place, **_of_profile(own), **job}
     if found.get("batch_arg") and not placed and argv is None:
         _refuse_unappendable(command, script=script)
     return found
 
 
-def _of_profile(asked: Mapping[str, Any] | None) -> dict[str, Any]:
-    if not asked or "profile" not in asked:
+def _of_profile(name: str | None) -> dict[str, Any]:
+    if name is None:
         return {}
-    from dataclasses import asdict
-
     from runner import home
-    from runner.profiles import Profile, named
+    from runner.profiles import named
 
-    plain = asdict(Profile())
-    chosen = asdict(named(asked["profile"], home.state_folder()))
-    said = {key: value for key, value in chosen.items() if value != plain[key] and key != "name"}
-    return {"profile": asked["profile"], **{k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}}
+    chosen = named(name, home.state_folder())
+    said = {key: getattr(chosen, key) for key in chosen.said}
+    return {"profile": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}}
 
 
 def _refuse_unappendable(command: str, *, script: bool) -> None:
@@ -53,7 +58,7 @@ def _refuse_unappendable(command: str, *, script: bool) -> None:
     if script or "\n" in text or "#" in text or text.endswith((";", "&", ")", "}")) or re.search(r"[^|]\|[^|]", text):
         raise UserError(
             f"No argument can be added to the end of this. Put {BATCH} where the batch belongs, or let the program "
-            "read NIGHTSHIFT_BATCH_SIZE, and leave out --batch-arg and --profile."
+            "read NIGHTSHIFT_BATCH_SIZE, and leave out --batch-arg and --profile, also those of the workspace."
         )
 
 

@@ -52,7 +52,9 @@ def job_spec(
         stop_grace_s=values.get("stop_grace_s"),
         idle=values.get("idle"),
         hung=values.get("hung"),
-        probe=probe_asked(values, command=command, argv=argv, script=script),
+        probe=probe_asked(
+            values, command=command, argv=argv, script=script, workspace=workspace.probe if workspace else None
+        ),
     )
 
 

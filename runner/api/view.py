@@ -178,17 +178,20 @@ class View:
             return None
         live = rundir.read(rundir.folder_of(self.home, job.id, job.attempt), rundir.PROBE)
         record = self.jobs.probe(job.id, job.attempt) if job.phase is not Phase.PROBING else live
-        if record is None:
+        if not record:
             return None
-        from runner.batch import Plan, detail, summary
+        from runner.batch import Plan, bars, detail, summary
 
         plan = Plan.from_json(record["plan"])
         used = (self.jobs.usage(job.id, job.attempt) or {}).get("peak_memory_mib") if job.state.final else None
         return {
-            "said": summary(plan, record["about"]["total_mib"], used),
+            "said": summary(plan, record["about"]["total_mib"], used, over=job.state.final),
             "detail": detail(plan),
+            "bars": bars(plan) if plan.points or plan.line else [],
+            "batch": plan.batch,
             "points": [list(point) for point in plan.points],
             "line": list(plan.line) if plan.line else None,
+            "expected_mib": plan.expected_mib,
             "margin": plan.settings.margin,
             "budget_mib": plan.budget_mib,
             "too_large": plan.too_large,

@@ -10,7 +10,7 @@ from runner.batch.plan import Plan
 from runner.batch.plateau import Plateau
 from runner.batch.settings import Accumulation, Settings, accumulate, budget_mib
 from runner.batch.steps import Done, Failed, GiveUp, Measured, OutOfMemory, Probe, Run, Unmeasured
-from runner.batch.words import detail, summary
+from runner.batch.words import bars, detail, summary
 
 __all__ = [
     "Accumulation",
@@ -29,6 +29,7 @@ __all__ = [
     "Settings",
     "Unmeasured",
     "accumulate",
+    "bars",
     "budget_mib",
     "choose",
     "detail",

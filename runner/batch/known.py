@@ -79,7 +79,7 @@ def choose(known: Known, budget_mib: float, settings: Settings) -> Run | None:
     beyond = batch > TRUSTED_FACTOR * max(seen) and not _surely(known, budget_mib, settings)
     if batch < 1 or below or beyond:
         return None
-    return Run(settings.rounded(batch), "known from an earlier job of its kind", confident=True)
+    return Run(settings.rounded(batch), "its memory is known from an earlier job of its kind", confident=True)
 
 
 def _surely(known: Known, budget_mib: float, settings: Settings) -> bool:

@@ -27,8 +27,8 @@ LATE_S = 300.0  # so much work lost is worth a smaller batch rather than a secon
 EARLY_STEP, LATE_STEP = 0.9, 0.75
 WORTH_A_POINT = 1.25  # points closer together than this say little about a slope
 NEAR = 2  # times the largest batch that ever ran: farther the real run does not go without a probe
-SETTLES = 2.0  # times as long as memory took to settle, and longer for a larger batch
 READINGS_S = 1.0  # what looks like settling may be no more than the time between readings
+AGAIN = 0.4  # of the quiet that is asked of the first probe: it has shown how soon memory settles
 FAR_ENOUGH = 64  # a batch as large as this, and eight times the first, would have shown what a sample takes
 PREALLOCATED = 0.5  # of the budget: held whatever the batch, it was taken in advance
 
@@ -85,6 +85,14 @@ class Plan:
         plan = replace(self, probes=probes, tries=tries, probed_s=self.probed_s + outcome.seconds)
         return plan._after_probe(self.step, outcome)
 
+    def repeated(self, outcome: Unmeasured) -> Plan:
+        """The same step once more, because nobody saw how it went."""
+        return replace(self, probes=self.probes + 1, probed_s=self.probed_s + outcome.seconds)
+
+    def unmeasured(self, why: str) -> Plan:
+        """At the user's batch after all. What was measured before is not gone by, nor remembered."""
+        return replace(self, line=None, step=self._users(why))
+
     def _after_probe(self, probe: Probe, outcome: Outcome) -> Plan:
         if isinstance(outcome, OutOfMemory):
             plan = replace(self, too_large=min(probe.batch, self.too_large or probe.batch))
@@ -92,9 +100,9 @@ class Plan:
         if isinstance(outcome, Failed):
             return self._failed(probe, outcome)
         if isinstance(outcome, Unmeasured):
-            return replace(self, step=self._users(outcome.why))
+            return self.unmeasured(outcome.why)
         if outcome.used_mib < 1:
-            return replace(self, step=self._users("the probe was not seen to use any GPU memory"))
+            return self.unmeasured("the probe was not seen to use any GPU memory")
         settled_s = max(self.settled_s, (outcome.settled_s - READINGS_S) / probe.batch)
         points = (*self.points, Point(probe.batch, outcome.used_mib))
         return replace(self, points=points, settled_s=settled_s)._with_line()
@@ -105,12 +113,13 @@ class Plan:
             return replace(self, step=GiveUp(f"{said}:\n{outcome.output}" if outcome.output else said))
         # the program works, so it is this batch that it does not like: a small data set, a rule of its own
         plan = replace(self, failure=said)
-        return plan._then(plan._run(plan._largest_that_ran(), f"{said}; this one ran", confident=True))
+        return plan._then(plan._run(plan._largest_that_ran(), f"{said} and this one ran", confident=True))
 
     def _then(self, step: Step) -> Plan:
         """With this step; a run that needed no line still gets one, for what may come after it."""
-        line = self._cautious_line() if isinstance(step, Run) and step.confident else self.line
-        return replace(self, step=step, line=line)
+        if not isinstance(step, Run):
+            return replace(self, step=step)
+        return replace(self, step=step, line=self._cautious_line() if step.confident else None)
 
     def _smaller(self, batch: int) -> Step:
         """After a probe that ran out of memory."""
@@ -122,7 +131,7 @@ class Plan:
             return self._users(_prealloc(self.points[-1].mib, self.budget_mib))
         below = self._largest_that_ran()
         if batch - below <= 1 or self.tries >= MOST_TRIES:
-            return self._run(below, f"batch {batch} ran out of memory, this one ran", confident=True)
+            return self._run(below, f"batch {batch} ran out of memory and this one ran", confident=True)
         return self._probe((below + batch) // 2, "between")
 
     def _with_line(self) -> Plan:
@@ -136,7 +145,7 @@ class Plan:
         batch = line.largest(self.target_mib, self.most)
         if batch < 1:
             return replace(self, line=line, step=self._run(1, "even batch 1 is over the margin", confident=False))
-        why = f"{self.settings.margin:.0%} of the memory there is, by a line through {len(self.points)} points"
+        why = f"it is the largest within {100 * self.settings.margin:.0f} % by a line through {len(self.points)} points"
         return self._near(line, batch, why)
 
     def _near(self, line: Line, batch: int, why: str) -> Plan:
@@ -150,21 +159,21 @@ class Plan:
         guess = min(proportional(first, self.target_mib), self.most)
         if first.batch <= guess == self.most <= NEAR * first.batch:
             # safe without a second point, and there is no larger one to look for
-            return self._run(guess, "the largest that is allowed, and its memory is sure to fit", confident=True)
+            return self._run(guess, "it is the largest allowed, and sure to fit", confident=True)
         if guess >= WORTH_A_POINT * first.batch:
             return self._probe(guess, "second")
         if first.batch > 1:
             return self._probe(first.batch // 2, "second")
         if self.most > 1 and first.mib <= self.target_mib:
             return self._probe(2, "second")
-        return self._run(1, "the smallest there is", confident=first.mib <= self.target_mib)
+        return self._run(1, "it is the smallest there is", confident=first.mib <= self.target_mib)
 
     def _after_flat(self, lower: Point, upper: Point) -> Plan:
         """More batch took no more memory: taken in advance, or so small that it cannot be seen yet."""
         line = steepest(lower, upper)
         safe = line.largest(self.target_mib, self.most)
         if upper.mib < PREALLOCATED * self.budget_mib and safe >= self.most:
-            why = "so little memory for each sample that the largest allowed is sure to fit"
+            why = "a sample takes so little memory that the largest batch allowed is sure to fit"
             return self._near(line, safe, why)
         farther = min(upper.batch * FARTHER, safe, self.most)
         much = upper.mib >= PREALLOCATED * self.budget_mib
@@ -172,10 +181,10 @@ class Plan:
         if farther > upper.batch and not far and self.tries < MOST_TRIES:
             return replace(self, step=self._probe(farther, "farther"))
         if much:
-            return replace(self, step=self._users(_prealloc(upper.mib, self.budget_mib)))
+            return self.unmeasured(_prealloc(upper.mib, self.budget_mib))
         if safe < 1:
-            return replace(self, step=self._users("memory did not grow with the batch, and where it would is unknown"))
-        why = "memory hardly grows with the batch; as far as that is sure"
+            return self.unmeasured("memory did not grow with the batch, and from where on it would is not known")
+        why = "memory hardly grows with the batch, and up to here that is sure"
         return replace(self, line=line, step=self._run(safe, why, confident=True))
 
     # -- the real run ---------------------------------------------------------------------------------------------
@@ -187,7 +196,9 @@ class Plan:
         if run.batch == 1:
             return replace(plan, step=GiveUp("out of memory even at batch 1: this job does not fit on this GPU"))
         if plan.restarts > MOST_RESTARTS:
-            return replace(plan, step=GiveUp(f"out of memory {plan.restarts} times, at last at batch {run.batch}"))
+            return replace(
+                plan, step=GiveUp(f"out of memory {plan.restarts} times, the last time at batch {run.batch}")
+            )
         batch = plan._back_from(run, outcome)
         why = f"batch {run.batch} ran out of memory"
         return replace(plan, step=Run(batch, why, run.confident))
@@ -224,11 +235,23 @@ class Plan:
         return self.settings.cap if self.too_large is None else max(min(self.settings.cap, self.too_large - 1), 1)
 
     @property
+    def batch(self) -> int | None:
+        """The batch of the real run; None where that is not known."""
+        return self.step.batch if isinstance(self.step, Run | Done) else None
+
+    @property
     def expected_mib(self) -> float | None:
         """The memory that the batch of this step should take; None where nothing says so."""
         if self.line is None or not isinstance(self.step, Run | Done):
             return None
         return self.line.at(self.step.batch)
+
+    @property
+    def is_halved(self) -> bool:
+        """Whether nothing could be measured, and the user's batch is known to be too large."""
+        if not isinstance(self.step, Run) or self.step.confident or self.restarts or self.line is not None:
+            return False
+        return self.too_large is not None and 1 < self.step.batch == self.too_large // 2
 
     def _nearest_points(self) -> tuple[Point, Point]:
         """The two that matter for what is larger than all of them."""
@@ -250,14 +273,21 @@ class Plan:
 
     def _probe(self, batch: int, kind: Kind) -> Probe:
         ends: Any = "by itself" if self.settings.bounded else "at plateau"
-        quiet_s = max(self.settings.quiet_s, SETTLES * self.settled_s * batch)
-        return Probe(batch, kind, ends, self.settings.limit_s, quiet_s)
+        quiet_s, limit_s = self.settings.quiet_s, self.settings.limit_s
+        if not self.points:
+            return Probe(batch, kind, ends, limit_s, quiet_s)
+        hidden_s = READINGS_S * batch / self._largest_that_ran()
+        again_s = min(max(AGAIN * quiet_s, hidden_s), quiet_s)
+        return Probe(batch, kind, ends, limit_s, again_s, self.settled_s * batch)
 
     def _run(self, batch: int, why: str, *, confident: bool) -> Run:
         return Run(self.settings.rounded(batch), why, confident)
 
     def _users(self, why: str) -> Run:
-        return Run(self.settings.users, why, confident=False)
+        """The user's batch, or less where even that is known to be too large."""
+        known_bad = self.too_large is not None and self.settings.users >= self.too_large
+        batch = max((self.too_large or 0) // 2, 1) if known_bad else self.settings.users
+        return Run(batch, why, confident=False)
 
     # -- JSON -----------------------------------------------------------------------------------------------------
 
@@ -289,7 +319,7 @@ class Plan:
 
 def _prealloc(held_mib: float, budget: float) -> str:
     return (
-        f"memory does not depend on the batch ({held_mib / budget:.0%} held whatever it is), as with frameworks that"
-        " take it in advance; for JAX set XLA_PYTHON_CLIENT_PREALLOCATE=false,"
-        " for TensorFlow TF_FORCE_GPU_ALLOW_GROWTH=true"
+        f"memory does not depend on the batch: {100 * held_mib / budget:.0f} % is held whatever it is, as by frameworks"
+        " that take it in advance (to be probed, JAX needs XLA_PYTHON_CLIENT_PREALLOCATE=false,"
+        " TensorFlow TF_FORCE_GPU_ALLOW_GROWTH=true)"
     )

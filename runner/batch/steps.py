@@ -19,6 +19,7 @@ class Probe:
     ends: Ends
     limit_s: float
     quiet_s: float  # a plateau must last so long
+    expected_s: float | None = None  # of work until memory settles, as an earlier probe foretells
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class Unmeasured:
 
     why: str
     seconds: float = 0.0
+    blind: bool = False  # readings stayed away; they may come back, and the probe can be repeated then
 
 
 Outcome = Measured | OutOfMemory | Failed | Unmeasured

@@ -36,7 +36,7 @@ def is_free(
 def _unfit(gpu: Gpu) -> str | None:
     if gpu.health is not GpuHealth.OK:
         return f"{gpu.health.value}: {gpu.detail}" if gpu.detail else gpu.health.value
-    if not gpu.memory_total_mib or gpu.memory_used_mib is None:
+    if not gpu.unified and (not gpu.memory_total_mib or gpu.memory_used_mib is None):
         return "unknown: its memory cannot be read"
     return None
 

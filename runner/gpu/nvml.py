@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,8 @@ MIB = 1024 * 1024
 _GONE = frozenset({trouble.GPU_IS_LOST, trouble.RESET_REQUIRED})
 RECENT_S = 5.0  # the driver knows a process' load of the last few periods, which are up to a second long
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+ADDRESSING_BY_HOST = 2  # NVML's ATS
+_INTEGRATED = re.compile(r"\b(?:Tegra|Xavier|Orin|Thor|GB10|nvgpu)\b")
 # Process lists of these drivers are scrambled under every binding we accept.
 _SCRAMBLED_FROM, _SCRAMBLED_TO = (535, 43), (535, 86)
 
@@ -111,6 +114,9 @@ class Device:
         """The GPU as it is now; raises only if it is lost or answers nothing at all."""
         ask = _Queries(self._handle)
         memory = ask("memory", _memory)
+        name = self.last.name or ask("name", pynvml.nvmlDeviceGetName)
+        unified = _is_unified(ask, name)
+        memory = None if unified else memory
         rates = ask("utilization", pynvml.nvmlDeviceGetUtilizationRates)
         power_mw = ask("power", pynvml.nvmlDeviceGetPowerUsage)
         limit_mw = ask("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)
@@ -118,8 +124,9 @@ class Device:
         gpu = Gpu(
             index=self.index,
             uuid=self.last.uuid,
-            name=self.last.name or ask("name", pynvml.nvmlDeviceGetName),
-            memory_total_mib=memory.total // MIB if memory else self.last.memory_total_mib,
+            name=name,
+            memory_total_mib=memory.total // MIB if memory else None if unified else self.last.memory_total_mib,
+            unified=unified,
             memory_reserved_mib=_mib(getattr(memory, "reserved", None)),
             memory_used_mib=_mib(getattr(memory, "used", None)),
             utilization=rates.gpu if rates else None,
@@ -185,6 +192,19 @@ def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
     if failure and ask.code_of("memory") != trouble.NOT_SUPPORTED:
         return replace(gpu, health=GpuHealth.UNKNOWN, detail=f"does not tell its memory ({failure})")
     return gpu
+
+
+def _is_unified(ask: _Queries, name: str | None) -> bool:
+    """Whether a GPU has no memory but the host's: by its family, or because it tells none and walks the host's tables.
+
+    A Grace Hopper walks them too, but has memory of its own and tells of it.
+    """
+    if _INTEGRATED.search(name or ""):
+        return True
+    query = getattr(pynvml, "nvmlDeviceGetAddressingMode", None)  # not in every binding, nor in every driver
+    if query is None or ask.code_of("memory") != trouble.NOT_SUPPORTED:
+        return False
+    return bool(ask("addressing_mode", query) == ADDRESSING_BY_HOST)
 
 
 def _memory(handle: Any) -> Any:

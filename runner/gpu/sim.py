@@ -140,6 +140,14 @@ class SimulatedDriver:
 
         return self._ask(handle, "mig", fill)
 
+    def nvmlDeviceGetAddressingMode(self, handle: Any, mode: Any) -> int:
+        """Whose tables a GPU finds memory by; only a fault makes it the host's."""
+
+        def fill(card: Card) -> None:
+            mode._obj.value = self._faults.answer(card.index, "addressing_mode", 0)
+
+        return self._ask(handle, "addressing_mode", fill)
+
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, table: Any) -> int:
         """Who uses a GPU. Without a table it only says how large one must be, as NVML does."""
         room = 0 if table is None else count._obj.value

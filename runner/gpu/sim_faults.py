@@ -8,7 +8,7 @@ Each line is `<gpu|all> <what> [value]`:
     1 temperature na          one query is not supported; a number instead of `na` is the code it fails with
                               (also uuid, name, memory, utilization, power, power_limit, compute_mode, mig,
                               processes, process_utilization)
-    1 compute_mode is 3       what a query answers (compute_mode, mig)
+    1 compute_mode is 3       what a query answers (compute_mode, mig, addressing_mode)
     1 processes hidden        the list is empty whoever runs
     1 processes foreign       the list names PIDs of another namespace
     1 process_memory na       the list does not say how much each one holds

@@ -1,6 +1,7 @@
 """Load for simulated GPUs: what a job holds of their memory and how busy it keeps them.
 
-A Python trainer does `with hold(memory_mib=8000, load=90) as gpu:`, anything else runs `nightshift sim-load`.
+A Python trainer does `with hold(memory_mib=8000, load=90) as gpu:`, anything else runs `nightshift sim-load`, beside
+it or, with `--mirror`, around it.
 What is held is let go when the process ends, however it ends.
 """
 
@@ -115,7 +116,7 @@ def visible(cards: list[Card], environ: Mapping[str, str]) -> list[Card]:
 def main(argv: list[str]) -> int:
     """`nightshift sim-load`: hold memory and load for a while; returns the exit code."""
     try:
-        _run(_options(argv))
+        return _run(_options(argv))
     except SimulatedOutOfMemoryError as error:
         sys.stderr.write(f"torch.OutOfMemoryError: {error}\n")
         return 1
@@ -126,10 +127,15 @@ def main(argv: list[str]) -> int:
         return 130
     except SystemExit as leaving:  # the options' own help or complaint, which the user can mend
         return 1 if leaving.code else 0
-    return 0
 
 
-def _run(options: Namespace) -> None:
+def _run(options: Namespace) -> int:
+    if options.mirror is not None or options.command:
+        from runner.gpu import sim_mirror
+
+        if options.mirror is None or not options.command:
+            raise UserError("A command and --mirror go together: nightshift sim-load --mirror 16 -- python train.py")
+        return sim_mirror.run(options.command, options.mirror, options.gpu)
     from runner.quantities import parse_duration, parse_size_mib
 
     end = time.monotonic() + parse_duration(options.time) if options.time else float("inf")
@@ -141,6 +147,7 @@ def _run(options: Namespace) -> None:
             time.sleep(min(rest_s, every_s))
             if step_mib and time.monotonic() < end:
                 held.resize(held.memory_mib + step_mib)
+    return 0
 
 
 def _options(argv: list[str]) -> Namespace:
@@ -152,7 +159,13 @@ def _options(argv: list[str]) -> Namespace:
     parser.add_argument("--time", help="30s, 10m; until stopped if not given")
     parser.add_argument("--gpu", type=int, metavar="N", help="only the Nth visible GPU, counted from 0")
     parser.add_argument("--grow", metavar="SIZE/TIME", help="take more as time goes by: 500M/1s")
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--mirror", type=float, metavar="N", help="run a command; hold N times what it holds of the machine's memory"
+    )
+    own, command = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
+    options = parser.parse_args(own)
+    options.command = command
+    return options
 
 
 def _names(entry: str, card: Card) -> bool:

@@ -28,6 +28,16 @@ class Overview(NamedTuple):
     ended: dict[State, int]
 
 
+class Happened(NamedTuple):
+    """An event of a job."""
+
+    number: int
+    job_id: int
+    attempt: int | None
+    kind: str
+    data: str  # JSON
+
+
 class Listing:
     """What has ended, what is under way, what comes next."""
 
@@ -114,6 +124,18 @@ class Listing:
             running=found.get(State.STARTING, 0) + found.get(State.RUNNING, 0),
             ended={State(state): int(count) for state, count in ended},
         )
+
+    def last_event(self) -> int:
+        """The number of the newest event there is; 0 without any."""
+        return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
+
+    def events_after(self, number: int) -> list[Happened]:
+        """What happened to jobs since that event, in order: its cost is that of the news, however long the queue."""
+        rows = self._store.rows(
+            "SELECT id, job_id, attempt, kind, data FROM events WHERE id > ? AND job_id IS NOT NULL ORDER BY id",
+            (number,),
+        )
+        return [Happened(*row) for row in rows]
 
     def latest(self, limit: int) -> list[Job]:
         """The newest, the newest first."""

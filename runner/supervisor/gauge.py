@@ -50,6 +50,16 @@ class Gauge:
         mib = max(known) if len(known) == len(held) else None
         return Reading(at, mib, max(busy, default=None), all(map(self._is_back, gpus)))
 
+    def trouble(self) -> str | None:
+        """What the sampler says is wrong with one of the GPUs; None where it says nothing."""
+        try:
+            with open(self._path, "rb") as file:
+                gpus = json.loads(file.read())["gpus"]
+            ill = [gpu for gpu in gpus if gpu.get("uuid") in self._base_mib and gpu.get("health") != "ok"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return f"GPU {ill[0].get('index')} {ill[0].get('detail') or ill[0].get('health')}" if ill else None
+
     def _load(self) -> list[dict[str, Any]]:
         try:
             changed = os.stat(self._path).st_mtime_ns

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 from runner import rundir, signature
-from runner.batch import GiveUp, Known, Plan, Probe, Run, Unmeasured, accumulate, choose
+from runner.batch import Failed, GiveUp, Known, Plan, Probe, Run, Unmeasured, accumulate, choose
 from runner.command import realised
 from runner.profiles import Profile
 from runner.supervisor.gauge import Gauge
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from runner.supervisor.gauge import Reading
     from runner.supervisor.supervise import Ready
 
 BACK_WITHIN_S = 30.0
-BLIND_S = 5.0  # where there are no readings, waiting for them is of little use
+BLIND_S = 2.0  # its processes are gone: where no reading comes, their memory is taken to be so too
 LOOK_EVERY_MS = 100
 
 
@@ -40,6 +41,7 @@ def run(folder: str, spec: dict[str, Any], ready: Ready, on_run: Callable[[], No
     real.start()
     on_run()
     real.watch()
+    attempt.write_what_is_owed()
     return real
 
 
@@ -54,6 +56,7 @@ class _Probed:
         self._scratch = os.path.join(folder, rundir.SCRATCH)
         self._version: str | None = None
         self._steps = 1
+        self._repeated = self._owes_record = False
         self.since = Since(now(), time.monotonic())
 
     def find(self) -> Trial | None:
@@ -66,9 +69,8 @@ class _Probed:
         while isinstance(self._plan.step, Probe):
             number += 1
             trial = self._try(self._plan.step, number)
-            if trial.is_over:
-                return self._ended_with(trial)
-            self._plan = self._plan.after(self._outcome(trial))
+            if not trial.is_over:
+                self._plan = self._after(trial)
             if trial.is_over:
                 return self._ended_with(trial)
             self._write()
@@ -92,7 +94,9 @@ class _Probed:
         if wanted and isinstance(step, Run):
             found = accumulate(step.batch, wanted, len(self._order["gpus"]))
             self._steps = found.steps
-            self._plan = replace(self._plan, step=replace(step, batch=found.batch))
+            if found.batch != step.batch:
+                why = f"it goes well into the {wanted} wanted in all; {step.batch} would fit"
+                self._plan = replace(self._plan, step=replace(step, batch=found.batch, why=why))
 
     # -- one probe -------------------------------------------------------------------------------------------------
 
@@ -111,27 +115,43 @@ class _Probed:
             self._clear_scratch()
         return trial
 
-    def _outcome(self, trial: Trial) -> Any:
+    def _after(self, trial: Trial) -> Plan:
+        """The plan with what a probe has shown, once its GPUs are as they were before."""
         outcome = trial.outcome(self._plan.budget_mib)
-        blind = isinstance(outcome, Unmeasured)
-        if not self._is_back(trial, BLIND_S if blind else BACK_WITHIN_S) and not trial.is_over and not blind:
-            return Unmeasured("the memory of a probe did not come back after it had ended", outcome.seconds)
-        return outcome
+        plan = self._plan.after(outcome)
+        if isinstance(plan.step, GiveUp):
+            return plan
+        blind = outcome if isinstance(outcome, Unmeasured) and outcome.blind else None
+        failed = isinstance(outcome, Failed)
+        patience_s = max(trial.patience_s - trial.unread_s, BLIND_S) if blind or failed else BLIND_S
+        reading = self._settled(trial, patience_s)
+        if reading is not None and not reading.back:
+            return plan.unmeasured("the memory of a probe did not come back after it had ended")
+        if failed and reading is None:  # it may have failed for what ended the readings: a lost GPU, a full disk
+            trouble = self._gauge.trouble() or "no reading of its GPU came any more"
+            return plan.unmeasured(f"{plan.failure}, and {trouble}")
+        if blind and reading is not None and not self._repeated:
+            self._repeated = True
+            return self._plan.repeated(blind)
+        return plan
 
-    def _is_back(self, trial: Trial, within_s: float) -> bool:
-        """Wait until the GPUs hold no more than before; a stop that is asked for meanwhile is left on the trial."""
-        self._gauge.since = time.monotonic()
-        until = self._gauge.since + within_s
+    def _settled(self, trial: Trial, blind_s: float) -> Reading | None:
+        """The first reading by which the GPUs hold no more than before, or the last there is after a while.
+
+        None if none comes at all. A stop that is asked for meanwhile is left on the trial.
+        """
+        began = self._gauge.since = time.monotonic()
         poll = select.poll()
         poll.register(self._ready.wake, select.POLLIN)
-        while time.monotonic() < until:
+        last: Reading | None = None
+        while time.monotonic() < began + (blind_s if last is None else BACK_WITHIN_S):
             if poll.poll(LOOK_EVERY_MS) and signal.SIGTERM in os.read(self._ready.wake, 256):
                 trial.asked_to_stop = True
-                return False
-            reading = self._gauge.read()
-            if reading is not None and reading.back:
-                return True
-        return False
+                break
+            last = self._gauge.read() or last
+            if last is not None and last.back:
+                break
+        return last
 
     def _ended_with(self, trial: Trial, why: str | None = None) -> Trial:
         """The attempt ends here; what the probe printed is then what the job printed."""
@@ -168,11 +188,24 @@ class _Probed:
             try:
                 rundir.write_atomically(path, os.fsencode(script), mode=0o700)
             except OSError:
-                if not os.path.isdir(self._folder):
+                if not os.path.isdir(self._folder) or self._is_asked_to_stop(1.0):
                     return
-                time.sleep(1.0)  # a full disk: nothing will tell us when there is room again
             else:
                 return
+
+    def _is_asked_to_stop(self, within_s: float) -> bool:
+        """Wait, for nothing tells when a full disk has room again; a stop is left for what is started next."""
+        poll = select.poll()
+        poll.register(self._ready.wake, select.POLLIN)
+        if not poll.poll(within_s * 1000) or signal.SIGTERM not in os.read(self._ready.wake, 256):
+            return False
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+    def write_what_is_owed(self) -> None:
+        """The batch that ran, where a full disk kept it from being told: its end is about to be told too."""
+        if self._owes_record:
+            self._write()
 
     def _write(self) -> None:
         """Let the runner know how far it is. What cannot be written now is written after the next step."""
@@ -187,7 +220,9 @@ class _Probed:
         try:
             rundir.write_atomically(os.path.join(self._folder, rundir.PROBE), dumps(record).encode())
         except OSError:
-            return
+            self._owes_record = True
+        else:
+            self._owes_record = False
 
     def _clear_scratch(self) -> None:
         from shutil import rmtree

@@ -8,7 +8,8 @@ import time
 
 from runner import oom
 from runner.batch import Failed, Measured, OutOfMemory, Plateau, Unmeasured
-from runner.supervisor.supervise import Execution
+from runner.supervisor import kernel
+from runner.supervisor.supervise import KILLED, Execution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.25
 GRACE_S = 5.0  # to end at our word; what a probe leaves behind is thrown away anyhow
-STALE_S = 10.0  # memory that was last read so long before the end is not known
+STALE_S = 5.0  # memory that was last read so long before the end is not known
+PATIENCE = 0.5  # of its longest time: if no reading comes for so long, going on is of no use
 NEARLY_FULL = 0.9  # of the budget
 LOG_LIMIT = 1 << 20
 TAIL = 1 << 16
@@ -66,10 +68,11 @@ class Trial(Execution):
     def measure(self, probe: Probe, gauge: Gauge) -> None:
         """Run it to the end of the probe, until nothing of it is left."""
         self._probe, self._gauge = probe, gauge
-        self._plateau = Plateau(least_s=probe.quiet_s)
+        self._plateau = Plateau(least_s=probe.quiet_s, expected_s=probe.expected_s)
         self._read_at: float | None = None
         self._seen_at: float | None = None  # the last reading that told its own memory
         self._ended_by: EndedBy | None = None
+        self._end_wanted_at: float | None = None
         self._launch()
         gauge.since = self._launched
         self._listen()
@@ -86,26 +89,43 @@ class Trial(Execution):
         """Whether nothing may come after it: a stop, the time limit, or it could not be executed."""
         return self.asked_to_stop or self._timed_out or self._spawn_error is not None
 
+    @property
+    def unread_s(self) -> float:
+        """How long ago its GPU was last read."""
+        return time.monotonic() - (self._launched if self._read_at is None else self._read_at)
+
+    @property
+    def patience_s(self) -> float:
+        """How long readings may stay away."""
+        return PATIENCE * self._probe.limit_s
+
     def outcome(self, budget_mib: float) -> Outcome:
         """What it has shown."""
         seconds = round(time.monotonic() - self._launched, 3)
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else 0
         if self._ended_by is None and code != 0:
             return self._failure(code, budget_mib, seconds)
-        if self._read_at is None:
-            return Unmeasured("no reading of its GPU came while it was probed", seconds)
-        if self._seen_at is None:
+        end = self._ended_at if self._end_wanted_at is None else self._end_wanted_at
+        stale_s = min(STALE_S, self.patience_s)
+        if self._read_at is None or end - self._read_at >= stale_s:
+            return Unmeasured(self._why_blind(), seconds, blind=True)
+        if self._seen_at is None or end - self._seen_at >= stale_s:
             return Unmeasured("its memory cannot be told from that of others on the GPU", seconds)
-        if self._ended_at - self._seen_at > STALE_S:
-            return Unmeasured("the readings of its GPU stopped while it was probed", seconds)
         seen = self._plateau
         return Measured(seen.peak_mib, 0.0, seconds, self._ended_by or "itself", round(seen.settled_s, 3))
+
+    def _why_blind(self) -> str:
+        what = "no reading of its GPU came" if self._read_at is None else "the readings of its GPU stopped"
+        trouble = self._gauge.trouble()
+        return f"{what} while it was probed" + (f" ({trouble})" if trouble else "")
 
     def _failure(self, code: int, budget_mib: float, seconds: float) -> Outcome:
         exit_code, number = (code, None) if code >= 0 else (None, -code)
         peak = self._plateau.peak_mib
         full = budget_mib > 0 and peak >= NEARLY_FULL * budget_mib
-        found = oom.recognise(self._output.text, exit_code=exit_code, signal=number, gpu_full=full)
+        killed = code in KILLED and kernel.host_kills() > self._host_kills
+        text = self._output.text
+        found = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=killed, gpu_full=full)
         if found is not None and found.where is oom.Where.GPU:
             return OutOfMemory(peak or None, found.wanted_mib, seconds)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
@@ -139,11 +159,11 @@ class Trial(Execution):
             return
         if self._probe.ends == "at plateau" and self._plateau.done:
             self._end_as("plateau")
-        elif time.monotonic() - self._launched >= self._probe.limit_s:
+        elif time.monotonic() - self._launched >= self._probe.limit_s or self.unread_s >= self.patience_s:
             self._end_as("limit")
 
     def _end_as(self, how: EndedBy) -> None:
-        self._ended_by = how
+        self._ended_by, self._end_wanted_at = how, time.monotonic()
         self._end_within(min(GRACE_S, self._spec["stop_grace_s"]))
 
     def _look_once(self) -> None:

@@ -9,7 +9,10 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runner.model import Job
+    from runner.options import Option
 
 VARIABLE = "_NIGHTSHIFT_COMPLETE"
 PROGRAM = "nightshift"
@@ -83,4 +86,22 @@ def submit_flags() -> list[tuple[str, str]]:
     from runner.options import OPTIONS
     from runner.submit import OWN
 
-    return [(flag, option.help) for option in (*OPTIONS, *OWN) for flag in option.flags]
+    return _flags((*OPTIONS, *OWN))
+
+
+def feed_flags() -> list[tuple[str, str]]:
+    """The same for `feed`."""
+    from runner.terminal.feed import SHOWN
+
+    return _flags(SHOWN)
+
+
+def sweep_flags() -> list[tuple[str, str]]:
+    """The same for `sweep`."""
+    from runner.terminal.sweep import SHOWN
+
+    return _flags(SHOWN)
+
+
+def _flags(options: Iterable[Option]) -> list[tuple[str, str]]:
+    return [(flag, option.help) for option in options for flag in option.flags]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from runner.errors import UserError
 from runner.terminal.session import JOB, counted, open_queue, print_json
 from runner.terminal.words import colour, duration_words, event_words, long_time, outcome_words, printable, state_words
 
@@ -23,14 +24,20 @@ LABEL = 12
 @click.command("show")
 @click.argument("job_id", type=JOB, metavar="N")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def show(job_id: int, as_json: bool) -> None:
+@click.option("--fit", is_flag=True, help="Only how its batch was found, drawn.")
+def show(job_id: int, as_json: bool, fit: bool) -> None:
     """Show all there is to know about job N."""
     with open_queue() as queue:
         job = queue.job(job_id)
         if as_json:
             print_json(_described(queue, job))
             return
+        if fit and job.spec.probe is None:
+            raise UserError(f"job {job.id} was submitted without --probe: nothing was measured")
         click.echo(_headline(job))
+        if fit:
+            _draw_fit(queue, job)
+            return
         for label, text in _lines(queue, job):
             click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
 
@@ -217,6 +224,14 @@ def _batch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
             yield "", line
     elif job.spec.probe is not None:
         yield "Batch", "is found when it starts"
+
+
+def _draw_fit(queue: Queue, job: Job) -> None:
+    for label, text in _batch(queue, job):
+        click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
+    found = queue.probe(job.id)
+    for line in found["bars"] if found else ():
+        click.echo(line)
 
 
 def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:

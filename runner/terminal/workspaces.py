@@ -44,6 +44,8 @@ def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--env", "variables", metavar="K=V", multiple=True, help="A variable; may be given again."),
             click.option("--env-file", metavar="FILE", help="Read when a job starts; for keys and tokens."),
             click.option("--default", "default", is_flag=True, help="The one a chat job gets that names none."),
+            click.option("--profile", metavar="NAME", help="For its jobs that are probed: see docs/batch.md."),
+            click.option("--probe-with", metavar="margin=85%,cap=512", help="How they are probed."),
         ]
     ):
         function = option(function)
@@ -54,7 +56,14 @@ def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("name")
 @_fields
 def add(
-    name: str, folder: str | None, activate: str | None, variables: tuple[str, ...], env_file: str | None, default: bool
+    name: str,
+    folder: str | None,
+    activate: str | None,
+    variables: tuple[str, ...],
+    env_file: str | None,
+    default: bool,
+    profile: str | None,
+    probe_with: str | None,
 ) -> None:
     """Make the workspace NAME; its folder is the current one unless --dir says otherwise."""
     from runner.errors import UserError
@@ -72,6 +81,7 @@ def add(
                 variables=_parsed(variables),
                 env_file=_absolute(env_file) if env_file else None,
                 default=default,
+                probe=_probe({}, profile, probe_with),
             ),
         )
 
@@ -87,9 +97,11 @@ def edit(
     variables: tuple[str, ...],
     env_file: str | None,
     default: bool,
+    profile: str | None,
+    probe_with: str | None,
     unset: tuple[str, ...],
 ) -> None:
-    """Change what is given of the workspace NAME; an empty --activate or --env-file takes it out."""
+    """Change what is given of the workspace NAME; an empty value takes it out."""
     with open_queue() as queue:
         old = queue.workspaces.get(name)
         kept = {key: value for key, value in old.variables.items() if key not in unset}
@@ -100,8 +112,18 @@ def edit(
             variables={**kept, **_parsed(variables)},
             env_file=old.env_file if env_file is None else env_file and _absolute(env_file),
             default=default or old.default,
+            probe=_probe(old.probe, profile, probe_with),
         )
         _put(queue, changed)
+
+
+def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> dict[str, Any]:
+    """How its jobs are probed, with what is given changed; an empty text takes out what it would have set."""
+    from runner.profiles import parse_settings
+
+    name = old.get("profile") if profile is None else profile or None
+    kept = {key: value for key, value in old.items() if key != "profile"} if settings != "" else {}
+    return {**({"profile": name} if name else {}), **kept, **(parse_settings(settings) if settings else {})}
 
 
 def _put(queue: Queue, workspace: Workspace) -> None:
@@ -147,7 +169,8 @@ def show(name: str, as_json: bool) -> None:
         print_json(described)
         return
     for label, value in described.items():
-        text = ", ".join(value) if isinstance(value, list) else value
+        parts = [f"{name}={setting}" for name, setting in value.items()] if isinstance(value, dict) else value
+        text = ", ".join(parts) if isinstance(parts, list) else parts
         print(f"{label.replace('_', ' '):<20} {'–' if text in (None, '') else text}")
 
 
@@ -180,6 +203,7 @@ def _described(workspace: Workspace) -> dict[str, Any]:
         "variables": sorted(workspace.variables),
         "env_file": workspace.env_file,
         "env_file_variables": _names_in(workspace.env_file),
+        "probe": workspace.probe,
     }
 
 

@@ -15,10 +15,10 @@ from runner.api import Queue
 from runner.model import Reason, State
 from tests.box import Box
 from tests.browser.test_product import ROOT, Phone, _link
-from tests.wait import eventually
+from tests.wait import eventually, is_on_time
 
-# six seconds between warning and stop, for drawing two pictures on a busy machine
-RULES = {"NIGHTSHIFT_IDLE": "20%:2s:5:0", "NIGHTSHIFT_IDLE_WARNING": "6s"}
+# long enough between warning and stop to draw two pictures on a busy machine
+RULES = {"NIGHTSHIFT_IDLE": "20%:2s:9:0", "NIGHTSHIFT_IDLE_WARNING": "14s"}
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def demo(box: Box) -> Iterator[str]:
         yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
     finally:
         demo.send_signal(signal.SIGINT)
-        demo.wait(20)
+        demo.wait(60)
 
 
 async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
@@ -50,7 +50,7 @@ async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
 
     warning = hand.said("#1 kept on gpu-box is idle and will be stopped at")
     for label in ("Keep 1 h", "Keep for good", "Kill now", "Log"):
-        await expect(button(warning, label)).to_be_visible(timeout=20_000)
+        await expect(button(warning, label)).to_be_visible(timeout=40_000)
     await hand.press(warning, "Keep 1 h")
     await expect(button(warning, "✓ Kept for 1h 00m")).to_be_visible()
     await expect(button(warning, "Keep 1 h")).to_have_count(0)
@@ -60,7 +60,7 @@ async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
     await expect(second.locator("img")).to_have_js_property("naturalWidth", 800)
     await screenshot(phone, "idle-warning", color_scheme="dark")
     stopped = hand.said("#2 forgotten stopped on gpu-box")
-    await expect(stopped).to_contain_text("its GPU was idle", timeout=30_000)
+    await expect(stopped).to_contain_text("its GPU was idle", timeout=60_000)
     await expect(button(stopped, "Rerun")).to_be_visible()
     await expect(stopped.locator("img")).to_have_js_property("naturalWidth", 800)
     await screenshot(phone, "idle-stopped", color_scheme="light")
@@ -72,7 +72,7 @@ async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
         assert asked.at > promised  # the first one's moment has passed as well
         assert queue.job(1).state is State.RUNNING
         assert queue.job(1).stop is None
-        assert abs((asked.at - promise(queue, 2)).total_seconds()) <= 1
+        assert is_on_time(asked.at, promise(queue, 2))
 
 
 def button(message: Locator, label: str) -> Locator:

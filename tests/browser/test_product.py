@@ -32,7 +32,7 @@ def demo(box: Box) -> Iterator[str]:
         yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
     finally:
         demo.send_signal(signal.SIGINT)
-        demo.wait(20)
+        demo.wait(60)
 
 
 def _link(box: Box, demo: subprocess.Popen[bytes]) -> str | None:

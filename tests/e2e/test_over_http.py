@@ -92,6 +92,7 @@ ANSWERS = {
     "queue": ("", "Nothing waits"),
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
+    "fit": ("1", "was submitted without --probe"),
     "keep": ("1", "Job 1 is kept for good"),
     "kill": ("1", "Stop this job?"),
     "rerun": ("1", "#1 again"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold
+
+HOST_MIB = 10  # for each sample
 
 
 def main() -> int:
@@ -23,18 +26,31 @@ def main() -> int:
         return 3
     memory = options.prealloc or options.fixed + options.per_sample * batch
     try:
-        with hold(memory_mib=memory, load=90) as gpu:
+        with hold(memory_mib=memory, load=90) as gpu, _more_on_second(options, memory):
             print(f"batch {batch} runs in {memory} MiB", flush=True)
             until = time.monotonic() + (1000 if probing and not options.max_steps else options.seconds)
             time.sleep(options.late_after)
+            if options.host_group and not probing:
+                Path(options.host_group, "cgroup.procs").write_text(str(os.getpid()))
+                bytearray(HOST_MIB * batch << 20)
             if options.late and not probing:
                 gpu.resize(memory + options.late * batch)
-            time.sleep(max(0.0, until - time.monotonic()))
+            while time.monotonic() < until or not (probing or _may_end(options)):
+                time.sleep(0.02)
     except SimulatedOutOfMemoryError as error:
         print(f"torch.OutOfMemoryError: {error}", flush=True)
         return 1
     print("done", flush=True)
     return 0
+
+
+def _more_on_second(options: argparse.Namespace, memory: int) -> contextlib.AbstractContextManager[object]:
+    more = options.more_on_second * memory // 100
+    return hold(memory_mib=more, gpu=1) if more else contextlib.nullcontext()
+
+
+def _may_end(options: argparse.Namespace) -> bool:
+    return options.until is None or Path(options.until).exists()
 
 
 def _note(options: argparse.Namespace, batch: int, *, probing: bool) -> None:
@@ -69,6 +85,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="how long a run takes that has an end")
     parser.add_argument("--max_steps", "--max_tokens", type=int, default=0)
     parser.add_argument("--wandb_log")
+    parser.add_argument("--host_group", help="a control group; there a real run takes host memory for each sample")
+    parser.add_argument("--until", help="a real run lasts until there is this file")
+    parser.add_argument("--more_on_second", type=int, default=0, help="percent more memory on the second GPU")
     parser.add_argument("--crash", action="store_true")
     parser.add_argument("--notes", help="a file for what was seen")
     return parser.parse_args()

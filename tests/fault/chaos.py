@@ -143,7 +143,7 @@ class Chaos:
         self.keep_runner_up()
         if self.runner.poll() is None:
             self.runner.terminate()
-            self.runner.wait(20)
+            self.runner.wait(60)
 
     def check(self, queue: Queue, report: Report) -> None:
         runs = Counter(int(line) for line in self.ledger.read_text().split())

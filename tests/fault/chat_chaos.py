@@ -142,7 +142,7 @@ class ChatChaos:
         for process in self.others:
             if process.poll() is None:
                 process.terminate()
-            process.wait(20)
+            process.wait(60)
 
     # -- people ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from tests.probing import notes, nothing_is_left, probed, remembered
 from tests.wait import eventually
 
 
@@ -109,3 +110,24 @@ def test_a_wipe_without_warning_loses_seconds_at_most(box, tmp_path):
     box.start_runner()
     box.run("resume")
     assert box.wait_state(job_id, "FAILED")["exit_code"] == 9
+
+
+def test_the_disk_is_full_while_a_batch_is_probed(box, small_disk):
+    """No reading can be left there, so the user's batch is run; what could not be told is told at the end."""
+    box.use_home(small_disk / "home")
+    driver = box.folder / "driver"
+    driver.mkdir()
+    box.home.mkdir(mode=0o700)
+    (box.home / "sim").symlink_to(driver)
+    box.start_runner(gpus="sim:1x24GiB", probe_quiet="2s", probe_limit="5s")
+    job_id = probed(box, "--until", str(box.folder / "seen"), options=("--batch", "3"))
+    eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), 20, "a probe runs")
+    fill(small_disk)
+    eventually(lambda: not notes(box)[-1]["probing"], 60, "the real run runs")
+    (small_disk / "filler").unlink()
+    (box.folder / "seen").touch()
+    job = box.wait_state(job_id, "SUCCEEDED", timeout=30)
+    assert (job["batch_size"], notes(box)[-1]["batch"]) == (3, 3)
+    assert [notice.kind for notice in box.notices(job_id)] == ["started", "ended"]
+    nothing_is_left(box, job_id)
+    assert remembered(box) == []

@@ -190,5 +190,5 @@ def test_the_next_job_waits_until_the_memory_is_back_and_it_is_said_who_holds_it
     assert f"pid {bystander}" in notice.data["why"]
     assert box.job(second)["state"] == "QUEUED"
     os.kill(bystander, 9)
-    psutil.Process(bystander).wait(5)
+    psutil.Process(bystander).wait(60)
     box.wait_state(second, "SUCCEEDED")

@@ -132,7 +132,7 @@ def test_a_queue_that_lost_its_database_does_not_take_old_ends_for_new_ones(box)
 def test_a_runner_whose_folder_is_removed_leaves(box):
     runner = box.start_runner()
     shutil.rmtree(box.home)
-    assert runner.wait(20) == 2
+    assert runner.wait(60) == 2
     assert "was removed" in (box.folder / "runner.out").read_text()
 
 
@@ -215,4 +215,4 @@ def test_orders_that_nobody_took_are_given_up_when_the_runner_is_gone(tmp_path):
     eventually(lambda: not any(rundir.lock_is_held(folder) for folder in folders))
     for leash in leashes:
         os.close(leash)
-    assert engine._process.wait(10) == 0  # the zygote leaves with its last supervisor
+    assert engine._process.wait(60) == 0  # the zygote leaves with its last supervisor

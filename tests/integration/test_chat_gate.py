@@ -403,7 +403,7 @@ def test_a_button_gives_no_right_that_its_presser_has_lost(action, tmp_path):
     asyncio.run(check())
 
 
-LOOKING = {"status", "gpus", "queue", "details", "log", "log again", "document", "back", "dismiss", "noise"}
+LOOKING = {"status", "gpus", "queue", "details", "fit", "log", "log again", "document", "back", "dismiss", "noise"}
 
 
 @in_room()

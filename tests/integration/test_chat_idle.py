@@ -21,7 +21,7 @@ from tests.attempts import begin, end
 from tests.e2e.test_over_http import Telegram, text_of
 from tests.idle_stage import IdleStage
 from tests.room import Room, a_room, labels
-from tests.wait import eventually
+from tests.wait import eventually, is_on_time
 
 GPU = "GPU-0a1b2c3d-1111"
 MINUTE = "20%:1s:60:0"
@@ -447,6 +447,6 @@ def _one_is_kept_and_one_is_not(box, ada):
     assert "photo" in said
     with box.queue() as queue:
         (notice,) = [one for one in queue.outbox.about(stopped) if one.kind == "idle warning"]
-        assert abs(queue.job(stopped).stop.at - clock.moment(notice.data["stops_at"])) <= timedelta(seconds=1)
+        assert is_on_time(queue.job(stopped).stop.at, clock.moment(notice.data["stops_at"]))
         assert queue.job(kept).state is State.RUNNING
         assert queue.job(kept).stop is None

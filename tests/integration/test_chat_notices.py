@@ -69,7 +69,7 @@ async def test_a_probed_start_is_told_with_its_batch_and_a_step_back_in_one_line
     assert await news(room, room.uma) == []
     jobs.probed(jobs.get(number), {}, 24, "batch 24, 91 % of 24 GiB, probed in 14 s")
     (said,) = await news(room, room.uma)
-    assert said.text.text == "▶️ #1 night started on lab1 · GPU 0 · batch 24, 91 % of 24 GiB, probed in 14 s"
+    assert said.text.text == "▶️ #1 night started on lab1 · GPU 0\nbatch 24, 91 % of 24 GiB, probed in 14 s"
     why = "batch 24 ran out of memory; again at batch 21"
     jobs.back_to_queue(jobs.get(number), why, (State.FAILED, Reason.OOM), USED, an_exit(exit_code=1))
     (said,) = await news(room, room.uma)

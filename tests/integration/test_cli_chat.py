@@ -230,7 +230,7 @@ def test_a_bot_alone_is_found_by_down(page):
         bot = subprocess.Popen(page.command("bot"), env=page.environ, stdout=output, stderr=output)
     eventually(lambda: bot_pid(page), 20)
     assert page.run("down").stdout == "nightshift is down. No job goes on running.\n"
-    assert bot.wait(20) == 0
+    assert bot.wait(60) == 0
 
 
 def test_a_bot_without_a_token_says_how_to_get_one(chat):

@@ -122,7 +122,7 @@ def test_lines_are_queued_while_the_pipe_is_still_open(up):
         following.stdin.write("exit 4")
         following.stdin.close()
         assert re.search(r"\d+", following.stdout.readline())
-        assert following.wait(10) == 0
+        assert following.wait(60) == 0
 
 
 def test_one_bad_line_keeps_none_of_the_others_back(up):
@@ -198,7 +198,7 @@ def test_a_log_is_followed_to_the_end_of_the_job(up, options):
         assert following.poll() is None
         gate.touch()
         assert following.stdout.readline().endswith("ended\n")
-        assert following.wait(10) == 0
+        assert following.wait(60) == 0
 
 
 def test_following_waits_for_a_job_that_has_not_started(up):
@@ -435,7 +435,7 @@ def test_following_goes_on_into_the_next_attempt(up):
         assert following.stdout.readline() == "try\n"
         assert up.run("log", str(job_id), "--attempt", "1").stdout == "try\n"
         up.run("kill", "--wait", str(job_id))
-        assert following.wait(10) == 0
+        assert following.wait(60) == 0
         assert f"attempt 2 of job {job_id}" in following.stderr.read()
     shown = up.run("show", str(job_id)).stdout
     assert "Attempt 1    lost, supervisor killed" in shown
@@ -450,7 +450,7 @@ def test_a_log_ends_with_its_job_even_if_no_runner_is_up(box):
             assert following.stdout.readline() == "began\n"
             gate.touch()
             assert following.stdout.readline() == "ended\n"
-            assert following.wait(10) == 0
+            assert following.wait(60) == 0
             assert "when a runner is up" in following.stderr.read()
     assert box.run("gpus").stdout.splitlines()[-1].startswith("No runner is up")
     done = box.run("kill", str(job_id))

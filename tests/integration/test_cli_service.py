@@ -90,7 +90,7 @@ def test_a_closed_terminal_stops_nothing_and_the_log_goes_on(box):
     eventually(lambda: written_pid(box.home, "runner.lock") != runner)
     assert "the runner died (signal 9)" in (box.home / "nightshift.log").read_text()
     keeper.terminate()
-    assert keeper.wait(20) == 0
+    assert keeper.wait(60) == 0
     assert not alive(written_pid(box.home, "runner.lock"))
 
 
@@ -199,6 +199,18 @@ def test_a_workspace_is_made_changed_shown_and_forgotten(box, project):
     assert box.run("ws", "edit", "vision", "--unset", "SEED", "--env-file", "", "--env", "X=1").returncode == 0
     [told] = json.loads(box.run("ws", "ls", "--json").stdout)
     assert (told["variables"], told["env_file"], told["activate"]) == (["X"], None, ". venv/bin/activate")
+    assert told["probe"] == {}
+    assert box.run("ws", "edit", "vision", "--profile", "nanogpt", "--probe-with", "margin=85%,cap=64").returncode == 0
+    assert box.run("ws", "edit", "vision", "--probe-with", "cap=32").returncode == 0
+    assert "profile=nanogpt, margin=0.85, cap=32" in box.run("ws", "show", "vision").stdout
+    assert "there is no profile 'audio'" in box.run("ws", "edit", "vision", "--profile", "audio").stderr
+    job_id = json.loads(box.run("submit", "--json", "-w", "vision", "--probe", "--", "true").stdout)["ids"][0]
+    with box.queue() as queue:
+        asked = queue.job(job_id).spec.probe
+    assert (asked["profile"], asked["batch_arg"]) == ("nanogpt", "--batch_size")
+    assert (asked["margin"], asked["cap"]) == (0.85, 32)
+    assert box.run("ws", "edit", "vision", "--profile", "", "--probe-with", "").returncode == 0
+    assert json.loads(box.run("ws", "show", "vision", "--json").stdout)["probe"] == {}
     assert box.run("ws", "rm", "vision").returncode == 0
     assert json.loads(box.run("ws", "ls", "--json").stdout) == []
 

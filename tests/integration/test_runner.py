@@ -229,7 +229,7 @@ def test_drain_lets_running_jobs_finish_and_starts_no_more(box, tmp_path):
     draining = subprocess.Popen(box.command("drain", "--wait"), env=box.environ, stdout=subprocess.DEVNULL)
     assert "draining" in box.job(waiting)["waiting_for"]
     (tmp_path / "go").touch()
-    assert draining.wait(20) == 0
+    assert draining.wait(60) == 0
     assert box.job(running)["state"] == "SUCCEEDED"
     assert box.job(waiting)["state"] == "QUEUED"
     box.run("resume")

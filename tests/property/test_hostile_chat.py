@@ -181,9 +181,9 @@ def assert_calm(caplog):
     assert not loud, loud[0].getMessage() + str(loud[0].exc_text or loud[0].exc_info)
 
 
-def test_ten_thousand_hostile_texts(tmp_path, caplog):
-    siege = asyncio.run(besiege(tmp_path, 1, 10_000))
-    assert siege.texts.made >= 10_000
+def test_three_thousand_hostile_texts(tmp_path, caplog):
+    siege = asyncio.run(besiege(tmp_path, 1, 3_000))
+    assert siege.texts.made >= 3_000
     assert_calm(caplog)
 
 

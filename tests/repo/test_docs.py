@@ -1,5 +1,6 @@
 """What the documents say is what the program does."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+@functools.cache
 def help_of(*words):
     shown = subprocess.run(
         [sys.executable, str(ROOT / "nightshift.py"), *words, "--help"], capture_output=True, text=True, check=True
@@ -54,7 +56,8 @@ def test_commands_and_options_in_the_documents_exist(path):
     """Every `nightshift x --option` that a document shows is one the command knows."""
     unknown = []
     for line in re.findall(r"nightshift ((?:--env-file \S+ )?[a-z-]+(?: [^`\n|&;]*)?)", path.read_text()):
-        words = line.split(" -- ")[0].split()
+        # without the options of the programs that are run: behind -- or watch's -x, or in quotes
+        words = re.sub(r'"[^"]*"', "", re.split(r" -- | -x ", line)[0]).split()
         command = next((word for word in words if not word.startswith("-")), "")
         if command not in COMMANDS:
             continue

@@ -61,11 +61,24 @@ def test_a_probe_ends_by_itself_where_its_arguments_bound_it():
     assert (step.ends, step.limit_s) == ("by itself", 60)
 
 
-def test_a_larger_batch_is_given_longer_to_settle():
+def test_a_later_probe_is_told_how_long_memory_takes_to_settle_and_more_for_a_larger_batch():
     plan = Plan.start(SETTINGS, ROOM)
-    assert plan.after(Measured(9000, settled_s=0.5)).step.quiet_s == plan.step.quiet_s
+    assert plan.step.expected_s is None
     later = plan.after(Measured(9000, settled_s=9.0)).step
-    assert later.quiet_s == pytest.approx(2 * later.batch)
+    assert later.expected_s == pytest.approx(later.batch)
+    assert later.quiet_s < plan.step.quiet_s
+
+
+def test_what_was_over_between_two_readings_may_take_longer_at_a_much_larger_batch():
+    plan = Plan.start(SETTINGS, ROOM)
+    near, farther, far = (plan.after(Measured(used, settled_s=0.5)).step for used in (9000, 3000, 1000))
+    assert near.batch < farther.batch < far.batch
+    assert near.quiet_s < farther.quiet_s < far.quiet_s == plan.step.quiet_s
+
+
+def test_where_the_first_did_not_fit_the_next_waits_as_long_as_the_first():
+    step = Plan.start(SETTINGS, ROOM).after(OutOfMemory(ROOM)).step
+    assert (step.batch, step.quiet_s, step.expected_s) == (4, SETTINGS.quiet_s, None)
 
 
 def test_base_memory_is_not_the_jobs():

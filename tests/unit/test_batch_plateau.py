@@ -94,3 +94,21 @@ def test_how_long_it_took_to_settle_is_kept():
 
 def test_a_longer_quiet_may_be_asked_for():
     assert ends_at(TRAINING, plateau=Plateau(least_s=30))[0] >= 36
+
+
+def test_what_an_earlier_probe_foretells_ends_it_sooner():
+    sooner, peak = ends_at(steps((3, 2000), (6, 8000)), plateau=Plateau(least_s=4, expected_s=3))
+    assert peak == 8000
+    assert 6 + 4 <= sooner <= 6 + 5
+
+
+def test_it_does_not_end_before_what_was_foretold_has_come():
+    memory = steps((3, 2000), (4, 6000), (15, 8000))
+    at, peak = ends_at(memory, plateau=Plateau(least_s=4, expected_s=8))
+    assert peak == 8000
+    assert at >= 15 + 11  # it took longer than foretold: as long again
+
+
+def test_nothing_that_was_foretold_comes_and_it_waits_for_twice_as_long():
+    at, _ = ends_at(steps((3, 8000)), plateau=Plateau(least_s=4, expected_s=8))
+    assert at == pytest.approx(3 + 16)

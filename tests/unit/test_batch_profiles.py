@@ -3,7 +3,7 @@ import json
 import pytest
 
 from runner.errors import UserError
-from runner.profiles import FILE, NANOGPT, Profile, from_json, named, read
+from runner.profiles import FILE, NANOGPT, Profile, from_json, named, parse_settings, read
 
 
 def test_nanogpt_has_the_blogs_values():
@@ -64,3 +64,27 @@ def test_a_file_that_makes_no_sense_is_refused(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UserError):
         read(str(tmp_path))
+
+
+def test_settings_as_they_are_typed():
+    assert parse_settings("default=16, margin=85%,cap=512,limit=3m,quiet=500ms,round_from=8,round_loss=0.1") == {
+        "default": 16, "margin": 0.85, "cap": 512, "limit_s": 180.0, "quiet_s": 0.5, "round_from": 8, "round_loss": 0.1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "margin=85%"),
+        ("speed=3", "there is no setting 'speed'; there are default, margin, .*limit, quiet"),
+        ("batch_arg=--bs", "there is no setting"),
+        ("margin=high", "margin cannot be 'high'"),
+        ("cap", "cap cannot be ''"),
+        ("margin=120%", "margin .* from 0.1 to 1"),
+        ("limit=1s", "limit_s .* from 5"),
+        ("quiet=soon", "soon"),
+    ],
+)
+def test_settings_that_cannot_be(text, why):
+    with pytest.raises(UserError, match=why):
+        parse_settings(text)

@@ -168,3 +168,10 @@ def test_the_limits_are_settings() -> None:
     assert is_free(busy, leased_by_us=0, own_pids=(), max_utilization=70, max_foreign_share=0.5) is None
     assert is_free(_gpu(), leased_by_us=0, own_pids=(), max_utilization=0, max_foreign_share=0) is None
     assert is_free(_gpu(memory_used_mib=1), leased_by_us=0, own_pids=(), max_foreign_share=0) is not None
+
+
+def test_a_gpu_without_memory_of_its_own_is_judged_by_its_load() -> None:
+    unified: dict[str, Any] = {"unified": True, "memory_total_mib": None, "memory_used_mib": None}
+    assert is_free(_gpu(**unified), leased_by_us=0) is None
+    assert "busy" in (is_free(_gpu(**unified, utilization=80), leased_by_us=0) or "")
+    assert is_free(_gpu(memory_total_mib=None, memory_used_mib=None), leased_by_us=0) is not None

@@ -178,3 +178,28 @@ def test_scrambled_process_lists_are_not_read(driver: str | None, trusted: bool)
 def test_the_binding_still_has_the_places_we_use() -> None:
     assert {"nvmlLib", "_nvmlGetFunctionPointer_cache", "NVMLLibraryMismatchError"} <= vars(pynvml).keys()
     assert not issubclass(pynvml.NVMLLibraryMismatchError, pynvml.NVMLError)
+
+
+def test_a_gpu_without_memory_of_its_own_is_known_by_how_it_finds_memory(folder: str) -> None:
+    first, second = open_session(SimulatedDriver(folder)).devices
+    _faults(folder, "0 memory na\n0 addressing_mode is 2\n1 memory na\n")
+    unified, odd = first.read().gpu, second.read().gpu
+    assert (unified.unified, unified.health, unified.memory_total_mib) == (True, GpuHealth.OK, None)
+    assert not odd.unified
+    _faults(folder, "0 addressing_mode is 2\n")
+    assert first.read().gpu.memory_used_mib == 0, "one that tells its memory has some"
+
+
+@pytest.mark.parametrize(
+    ("name", "unified"),
+    [
+        ("NVIDIA GB10", True), ("Orin (nvgpu)", True), ("NVIDIA Thor", True), ("NVIDIA Tegra X1", True),
+        ("NVIDIA GB100", False), ("NVIDIA GH200 480GB", False), ("NVIDIA GeForce RTX 4090", False),
+    ],
+)  # fmt: skip
+def test_or_by_its_family(folder: str, name: str, unified: bool) -> None:
+    card = sim_state.cards(folder)[0]
+    sim_state._write(f"{folder}/gpus.conf", f"0 {card.uuid} 24576 300 {name}\n")
+    (device,) = open_session(SimulatedDriver(folder)).devices
+    gpu = device.read().gpu
+    assert (gpu.name, gpu.unified, gpu.memory_used_mib) == (name, unified, None if unified else 0)

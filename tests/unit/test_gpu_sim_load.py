@@ -143,3 +143,43 @@ def test_a_forked_child_does_not_let_go_of_its_parents_memory(home: str) -> None
             os._exit(0)
         os.waitpid(child, 0)
         assert _used(home, 0) == 1000
+
+
+GREEDY = """
+import sys, time
+held = bytearray(int(sys.argv[1]) << 20)
+for at in range(0, len(held), 4096): held[at] = 1
+print("holds it", flush=True)
+while time.sleep(0.05) is None and len(sys.argv) > 2: pass
+"""
+
+
+def test_a_program_holds_of_the_gpu_what_it_holds_of_the_machine(home: str) -> None:
+    words = ("--mirror", "16", "--gpu", "1", "--", sys.executable, "-c", GREEDY)
+    around = _start(*words, "64", "forever")
+    try:
+        used = eventually(lambda: _used(home, 1) if _used(home, 1) >= 16 * 64 else None, 20, "its memory is seen")
+        assert used < 16 * 200  # the interpreter's own included
+        assert _used(home, 0) == 0
+    finally:
+        around.kill()
+        around.wait()
+
+
+def test_a_program_that_takes_more_than_the_gpu_has_is_out_of_memory(
+    home: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--mirror", "1000", "--", sys.executable, "-c", GREEDY, "64", "forever"]) == 1
+    assert "torch.OutOfMemoryError: CUDA out of memory." in capfd.readouterr().err
+    assert _used(home, 0) == 0
+
+
+@pytest.mark.parametrize(("ends", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_a_program_ends_as_it_does_by_itself(home: str, ends: str, code: int) -> None:
+    assert main(["--mirror", "1", "--", sys.executable, "-c", ends]) == code
+
+
+@pytest.mark.parametrize("words", [["--mirror", "2"], ["--", "true"], ["--mirror", "2", "--", "/no/such/program"]])
+def test_a_mirror_needs_a_program_to_look_at(home: str, words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert capfd.readouterr().err

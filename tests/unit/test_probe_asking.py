@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from runner.api.specs import refuse_unrunnable
+from runner.api.specs import job_spec, refuse_unrunnable
 from runner.command import realised
 from runner.errors import UserError
 from runner.options import read_text, read_words
+from runner.workspace import Workspace
 from tests.jobs import a_spec
 
 
@@ -42,6 +43,9 @@ def test_a_profile_brings_what_it_says_and_options_overrule_it(tmp_path, monkeyp
     assert found["profile"] == "nanogpt"
     assert found["probe_args"] == ["--max_tokens=1000000", "--wandb_log=False"]
     assert (found["batch_arg"], found["run_id_arg"], found["margin"]) == ("--bs", "--version", 0.9)
+    # its own even where they are the usual ones: a box may have settled on others
+    assert (found["default"], found["round_to"], found["cap"]) == (8, 8, 4096)
+    assert "limit_s" not in found
     assert json.loads(json.dumps(found)) == found
     with pytest.raises(UserError, match="there is no profile 'audio'"):
         asked("python train.py", "--profile", "audio")
@@ -81,3 +85,26 @@ def test_a_script_is_filled_in_where_its_placeholders_are():
     parts = {"argv": None, "text": "#!/bin/sh\ntrain {batch_size} ${x} {run_id}", "script": True}
     argv, script = realised(parts, "/run", {"batch_size": "8", "run_id": "r"})
     assert (argv, script) == (["/run/script"], "#!/bin/sh\ntrain 8 ${x} r")
+
+
+def test_what_is_settled_for_a_job_is_over_its_profile_is_over_its_workspace(tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_HOME", str(tmp_path))
+    (tmp_path / "profiles.json").write_text('{"vision": {"margin": 0.8, "cap": 100, "batch_arg": "--bs"}}')
+
+    def found(*words, **of_place):
+        place = Workspace(name="lab", dir="/", probe=of_place)
+        values, _, _ = read_words(words)
+        asked = job_spec(
+            values, command="python train.py", owner="x", folder="/", environment_key="", umask=0, workspace=place
+        ).probe
+        return asked and {name: asked.get(name) for name in ("profile", "margin", "cap", "default", "batch_arg")}
+
+    assert found(margin=0.7) is None  # nothing is probed that was not asked for
+    nobody = {"profile": None, "margin": None, "cap": None, "default": None, "batch_arg": None}
+    assert found("--probe", margin=0.7) == {**nobody, "margin": 0.7}
+    vision = {"profile": "vision", "margin": 0.8, "cap": 100, "default": None, "batch_arg": "--bs"}
+    assert found("--probe", profile="vision") == vision
+    assert found("--probe", profile="vision", cap=50) == {**vision, "cap": 50}
+    assert found("--profile", "vision", margin=0.7, default=4) == {**vision, "default": 4}
+    assert found("--profile", "vision", profile="nanogpt") == vision
+    assert found("--profile", "vision", "--probe-with", "margin=60%", margin=0.7) == {**vision, "margin": 0.6}

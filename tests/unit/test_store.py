@@ -1,22 +1,27 @@
 """The store by itself: opening, refusing, keys, the chain of the audit."""
 
+import contextlib
+import json
 import os
 import sqlite3 as reader  # a second copy of SQLite is fine where nothing is written
 import subprocess
 import sys
 
 import pytest
+import sqlite_utils
 
 from runner.errors import OperatorError
 from runner.interpreter import ROOT
 from runner.model import Reason, State
-from runner.store import disk
+from runner.store import disk, schema
 from runner.store.audit import Audit
-from runner.store.connection import DATABASE, SCHEMA_VERSION, open_store
+from runner.store.connection import DATABASE, SCHEMA_VERSION, connect, open_store
 from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
+from runner.store.known import KnownBatches
 from runner.store.line import Line
 from runner.store.outbox import Outbox
+from runner.store.workspaces import Workspaces
 from tests.jobs import a_spec, an_exit
 
 
@@ -28,7 +33,7 @@ def store(tmp_path):
 
 
 def test_two_first_starts_at_once(tmp_path):
-    """Fresh state folders opened by two processes at the same moment, a hundred times over."""
+    """Fresh state folders opened by two processes at the same moment, thirty times over."""
     code = (
         f"import sys; sys.path.insert(0, {ROOT!r})\n"
         "from runner.store.connection import open_store\n"
@@ -39,14 +44,14 @@ def test_two_first_starts_at_once(tmp_path):
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    for number in range(100):
+    for number in range(30):
         for opener in openers:
             opener.stdin.write(f"{tmp_path}/home{number}\n")
             opener.stdin.flush()
         assert [opener.stdout.readline() for opener in openers] == ["ok\n"] * 2
     for opener in openers:
         opener.stdin.close()
-        assert opener.wait(10) == 0
+        assert opener.wait(60) == 0
         opener.stdout.close()
 
 
@@ -241,3 +246,46 @@ def test_what_an_ended_attempt_used_is_not_written_over(store):
     jobs.ended(jobs.get(job_id), State.SUCCEEDED, Reason.EXIT, an_exit(), {"samples": 6})
     jobs.keep_usage(job_id, attempt, '{"samples": 5}')
     assert jobs.usage(job_id, attempt) == {"samples": 6}
+
+
+@pytest.mark.parametrize(("version", "next_step"), [(3, "m004_probe"), (4, "m005_scheduling")])
+def test_a_queue_of_an_older_release_keeps_all_it_has(tmp_path, version, next_step):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    at = "2026-01-01T00:00:00.000000+00:00"
+    spec = {"command": "one", "owner": "ada", "dir": "/", "environment": "e", "gpus": 2, "priority": "normal"}
+    rows = {
+        "jobs": [
+            {"id": 1, "spec": json.dumps(spec), "state": "STARTING", "attempt": 1, "run_id": "0a", "lane": "2:",
+             "rank": 0, "position": 1, "submitted_at": at, "key": "update 7", "gpus": '["GPU-a"]'},
+            {"id": 2, "spec": json.dumps(spec | {"on": ["0", "1"]}), "state": "QUEUED", "attempt": 0, "run_id": "0b",
+             "lane": "2:0,1", "rank": 0, "position": 2, "submitted_at": at, "key": None, "gpus": "[]"},
+        ],
+        "attempts": [{"job_id": 1, "number": 1, "gpus": '["GPU-a"]', "boot_id": "boot", "claimed_at": at}],
+        "leases": [{"resource": "GPU-a", "slot": 0, "job_id": 1, "attempt": 1}],
+        "workspaces": [{"name": "lab", "body": json.dumps({"name": "lab", "dir": "/", "activate": "true"})}],
+    }  # fmt: skip
+    with contextlib.closing(connect(str(home / DATABASE), timeout=15.0)) as old:
+        db = sqlite_utils.Database(old)
+        schema.migrations.apply(db, stop_before=next_step)
+        for table, found in rows.items():
+            db[table].insert_all(found)
+        old.commit()
+        old.execute(f"PRAGMA user_version = {version}")
+        old.commit()
+
+    with contextlib.closing(open_store(str(home))) as store:
+        assert store.row("PRAGMA user_version")[0] == SCHEMA_VERSION
+        for table, before in rows.items():
+            now = [dict(row) for row in store.rows(f"SELECT * FROM {table}")]
+            kept = [{name: row[name] for name in was if name != "lane"} for row, was in zip(now, before, strict=True)]
+            assert kept == [{name: value for name, value in was.items() if name != "lane"} for was in before]
+        jobs, line = Jobs(store), Line(store)
+        assert (jobs.get(1).state, jobs.get(2).spec.probe) == (State.STARTING, None)
+        assert jobs.probe(1, 1) is None
+        assert KnownBatches(store).get("any") is None
+        assert Workspaces(store).get("lab").probe == {}
+        assert jobs.add(a_spec(), key="update 7") == 1
+        assert [lease.memory_mib for lease in line.leases()] == [None]
+        (waiting,) = line.waiting(per_lane=9)
+        assert (waiting.request.owner, waiting.request.gpus, waiting.request.on) == ("ada", 2, ("0", "1"))

@@ -1,0 +1,265 @@
+"""Sweeps: one command for many values of its parameters. Pure.
+
+A command names its parameters in braces, `python train.py --lr {lr}`; each has a list of values, or a range to draw
+from. `{{lr}}` stands for `{lr}` itself, and every other brace is the shell's.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import shlex
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LARGEST = 100_000  # commands in one sweep; more is a slip of the finger
+_SHUFFLED_AS_A_WHOLE = 1_000_000  # beyond it a grid is too large to be laid out
+
+_NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
+_PLACE = re.compile(rf"\{{\{{({_NAME})\}}\}}|(?<!\$)\{{({_NAME})\}}")
+_LATER = ("batch_size", "run_id", "job_id", "grad_accum")  # filled in when a job starts
+_RANGE = re.compile(r"(lin|log):(\S+?)\.\.(\S+)")
+_RANGE_FORM = "write a range like lin:0..1 or log:1e-5..1e-2"
+_TEXT_FORM = "write the values behind a semicolon: python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
+# words and values in a message: plain characters, backslashed ones, and what stands in quotes
+_ATOM = r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^%s'"\\])"""
+_SPACES, _COMMA = " \t\n", ","
+
+
+class Range(NamedTuple):
+    """Any number between two."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+
+    def at(self, share: float) -> float:
+        """The number so far on the way from the low end (0) to the high one (1)."""
+        if self.logarithmic:
+            low, high = math.log(self.low), math.log(self.high)
+            value = math.exp(low + (high - low) * share)
+        else:
+            value = self.low * (1 - share) + self.high * share
+        return min(max(value, self.low), self.high)
+
+
+Values = tuple[str, ...] | Range
+
+
+class Sweep(NamedTuple):
+    """A command and what to put in for its parameters."""
+
+    command: str
+    parameters: dict[str, Values]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def values_of(name: str, words: Sequence[str]) -> Values:
+    """The values of one parameter: a list, each once, or a single `log:1e-5..1e-2`. Raises UserError."""
+    if not re.fullmatch(_NAME, name):
+        raise UserError(f"{name!r} is not the name of a parameter: begin with a letter, like lr or weight_decay")
+    if not words:
+        raise UserError(f"the parameter {name} has no values")
+    if any("\0" in word for word in words):
+        raise UserError(f"there is a NUL byte in a value of {name}")
+    if len(words) == 1 and words[0].startswith(("lin:", "log:")):
+        return parse_range(words[0])
+    return tuple(dict.fromkeys(words))
+
+
+def parse_range(text: str) -> Range:
+    """A range from `lin:0..1` or `log:1e-5..1e-2`. Raises UserError."""
+    found = _RANGE.fullmatch(text)
+    try:
+        low, high = (float(found[2]), float(found[3])) if found else (math.nan, math.nan)
+    except ValueError:
+        low = high = math.nan
+    if found is None or not (math.isfinite(low) and math.isfinite(high)):
+        raise UserError(f"{text!r} is not a range: {_RANGE_FORM}")
+    if low >= high:
+        raise UserError(f"{text!r} does not go upwards: {_RANGE_FORM}")
+    logarithmic = found[1] == "log"
+    if logarithmic and low <= 0:
+        raise UserError(f"{text!r} begins at {found[2]}, and a logarithmic range begins above 0")
+    return Range(low, high, logarithmic)
+
+
+def parse_text(text: str) -> Sweep:
+    """A sweep as one message: `python train.py --lr {lr} ; lr=1e-3,5e-4`. Raises UserError."""
+    command, semicolon, tail = text.rpartition(";")
+    words = _words(tail)
+    if not semicolon or not command.strip() or not words:
+        raise UserError(_TEXT_FORM[0].upper() + _TEXT_FORM[1:])
+    parameters: dict[str, Values] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals:
+            raise UserError(f"{word!r} is no parameter with values: {_TEXT_FORM}")
+        if name in parameters:
+            raise UserError(f"the parameter {name} is given twice: put all its values into one list")
+        parameters[name] = values_of(name, [_value(name, piece) for piece in _split(values, _COMMA)])
+    sweep = Sweep(command.strip(), parameters)
+    check([sweep.command], parameters)
+    return sweep
+
+
+def _words(text: str) -> list[str]:
+    """The words of a message as they stand; a comma at the end of one goes on in the next."""
+    words: list[str] = []
+    for word in filter(None, _split(text, _SPACES)):
+        if words and words[-1].endswith(",") and not words[-1].endswith("\\,"):
+            words[-1] += word
+        else:
+            words.append(word)
+    return words
+
+
+def _split(text: str, separators: str) -> list[str]:
+    """The pieces between these characters, which count for nothing in quotes."""
+    atoms = re.compile(f"{_ATOM % separators}*", re.DOTALL)
+    pieces, at = [], 0
+    while True:
+        found = atoms.match(text, at)
+        assert found is not None
+        pieces.append(found[0])
+        at = found.end() + 1
+        if at > len(text):
+            return pieces
+        if text[at - 1] not in separators:
+            raise UserError("a quote or a backslash among the values is left open")
+
+
+def _value(name: str, piece: str) -> str:
+    if not piece:
+        raise UserError(f"the parameter {name} has an empty value; if it is meant: ''")
+    return "".join(shlex.split(piece))
+
+
+# -- filling in --------------------------------------------------------------------------------------------------
+
+
+def check(texts: Sequence[str], parameters: Mapping[str, Values]) -> None:
+    """Refuse a command, in its words or as one text, whose parameters are not those that have values."""
+    named = [found[2] for text in texts for found in _PLACE.finditer(text) if found[2]]
+    for name in named:
+        if name not in parameters and name not in _LATER:
+            raise UserError(
+                f"There are no values for {{{name}}}. If these braces are the shell's or the program's own, double "
+                f"them: {{{{{name}}}}}"
+            )
+    for name in parameters:
+        if name not in named:
+            own = any(f"${{{name}}}" in text for text in texts)
+            why = f" ${{{name}}} is a variable of the shell." if own else ""
+            raise UserError(f"There are values for {name}, but no {{{name}}} in the command.{why}")
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with these values in place, each as it is: quotes, where they are needed, belong around the place."""
+    return _PLACE.sub(lambda found: _filling(found, values), text)
+
+
+def _filling(found: re.Match[str], values: Mapping[str, str]) -> str:
+    if found[1]:
+        return f"{{{found[1]}}}"
+    return values.get(found[2], found[0])
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------
+
+
+def size(parameters: Mapping[str, Values]) -> int | None:
+    """How many different combinations there are; None where there is a range."""
+    if any(isinstance(values, Range) for values in parameters.values()):
+        return None
+    return math.prod(len(values) for values in parameters.values())
+
+
+def combinations(
+    parameters: Mapping[str, Values], *, samples: int | None = None, shuffled: bool = True, seed: int | None = None
+) -> list[dict[str, str]]:
+    """Different combinations of values: all, or so many of them; where there are fewer, all. Raises UserError.
+
+    Shuffled or not, and by seed, the order is that of simple_hypersearch. Of a range every part is drawn from as often
+    as any other.
+    """
+    if samples is not None and samples < 1:
+        raise UserError(f"{samples} samples are none: ask for 1 or more, or leave it out for all combinations")
+    rng = random.Random(seed)  # noqa: S311 - nobody is to be kept from guessing
+    lists = {name: values for name, values in parameters.items() if not isinstance(values, Range)}
+    ranges = {name: values for name, values in parameters.items() if isinstance(values, Range)}
+    total = math.prod(len(values) for values in lists.values())
+    if not ranges:
+        count = total if samples is None else min(samples, total)
+        _refuse_too_many(count)
+        chosen = _indices(total, count, rng) if shuffled else range(count)
+        return [_cell(lists, index) for index in chosen]
+    if samples is None or not shuffled:
+        name = next(iter(ranges))
+        raise UserError(
+            f"{name} is a range, from which samples are drawn: say how many (-n 20)"
+            if shuffled
+            else f"{name} is a range, which has no grid: list its values, or let it be shuffled"
+        )
+    _refuse_too_many(samples)
+    drawn = {name: _drawn(name, one, samples, rng) for name, one in ranges.items()}
+    cells: list[int] = []
+    while len(cells) < samples:
+        cells += _indices(total, min(total, samples - len(cells)), rng)
+    found = [_cell(lists, cell) | {name: drawn[name][at] for name in ranges} for at, cell in enumerate(cells)]
+    return [{name: values[name] for name in parameters} for values in found]
+
+
+def _refuse_too_many(count: int) -> None:
+    if count > LARGEST:
+        raise UserError(
+            f"That would be {count:,} commands, and a sweep has {LARGEST:,} at most: give fewer values, or "
+            "take a sample of them (-n 100)"
+        )
+
+
+def _indices(total: int, count: int, rng: random.Random) -> Sequence[int]:
+    """So many different places in a grid, in no order."""
+    if total <= _SHUFFLED_AS_A_WHOLE:
+        order = list(range(total))
+        rng.shuffle(order)
+        return order[:count]
+    if total <= sys.maxsize:
+        return rng.sample(range(total), count)
+    found: dict[int, None] = {}
+    while len(found) < count:
+        found[rng.randrange(total)] = None
+    return list(found)
+
+
+def _cell(lists: Mapping[str, tuple[str, ...]], index: int) -> dict[str, str]:
+    """The combination at this place of the grid; the last parameter changes first."""
+    found = {}
+    for name, values in reversed(list(lists.items())):
+        index, at = divmod(index, len(values))
+        found[name] = values[at]
+    return {name: found[name] for name in lists}
+
+
+def _drawn(name: str, drawn_from: Range, count: int, rng: random.Random) -> list[str]:
+    """So many different numbers, one from each of as many equal parts of a range, in no order."""
+    parts = list(range(count))
+    rng.shuffle(parts)
+    found: dict[str, None] = {}
+    for part in parts:
+        number = drawn_from.at((part + rng.random()) / count)
+        text = f"{number:.6g}"
+        if text in found or not drawn_from.low <= float(text) <= drawn_from.high:
+            text = repr(number)
+        if text in found:
+            raise UserError(f"the range of {name} is too narrow for {count:,} different numbers")
+        found[text] = None
+    return list(found)

@@ -1,0 +1,246 @@
+"""`nightshift feed`: seed 004's simple_gpu_scheduler, whose commands are jobs that outlive it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from runner import options, rundir, submit
+from runner.api import Queue
+from runner.errors import UserError
+from runner.model import State
+from runner.terminal.follow import Growing
+from runner.terminal.session import counted, say, warn_without_runner
+from runner.waiting import Changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.store.listing import Happened
+
+USAGE = """\
+Usage: nightshift feed --gpus 0 1 2 < gpu_commands.txt
+       tail -f -n 0 gpu.queue | nightshift feed --gpus 0,1,2
+
+Run one command per line from standard input, each on one of these GPUs, as lines and GPUs come; return when all have
+ended. Every line is a job of the queue once it is read: it goes on whatever happens to this command. Ctrl-C stops the
+reading and lets the jobs finish; a second one returns at once, and they go on all the same.
+
+The jobs' output comes here, whole lines of each, and is kept: nightshift log N. The exit code is 0 whether or not they
+succeed, 1 if a line could not be queued.
+
+Options:
+"""
+GPUS = ("--gpus",)
+OWN = (
+    options.Option(("-q", "--quiet"), "", "quiet", "leave the jobs' output in their logs", bool),
+    options.Option(("-h", "--help"), "", "help", "this text", bool),
+)
+SHOWN = (
+    options.Option(GPUS, "0 1 2", "on", "the GPUs to use, by index or UUID; also 0,1,2 (default all)", str),
+    *(one._replace(flags=("-g",), help="how many of them each job gets (default 1)") if one.key == "gpus" else one
+      for one in options.OPTIONS if one.key != "on"),
+    *OWN,
+)  # fmt: skip
+ENOUGH = 2  # signals after which one really wants to leave
+
+
+def main(words: Sequence[str]) -> int:
+    """Queue the lines that come and follow them to their end; the exit code."""
+    values = _read(words)
+    if values.get("help"):
+        print(submit.usage(USAGE, SHOWN), end="")
+        return 0
+    lines = submit.Lines(sys.stdin)
+    with Queue(actor=submit.user()) as queue, closing(Changes(queue.home)) as changes, _Signals() as signals:
+        feed = Feed(queue, values, changes)
+        warn_without_runner(queue, "what is read waits until one is")
+        return feed.run(lines, signals)
+
+
+def _read(words: Sequence[str]) -> dict[str, Any]:
+    given, rest = options.take_lists(words, *GPUS)
+    gpus = [name for group in given for word in group for name in word.split(",") if name]
+    if given and not gpus:
+        raise UserError("--gpus needs GPUs, like --gpus 0 1 2")
+    if len(set(gpus)) < len(gpus):
+        raise UserError("--gpus names a GPU twice. For several jobs on each, set NIGHTSHIFT_SLOTS_PER_GPU.")
+    chosen = ["--on", ",".join(gpus)] if gpus else []
+    try:
+        values, rest, _ = options.read_words(["-g", "1", *chosen, *rest], OWN)
+    except UserError as error:
+        if "--on" not in str(error):
+            raise
+        raise UserError(str(error).replace("--gpus", "-g").replace("--on", "--gpus")) from None
+    if rest:
+        raise UserError(f"{rest[0]!r} is one word too many: the commands come from standard input. More: --help")
+    return values
+
+
+class Feed:
+    """The jobs of one feed: from its lines to their ends."""
+
+    def __init__(self, queue: Queue, values: dict[str, Any], changes: Changes) -> None:
+        self._queue, self._changes = queue, changes
+        self._on: tuple[str, ...] = values.get("on", ())
+        self._quiet = bool(values.get("quiet"))
+        self._submission = submit.Submission(queue, values, silent=True)
+        self._unfinished: dict[int, str] = {}  # job -> its command
+        self._begun: set[int] = set()
+        self._printed: dict[int, _Printed] = {}
+        self._seen = queue.listing.last_event()
+        self._held: str | None = None
+
+    def run(self, lines: submit.Lines, signals: _Signals) -> int:
+        """Until there are no more lines and no more jobs, or until one wants to leave; the exit code."""
+        reading = True
+        while reading or self._unfinished:
+            awaited = [signals.descriptor, *([lines.descriptor] if reading else [])]
+            ready = self._changes.wait(also=awaited)
+            if signals.descriptor in ready and signals.take() and self._leaves(lines.are_open, signals.count):
+                return 128 + signals.last
+            if lines.descriptor in ready and not signals.count and (batch := lines.read()):
+                self._unfinished |= self._submission.submit_lines(batch)
+            reading = lines.are_open and not signals.count
+            self._look()
+        if not self._submission.ids and not self._submission.refused and not signals.count:
+            say("there was no command on standard input: it takes one per line.")
+        return int(self._submission.refused)
+
+    def _leaves(self, reading: bool, count: int) -> bool:
+        """Say what becomes of the jobs."""
+        left = counted(len(self._unfinished), "job")
+        goes_on = f"{left} go{'es' if len(self._unfinished) == 1 else ''} on"
+        if count >= ENOUGH:
+            say(f"{goes_on} without this command; `nightshift ls` shows them, `nightshift kill` stops them.")
+            return True
+        no_more = "no more lines are read. " if reading else ""
+        if self._unfinished:
+            say(f"{no_more}{goes_on}, and this waits for the end; once more (Ctrl-C) to leave now.")
+        elif no_more:
+            say(no_more.strip())
+        return False
+
+    # -- what happens to the jobs --------------------------------------------------------------------
+
+    def _look(self) -> None:
+        for printed in self._printed.values():
+            _write(printed.lines())
+        for event in self._queue.listing.events_after(self._seen):
+            self._seen = event.number
+            if event.job_id in self._unfinished:
+                self._take(event)
+        held = self._queue.held() if self._unfinished else None
+        if held and held != self._held:
+            say(held)
+        self._held = held
+
+    def _take(self, event: Happened) -> None:
+        if event.kind == "started":
+            self._start(event.job_id, event.attempt or 1, json.loads(event.data)["gpus"])
+        elif event.kind == "requeued":
+            self._close_output(event.job_id)
+        elif event.kind == "ended":
+            self._close_output(event.job_id)
+            del self._unfinished[event.job_id]
+            self._tell_end(event.job_id)
+
+    def _start(self, job_id: int, attempt: int, gpus: list[str]) -> None:
+        where = self._names(gpus)
+        if job_id in self._begun:
+            say(f"job {job_id} runs again, attempt {attempt}, on gpu {where}")
+        else:
+            line = f"Processing command `{self._unfinished[job_id]}` on gpu {where}\n"
+            _write(line.encode("utf-8", "surrogateescape"))
+        self._begun.add(job_id)
+        if not self._quiet:
+            folder = rundir.folder_of(self._queue.home, job_id, attempt)
+            self._printed[job_id] = _Printed(folder, self._changes.add(folder))
+            _write(self._printed[job_id].lines())
+
+    def _names(self, gpus: list[str]) -> str:
+        """The GPUs as they were named; else by index."""
+        from runner.terminal.ls import gpu_indices
+
+        indices = gpu_indices(self._queue)
+        names = [next((name for name in self._on if uuid.startswith(name)), indices.get(uuid, uuid)) for uuid in gpus]
+        return ",".join(map(str, names)) or "none"
+
+    def _close_output(self, job_id: int) -> None:
+        printed = self._printed.pop(job_id, None)
+        if printed:
+            _write(printed.rest())
+            self._changes.drop(printed.watch)
+
+    def _tell_end(self, job_id: int) -> None:
+        from runner.terminal.words import state_words
+
+        job = self._queue.jobs.get(job_id)
+        if job and job.state is not State.SUCCEEDED:
+            say(f"job {job_id}: {state_words(job)}")
+
+
+class _Printed:
+    """The output of an attempt as it grows, in whole lines: those of other jobs come in between."""
+
+    def __init__(self, folder: str, watch: int) -> None:
+        self.watch = watch
+        self._growing, self._line = Growing(folder), b""
+
+    def lines(self) -> bytes:
+        """What can be printed by now; a carriage return, as progress bars have it, ends a line too."""
+        text = self._line + b"".join(self._growing.read())
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._line = text[end:]
+        return text[:end]
+
+    def rest(self) -> bytes:
+        """What is left at the end, on a line of its own."""
+        text = self.lines() + self._line
+        self._growing.close()
+        return text if not text or text.endswith(b"\n") else text + b"\n"
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM, as something to wait for."""
+
+    def __init__(self) -> None:
+        self.count, self.last = 0, 0
+        self._before: dict[int, Any] = {}
+        self.descriptor = -1
+
+    def __enter__(self) -> _Signals:
+        self.descriptor, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self.descriptor)
+        os.close(self._write_end)
+
+    def _note(self, number: int, _: object) -> None:
+        self.count, self.last = self.count + 1, number
+
+    def take(self) -> bool:
+        """Whether there is one to act upon."""
+        return bool(os.read(self.descriptor, 1 << 10))
+
+
+def _write(data: bytes) -> None:
+    """Whoever reads our output may have seen enough; the lines are to be queued all the same."""
+    if not data:
+        return
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,63 @@
+"""A job whose batch is found, on the phone: asked for in the chat, told when it starts and when it ends, drawn."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.box import Box
+from tests.browser.test_product import ROOT, Phone, _link
+from tests.wait import eventually
+
+QUICK = {"NIGHTSHIFT_PROBE_QUIET": "500ms", "NIGHTSHIFT_PROBE_LIMIT": "20s"}
+TRAINER = f"{sys.executable} tests/fakes/trainer.py"
+# 24 GiB less 300 MiB reserved, of which 92 % may be used: 2000 + 800 × 25 is within, × 26 is not
+FOUND = re.compile(r"batch 25, 90 % of 24 GiB, probed in \d+(\.\d)? s|batch 25, 90 % of 24 GiB, probed in \dm \d\ds")
+
+
+@pytest.fixture
+def demo(box: Box) -> Iterator[str]:
+    """The link that it prints."""
+    environ = {**box.environ, **QUICK, "NIGHTSHIFT_PAGE_PORT": "0", "NIGHTSHIFT_BOX": "gpu-box"}
+    environ.pop("NIGHTSHIFT_HOME")
+    box.use_home(Path(box.environ["HOME"]) / ".nightshift-demo")
+    with (box.folder / "demo.out").open("wb") as output:
+        demo = subprocess.Popen(
+            box.command("demo"), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.wait(20)
+
+
+@pytest.mark.timeout(120)
+async def test_a_batch_is_asked_for_found_told_and_drawn(
+    demo: str, phone: Page, screenshot: Callable[..., Awaitable[str]]
+):
+    await phone.goto(demo)
+    hand = Phone(phone)
+    await expect(hand.said("This is nightshift on gpu-box")).to_be_visible()
+    await hand.send(f"/submit --probe --batch-arg --batch_size --name night {TRAINER}")
+    await expect(hand.said("#1 night queued")).to_contain_text("trainer.py")
+
+    started = hand.said("#1 night started on gpu-box")
+    await expect(started).to_contain_text(FOUND, timeout=40_000)
+    finished = hand.said("#1 night finished on gpu-box")
+    await expect(finished).to_contain_text(FOUND, timeout=20_000)
+    await screenshot(phone, "probe-finished", color_scheme="dark")
+
+    await hand.press(finished, "Details")
+    await hand.press(hand.said("#1 night · succeeded"), "Fit")
+    drawn = hand.said("line: 2.0 GiB + 800 MiB for each sample")
+    await expect(drawn).to_contain_text(FOUND)
+    await expect(drawn.locator("img")).to_have_js_property("naturalWidth", 800)
+    await screenshot(phone, "probe-fit", color_scheme="light")
