@@ -47,7 +47,8 @@ def faults(box: Box, text: str) -> None:
 
 def nothing_is_left(box: Box, job_id: int) -> None:
     """Of a job that has ended: no process, no lease, no scratch folder."""
-    assert not [seen["pid"] for seen in notes(box) if Path(f"/proc/{seen['pid']}").exists()]
+    pids = [seen["pid"] for seen in notes(box)]
+    eventually(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], what="its processes are gone")
     assert not list((box.home / "runs" / str(job_id)).glob("*/scratch"))
     assert rows(box, "SELECT * FROM leases") == []
 
