@@ -200,7 +200,10 @@ def test_a_page_instead_of_telegram(page):
     assert f"The chat's link is in {link}" in done.stdout
     assert link.stat().st_mode & 0o777 == 0o600
     assert f"127.0.0.1:{page.environ['NIGHTSHIFT_PAGE_PORT']}" in link.read_text()
-    assert "is already up" in page.run("up", "--detach").stdout
+    again = page.run("up", "--detach").stdout
+    assert "is already up" in again
+    assert f"The chat's link is in {link}" in again
+    assert "Nobody would start it again" not in again
     assert page.run("pair").returncode == 1
     page.run("down")
     assert page.processes() == {}
@@ -212,7 +215,9 @@ def test_without_their_keeper_both_go_on_until_down(page):
     eventually(lambda: holder(str(page.home), KEEPER_LOCK) is None)
     page.wait_state(page.submit("true"), "SUCCEEDED")
     assert bot_pid(page)
-    assert "is already up" in page.run("up", "--detach").stdout
+    again = page.run("up", "--detach").stdout
+    assert "is already up" in again
+    assert "Nobody would start it again if it died. For that: nightshift down && nightshift up --detach" in again
     assert page.run("down").returncode == 0
     assert page.processes() == {}
 
