@@ -66,5 +66,5 @@ def rows(box: Box, query: str) -> list[Any]:
 
 
 def signal_sampler(box: Box, number: int) -> None:
-    pid = eventually(lambda: [pid for pid, name in box.processes().items() if name == "ns-sampler"], 10, "a sampler")
+    pid = eventually(lambda: [pid for pid, name in box.processes().items() if name == "ns-sampler"], what="a sampler")
     os.kill(pid[0], number)

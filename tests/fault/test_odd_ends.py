@@ -59,7 +59,7 @@ import os, sys, time
 if os.fork(): sys.exit(0)
 os.setsid()
 hops = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-until = time.monotonic() + 60
+until = time.monotonic() + 120
 while time.monotonic() < until:
     if os.fork(): os._exit(0)
     os.write(hops, b".")
@@ -83,7 +83,7 @@ def test_a_hopping_process_without_mark_or_pipe_does_not_outlive_a_killed_superv
         time.sleep(0.3)
         return hops.stat().st_size == before
 
-    eventually(is_still, 20, "it hops no more, long before it would end by itself")
+    eventually(is_still, what="it hops no more, long before it would end by itself")
     assert not [p.pid for p in psutil.process_iter(["cmdline"]) if str(script) in (p.info["cmdline"] or ())]
 
 
@@ -159,7 +159,7 @@ def test_a_job_that_still_runs_is_adopted_after_a_restore(box, tmp_path):
 
 
 def test_lowering_the_slots_does_not_overfill_a_gpu(box, tmp_path):
-    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2")
+    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", settle="0s")
     first = box.submit(f"while [ ! -e {tmp_path}/first ]; do sleep 0.02; done")
     second = box.submit(f"while [ ! -e {tmp_path}/second ]; do sleep 0.02; done")
     box.wait_state(first, "RUNNING")

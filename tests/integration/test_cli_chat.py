@@ -71,7 +71,7 @@ def test_the_token_shows_in_no_process_and_reaches_the_bot_again_and_again(chat)
     assert (found["bot"]["level"], found["token"]["level"]) == ("ok", "info")
     first = bot_pid(chat)
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: bot_pid(chat) not in (None, first), 20)
+    eventually(lambda: bot_pid(chat) not in (None, first))
     assert shows_token(chat) == []
     assert GOOD not in chat.log(job_id) + (chat.home / "nightshift.log").read_text()
     assert "NIGHTSHIFT_TOKEN" not in chat.log(job_id)
@@ -233,7 +233,7 @@ def test_a_port_that_is_taken_ends_up_with_the_way_out(page):
 def test_a_bot_alone_is_found_by_down(page):
     with (page.folder / "bot.out").open("wb") as output:
         bot = subprocess.Popen(page.command("bot"), env=page.environ, stdout=output, stderr=output)
-    eventually(lambda: bot_pid(page), 20)
+    eventually(lambda: bot_pid(page))
     assert page.run("down").stdout == "nightshift is down. No job goes on running.\n"
     assert bot.wait(60) == 0
 
