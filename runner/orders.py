@@ -35,6 +35,7 @@ def order(
     complete = environment.for_job(
         variables, spec.env, job_id=job.id, attempt=attempt, run_id=job.run_id, gpu_uuids=gpus,
         home=settings.home, folder=folder_of_job, batch_size=job.batch_size, submit_folder=spec.dir,
+        cpus=spec.cpus, ram_mib=spec.ram_mib,
     )  # fmt: skip
     argv, script = realised(command_of(job), folder, own_values(job))
     grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
@@ -50,6 +51,8 @@ def order(
         "dir": folder_of_job,
         "umask": spec.umask,
         "time_limit_s": spec.time_limit_s,
+        "cpus": spec.cpus,
+        "ram_mib": spec.ram_mib,
         "stop_grace_s": grace_s,
         "log_limit_bytes": settings.log_limit * MIB,
         "log_tail_bytes": settings.log_tail * MIB,

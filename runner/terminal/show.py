@@ -169,10 +169,19 @@ def _limits(job: Job) -> Iterator[tuple[str, str]]:
         yield "Priority", job.spec.priority.value
     if job.spec.time_limit_s is not None:
         yield "Time limit", format_duration(job.spec.time_limit_s)
+    if asked := _host_room(job.spec):
+        yield "Asks for", asked
     if job.spec.retries:
         yield "Retries", str(job.spec.retries)
     if job.stop:
         yield "Stop", f"asked for by {job.stop.by}"
+
+
+def _host_room(spec: JobSpec) -> str:
+    from runner.quantities import format_mib
+
+    cores = counted(spec.cpus, "CPU core") if spec.cpus else ""
+    return ", ".join(part for part in (cores, f"{format_mib(spec.ram_mib)} of memory" if spec.ram_mib else "") if part)
 
 
 def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
@@ -195,6 +204,8 @@ def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         return
     if end.get("spawn_error"):
         yield "Why", end["spawn_error"]
+    if end.get("host_kills") and "memory" in end.get("enforced", ()):
+        yield "Why", f"it used more memory than it had asked for ({format_mib(job.spec.ram_mib)}): submit it with more"
     yield "Used", f"{format_duration(end['cpu_s'])} of CPU, {format_mib(end['max_rss_mib'])} of memory at most"
     if end.get("dropped_bytes"):
         yield "Output", f"{end['dropped_bytes']:,} bytes of it found no room on the disk"
