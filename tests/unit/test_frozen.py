@@ -5,10 +5,11 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runner import frozen
+from runner import frozen, retention
 from runner.errors import UserError
 from runner.retention import Rules, prune
 from runner.store.connection import open_store
@@ -195,23 +196,24 @@ def test_a_full_disk_leaves_nothing_behind(project: Path, home: Path, monkeypatc
     assert (frozen_tree(project, home) / "train.py").exists()
 
 
-def test_files_that_change_while_they_are_copied(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [".gitignore", "pkg/model.py"], ids=["copied already", "not yet copied"])
+def test_files_that_change_meanwhile(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     edits = iter(range(100))
+    real, most = os.chmod, 1
 
-    def edited(copy: str, mode: int) -> None:
+    def edited(copy: str, mode: int) -> None:  # the first file is .gitignore
         real(copy, mode)
         if (number := next(edits)) < most:
-            write(project, "pkg/model.py", f"layers = {number}")
-            os.utime(project / "pkg/model.py", ns=(number, number))
+            write(project, name, f"# {number}\ndata/")
+            os.utime(project / name, ns=(number, number))
 
-    real, most = os.chmod, 1
     monkeypatch.setattr("os.chmod", edited)
     tree = frozen_tree(project, home)
-    assert (tree / "pkg/model.py").read_text() == "layers = 0"
+    assert (tree / name).read_text() == "# 0\ndata/"
     assert copies(home) == [tree.parents[0].name]
     write(project, "new.py", "again")
     most = 100
-    with pytest.raises(UserError, match=r"model\.py keeps changing while the code is copied"):
+    with pytest.raises(UserError, match=f"{name} keeps changing while the code is copied"):
         frozen_tree(project, home)
     assert copies(home) == [tree.parents[0].name]
 
@@ -250,4 +252,24 @@ def test_a_copy_goes_when_no_job_needs_it(project: Path, home: Path) -> None:
     assert prune(store, Rules(keep_runs=0.0)).snapshots == 1
     assert copies(home) == names[:1]
     assert (project / "out/last.pt").read_text() == "weights"  # what is linked is not removed
+    store.close()
+
+
+def test_a_copy_that_a_job_is_submitted_with_just_now_stays(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(home))
+    (spec,) = frozen.freeze([a_spec(folder=str(project), snapshot=True)], store.home)
+    assert spec.snapshot
+    os.utime(home / "snapshots" / spec.snapshot["name"], (0, 0))
+    needed = retention._needed_snapshots
+
+    def then_submitted(*given: Any) -> Any:
+        found = needed(*given)
+        Jobs(store).add(spec)
+        return found
+
+    monkeypatch.setattr(retention, "_needed_snapshots", then_submitted)
+    assert prune(store, Rules()).snapshots == 0
+    assert copies(home) == [spec.snapshot["name"]]
     store.close()
