@@ -118,6 +118,7 @@ class Submission:
         os.umask(self._umask)
         self.ids: list[int] = []
         self.refused = False
+        self._said: set[str] = set()
 
     def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
         """Queue one job."""
@@ -179,8 +180,10 @@ class Submission:
         for spec in specs:
             self._queue.check(spec)
         taken = self._queue.frozen(specs)
-        for said in dict.fromkeys(frozen.told(spec, self._queue.home) for spec in taken):
-            _say(said)
+        for spec in taken:
+            if (said := frozen.told(spec, self._queue.home)) not in self._said:
+                self._said.add(said)
+                _say(said)
         return taken
 
     def _tell(self, text: str) -> None:
