@@ -9,7 +9,7 @@ from bot import words
 from bot.commands import COMMANDS, HIDDEN, Command
 from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
 from bot.words import command_line, heading, sign
-from runner.api.chat import clock, format_duration, help_rows, short_time, state_words
+from runner.api.chat import clock, format_duration, help_rows, short_time, snapshot_words, state_words
 from runner.model import Reason, State
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ def job(
         f"{sign(found)} {heading(found)} · {escape(state)}",
         words.command_line(found, 1500),
         f"{escape(name_of(found.spec.owner))} · {escape(found.spec.workspace or found.spec.dir)}",
+        f"code as submitted: {escape(snapshot_words(found.spec))}" if found.spec.snapshot else "",
     ]
     used = words.usage_words(usage, found.batch_size, told=bool(probe))
     ran = [words.duration(found, now), words.gpu_list(found, indices), used]
@@ -185,6 +186,8 @@ def submitted(found: Job, reason: str | None, echo: str, again: int | None = Non
     where = f" in {escape(found.spec.workspace)}" if found.spec.workspace else ""
     why = f"\n{escape(reason)}" if reason else ""
     why += f"\n{italic(f'#{again} again')}" if again else ""
+    if copied := snapshot_words(found.spec):
+        why += f"\ncode as {'it was then' if again else 'it is now'}: {escape(copied)}"
     return fit([f"⏳ {heading(found)} queued{where}\n", Shrink(echo, code, keep="both"), why])
 
 

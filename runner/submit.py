@@ -118,6 +118,7 @@ class Submission:
         os.umask(self._umask)
         self.ids: list[int] = []
         self.refused = False
+        self._said: set[str] = set()
 
     def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
         """Queue one job."""
@@ -164,11 +165,26 @@ class Submission:
         )  # fmt: skip
 
     def _add(self, specs: list[JobSpec]) -> list[int]:
+        if self._values.get("snapshot"):
+            specs = self._frozen(specs)
         ids = self._queue.submit(specs, {self._key: self._variables})
         self.ids += ids
         if not self._silent:
             self._tell("".join(f"Submitted job {job_id}\n" for job_id in ids))
         return ids
+
+    def _frozen(self, specs: list[JobSpec]) -> list[JobSpec]:
+        """With a copy of the code, and a word on it: what is not copied is not to be a surprise."""
+        from runner import frozen
+
+        for spec in specs:
+            self._queue.check(spec)
+        taken = self._queue.frozen(specs)
+        for spec in taken:
+            if (said := frozen.told(spec, self._queue.home)) not in self._said:
+                self._said.add(said)
+                _say(said)
+        return taken
 
     def _tell(self, text: str) -> None:
         """Whoever reads our output may have seen enough; the jobs are to be queued all the same."""

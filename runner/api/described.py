@@ -22,6 +22,7 @@ def described(job: Job, waiting_for: str | None) -> dict[str, Any]:
         "owner": spec.owner,
         "workspace": spec.workspace,
         "dir": spec.dir,
+        "snapshot": spec.snapshot,
         "priority": spec.priority.value,
         "gpus_wanted": spec.gpus,
         "on": list(spec.on),

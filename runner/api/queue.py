@@ -61,11 +61,15 @@ class Queue(View):
         A job whose key was used before is the one that was queued then, and nothing is changed.
         """
         specs = [self._limited(spec) for spec in specs]
+        if any(spec.snapshot is not None for spec in specs):
+            specs = self.frozen(specs)
         keyed = list(zip(specs, keys or repeat(None, len(specs)), strict=True))
         for spec, key in keyed:
             if self.jobs.of_key(key) is None:
                 self.check(spec)
         with self.store.transaction():
+            for spec in specs:
+                self._refuse_thawed(spec)  # here nobody can remove it any more: that is done in a transaction too
             known = [self.jobs.of_key(key) for _, key in keyed]
             for name, captured in variables.items():
                 self.jobs.keep_environment(name, captured)
@@ -74,6 +78,18 @@ class Queue(View):
                 self.audit.add(self.actor, "submit", {"jobs": new})
         self.ring()
         return ids
+
+    def frozen(self, specs: Sequence[JobSpec]) -> list[JobSpec]:
+        """The same jobs, with a copy of the code for each that asks for one and has none. Not within a transaction."""
+        from runner import frozen
+
+        return frozen.freeze(specs, self.home)
+
+    def _refuse_thawed(self, spec: JobSpec) -> None:
+        if spec.snapshot:
+            from runner import frozen
+
+            frozen.refuse_gone(self.home, spec)
 
     def _limited(self, spec: JobSpec) -> JobSpec:
         """With the box's own time limit where it names none."""
@@ -119,6 +135,7 @@ class Queue(View):
         spec = replace(spec, owner=owner or spec.owner)
         self.check(spec)
         with self.store.transaction():
+            self._refuse_thawed(spec)
             new = self.jobs.add(spec, key)
             self.audit.add(self.actor, "rerun", {"job": job_id, "as": new, "changes": list(changes)})
         self.ring()
