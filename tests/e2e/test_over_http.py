@@ -93,6 +93,8 @@ ANSWERS = {
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
     "fit": ("1", "was submitted without --probe"),
+    "edit": ("1 --time 4h", "Job 1 runs already"),
+    "move": ("1 first", "Job 1 runs already"),
     "keep": ("1", "Job 1 is kept for good"),
     "kill": ("1", "Stop this job?"),
     "rerun": ("1", "#1 again"),
