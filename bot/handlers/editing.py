@@ -16,6 +16,8 @@ from runner.errors import UserError
 from runner.model import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.turn import Turn
     from runner.model import Job
 
@@ -27,9 +29,7 @@ async def edit(turn: Turn, rest: str) -> None:
     """Set what is named for jobs that wait; without anything named, tell how."""
     turn.require(Role.USER)
     numbers, rest = _numbers(turn, rest, "/edit 12 --time 4h")
-    jobs = [turn.job(number) for number in numbers]
-    for job in jobs:
-        require_owner(turn, job)
+    jobs = _theirs(turn, numbers)
     values, command = read_text(rest, (CLEAR,))
     command = command.strip()
     if not values and not command:
@@ -41,8 +41,7 @@ async def edit(turn: Turn, rest: str) -> None:
         environment=(place.key, place.variables) if place else None,
     )  # fmt: skip
     with turn.effect():
-        for job in jobs:
-            require_owner(turn, job)  # a login shell took its time: they may have lost their role in it
+        _theirs(turn, numbers)  # a login shell took its time: they may have lost their role in it
         said = "\n".join(turn.queue.edit(job.id, wanted) for job in jobs)
         parts: list[str | Shrink] = [escape(said)]
         if command:
@@ -70,11 +69,18 @@ async def move(turn: Turn, rest: str) -> None:
     if len(numbers) != 1 or not 1 <= len(words) <= 2:
         raise UserError(f"Where to? Send {MOVE_LIKE}.")
     where, other = words[0].lstrip("-"), parse.job_numbers(words[1])[0] if len(words) == 2 else None
-    job = turn.job(numbers[0])
-    require_owner(turn, job)
+    [job] = _theirs(turn, numbers)
     with turn.effect():
         said = turn.chat.named(turn.queue.move(job.id, where, other))
         turn.reply(fit([escape(said)]), job_id=job.id)
+
+
+def _theirs(turn: Turn, numbers: Sequence[int]) -> list[Job]:
+    """Jobs that they may change."""
+    jobs = [turn.job(number) for number in numbers]
+    for job in jobs:
+        require_owner(turn, job)
+    return jobs
 
 
 def _numbers(turn: Turn, rest: str, example: str) -> tuple[list[int], str]:

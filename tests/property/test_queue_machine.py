@@ -29,6 +29,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.store = open_store(self.folder.name + "/home")
+        self.store.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
         self.jobs, self.outbox = Jobs(self.store), Outbox(self.store)
         self.model: dict[int, State] = {}
         self.held: dict[int, tuple[str, int]] = {}
