@@ -8,7 +8,7 @@ from tests.jobs import a_spec, submit
 
 @pytest.fixture
 def waiting(box):
-    """Six that wait, the second of them for the first, two of a group, one of somebody else."""
+    """Six that wait, of somebody who is not at this terminal; the second for the first, two of a group."""
     with box.queue() as queue:
         submit(queue, "a", gpus=0)
         submit(queue, "b", gpus=0, after_ok=(1,))
