@@ -156,9 +156,10 @@ class Queue(Ordering):
             self._check_edited(job_id, spec, edit)
             if edit.environment is not None:
                 self.jobs.keep_environment(*edit.environment)
-            Edits(self.store).put(job, spec)
-            if affects_probe(changed) and (record := self.jobs.probe(job_id, job.attempt)):
-                self.jobs.keep_probe(job, {**record, "edited": True})
+            edits = Edits(self.store)
+            edits.put(job, spec)
+            if affects_probe(changed):
+                edits.forget_batch(job)
             self.jobs.note(job_id, None, "edited", {"by": self.actor, "what": in_words(changed), "changed": changed})
             self.audit.add(self.actor, "edit", {"job": job_id, "what": in_words(changed)})
         self.ring()

@@ -40,3 +40,12 @@ class Edits:
         else:
             self._dependencies.count(job.id)
         return True
+
+    def forget_batch(self, job: Job) -> None:
+        """What earlier attempts found is of another job now; how they found it is still there to be read."""
+        self._store.execute("UPDATE jobs SET batch_size = NULL WHERE id = ?", (job.id,))
+        self._store.execute(
+            "UPDATE attempts SET probe = json_set(probe, '$.edited', json('true'))"
+            " WHERE job_id = ? AND number = ? AND probe IS NOT NULL",
+            (job.id, job.attempt),
+        )

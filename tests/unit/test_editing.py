@@ -149,12 +149,14 @@ def test_what_was_measured_of_another_command_counts_no_more(queue):
     [job_id] = submit(queue, "python a.py", probe={})
     attempt = queue.jobs.claim(job_id, [("GPU-a", 0)], "boot")
     job = queue.job(job_id)
-    queue.jobs.keep_probe(job, {"plan": {}})
-    queue.jobs.back_to_queue(job, "again")
+    queue.jobs.started(job, "2026-01-01T00:00:00.000000+00:00")
+    queue.jobs.probed(queue.job(job_id), {"plan": {}}, 24, "batch 24")
+    queue.jobs.back_to_queue(queue.job(job_id), "again")
     edit(queue, job_id, "-p", "high")
-    assert queue.jobs.probe(job_id, attempt) == {"plan": {}}
+    assert (queue.jobs.probe(job_id, attempt), queue.job(job_id).batch_size) == ({"plan": {}}, 24)
     edit(queue, job_id, "--", "python b.py")
     assert queue.jobs.probe(job_id, attempt) == {"plan": {}, "edited": True}
+    assert queue.job(job_id).batch_size is None
 
 
 def test_another_folder_or_workspace(queue, tmp_path):

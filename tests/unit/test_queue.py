@@ -243,6 +243,19 @@ def test_places_compare_only_among_one_persons_jobs_of_one_priority(queue):
     assert in_order(queue) == before
 
 
+def test_moving_ones_own_leaves_the_places_of_others(queue):
+    a, b = submit(queue, "a", "b")
+    [theirs] = queue.submit([replace(a_spec(), owner="ann")], {KEY: VARIABLES})
+    [c] = submit(queue, "c")
+    place = queue.job(theirs).position
+    assert queue.move_up(c) == f"Job {c} is now before job {b}."
+    assert queue.move_down(c) == f"Job {c} is now after job {b}."
+    queue.move(a, "after", c)
+    queue.move(b, "last")
+    assert queue.job(theirs).position == place
+    assert [job_id for job_id in in_order(queue) if job_id != theirs] == [c, a, b]
+
+
 def test_where_several_wait_first_is_first_of_ones_own(queue):
     a, b = submit(queue, "a", "b")
     queue.submit([replace(a_spec(), owner="ann")], {KEY: VARIABLES})
