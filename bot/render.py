@@ -136,14 +136,14 @@ def gpus(view: BoxView) -> str:
     return fit(["\n".join(parts)])
 
 
-def queue(jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str) -> str:
+def queue(jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, signs: str = "") -> str:
     """A page of what waits."""
     if not jobs:
         return "Nothing waits. /submit queues a job."
     parts = [bold(f"{total:,} waiting")]
     parts += [f"⏸ {escape(held)}"] if held else []
     parts += [words.waiting_line(job, None if held else reasons.get(job.id)) for job in jobs]
-    parts += _more(total - first - len(jobs))
+    parts += [*_more(total - first - len(jobs)), *([italic(signs)] if signs else [])]
     return fit(["\n".join(parts)])
 
 

@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
         if rest == ["-"] and "script" not in values:
             submission.follow(sys.stdin)
         else:
-            submission.submit(*_command(values, rest))
+            submission.submit(*command_of(values, rest))
         return submission.finish()
 
 
@@ -69,7 +69,7 @@ def _wait(queue: Queue, job_ids: list[int]) -> int:
     return code
 
 
-def _command(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
+def command_of(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
     """The command as text, as an argument list if it is one, and whether it is a whole script."""
     if "script" in values:
         if rest:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runner import clock
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
-from runner.request import lane_of, request_of
+from runner.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.line import CPU
 from runner.store.outbox import Outbox
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runner.model import Exit
+    from runner.request import Request
     from runner.store.connection import Store
 
 _USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"
@@ -141,12 +142,13 @@ class Jobs:
 
     def claim(
         self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str, usage: str | None = None,
-        memory_mib: int | None = None,
+        memory_mib: int | None = None, asked: Request | None = None,
     ) -> int | None:  # fmt: skip
-        """QUEUED → STARTING with its leases; the attempt's number, or None if it is no longer waiting."""
+        """QUEUED → STARTING with its leases; the attempt's number, or None if it no longer waits, or for this."""
         with self._store.transaction():
-            row = self._store.row("SELECT attempt FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1", (job_id,))
-            if row is None:
+            sql = "SELECT attempt, lane FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1"
+            row = self._store.row(sql, (job_id,))
+            if row is None or (asked is not None and request_in(row["lane"]) != asked):
                 return None
             attempt, at = row["attempt"] + 1, clock.text(clock.now())
             gpus = json.dumps([resource for resource, _ in leases if resource != CPU])

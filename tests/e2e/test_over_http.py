@@ -93,6 +93,8 @@ ANSWERS = {
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
     "fit": ("1", "was submitted without --probe"),
+    "edit": ("1 --time 4h", "only a job that waits"),
+    "move": ("1 first", "only a job that waits"),
     "keep": ("1", "Job 1 is kept for good"),
     "kill": ("1", "Stop this job?"),
     "rerun": ("1", "#1 again"),
