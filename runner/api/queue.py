@@ -74,6 +74,9 @@ class Queue(Ordering):
             for spec in specs:
                 self._refuse_thawed(spec)  # here nobody can remove it any more: that is done in a transaction too
             known = [self.jobs.of_key(key) for _, key in keyed]
+            for (spec, _), before in zip(keyed, known, strict=True):
+                if before is None:
+                    self._refuse_unmet(spec)  # again: what it waits for may have ended since
             for name, captured in variables.items():
                 self.jobs.keep_environment(name, captured)
             ids = [self.jobs.add(spec, key) for spec, key in keyed]
@@ -135,7 +138,8 @@ class Queue(Ordering):
         if (known := self.jobs.of_key(key)) is not None:
             return known
         spec = self._changed(self.job(job_id), changes)
-        spec = replace(spec, owner=owner or spec.owner)
+        # who asks for it now wants it now, whatever it waited for at first
+        spec = replace(spec, owner=owner or spec.owner, after=(), after_ok=(), begin_at=None)
         self.check(spec)
         with self.store.transaction():
             self._refuse_thawed(spec)

@@ -359,6 +359,20 @@ def test_what_is_asked_often_is_found_by_index(queue):
         assert all("INDEX" in step or "PRIMARY KEY" in step for step in tables), (sql, plan)
 
 
+def test_what_fails_between_the_check_and_the_queueing_is_seen(queue, monkeypatch):
+    [first] = submit(queue, "false")
+    checked = queue.check
+
+    def check_and_lose(spec):
+        checked(spec)
+        queue.stop(first)
+
+    monkeypatch.setattr(queue, "check", check_and_lose)
+    with pytest.raises(UserError, match=f"Job {first} has ended"):
+        submit(queue, "true", after_ok=(first,))
+    assert [job.id for job in queue.jobs.find()] == [first]
+
+
 def test_the_environment_of_a_job_is_what_it_was_given(queue, tmp_path):
     secrets = tmp_path / "keys"
     secrets.write_text("WANDB_API_KEY=abc\nBOTH=file\n")
