@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runner.terminal.session import (
+    GROUP,
     JOB,
     UNFINISHED_JOB,
     counted,
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.api import Queue
+    from runner.store.groups import Member
 
 
 @click.command("kill")
-@click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1, required=True)
+@click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1)
+@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep, that have not ended.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
-def kill(job_ids: tuple[int, ...], yes: bool, wait_for_end: bool) -> int:
+def kill(job_ids: tuple[int, ...], group: str | None, yes: bool, wait_for_end: bool) -> int:
     """Stop jobs that run and cancel those that wait."""
     with open_queue() as queue:
+        job_ids = _meant(queue, job_ids, group, "unfinished", "nothing of it waits or runs")
         if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not _confirmed(queue, job_ids):
             return 1
         asked = [job_id for job_id in dict.fromkeys(job_ids) if _stop(queue, job_id)]
@@ -38,6 +42,24 @@ def kill(job_ids: tuple[int, ...], yes: bool, wait_for_end: bool) -> int:
         if wait_for_end:
             _wait_until_ended(queue, asked)
         return 0 if len(asked) == len(set(job_ids)) else 1
+
+
+def _meant(queue: Queue, job_ids: tuple[int, ...], group: str | None, which: str, none: str) -> tuple[int, ...]:
+    """The jobs that are named, or those of a group; a complaint if there are none."""
+    from runner.api.groups import find
+    from runner.errors import UserError
+
+    if group is None:
+        if not job_ids:
+            raise UserError("Which jobs? Name them by number, or a group with --group; `nightshift ls` lists them.")
+        return job_ids
+    if job_ids:
+        raise UserError(f"Either numbers or --group {group}, not both at once.")
+    find(queue, group)
+    found: list[Member] = getattr(queue.groups, which)(group)
+    if not found:
+        raise UserError(f"{group}: {none}.")
+    return tuple(member.id for member in found)
 
 
 def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
@@ -85,18 +107,26 @@ class WithChanges(click.Command):
 
 
 @click.command("rerun", cls=WithChanges)
-@click.argument("job_ids", type=JOB, metavar="N…", nargs=-1, required=True)
+@click.argument("job_ids", type=JOB, metavar="N…", nargs=-1)
+@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep, that have ended.")
+@click.option("--failed", is_flag=True, help="Of the group only those that failed and were not run again.")
 @click.option("--json", "as_json", is_flag=True, help='Print {"ids": [12]}.')
 @click.pass_obj
-def rerun(changes: Sequence[str] | None, job_ids: tuple[int, ...], as_json: bool) -> int:
+def rerun(
+    changes: Sequence[str] | None, job_ids: tuple[int, ...], group: str | None, failed: bool, as_json: bool
+) -> int:
     """Queue the same again, each under a new number.
 
     What comes after -- replaces or adds arguments of the command: nightshift rerun 12 -- --lr 3e-4
     """
     from runner.errors import UserError
 
+    if failed and group is None:
+        raise UserError("--failed of what? nightshift rerun --group NAME --failed")
     made = []
     with open_queue() as queue:
+        which, none = ("failed", "none of it has failed") if failed else ("ended", "nothing of it has ended")
+        job_ids = _meant(queue, job_ids, group, which, none)
         for job_id in job_ids:
             try:
                 made.append(queue.rerun(job_id, changes or ()))
@@ -114,7 +144,8 @@ def rerun(changes: Sequence[str] | None, job_ids: tuple[int, ...], as_json: bool
 
 @click.command("wait")
 @click.argument("job_ids", type=UNFINISHED_JOB, metavar="[N…]", nargs=-1)
-def wait(job_ids: tuple[int, ...]) -> int:
+@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep.")
+def wait(job_ids: tuple[int, ...], group: str | None) -> int:
     """Wait until these jobs have ended; without a number, all there are now.
 
     The exit code is 0 if all succeeded, otherwise that of the first that did not.
@@ -124,6 +155,8 @@ def wait(job_ids: tuple[int, ...]) -> int:
     from runner.waiting import wait_for
 
     with open_queue() as queue:
+        if group is not None:
+            job_ids = _meant(queue, job_ids, group, "current", "it has no jobs")
         awaited = job_ids or Listing(queue.store).unfinished()
         for job_id in awaited:
             queue.job(job_id)
