@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LONGEST = 300
+LONGEST_LINE = 8192  # of more, its end is searched: some patterns take the square of it
 STEP_BYTES, FURTHEST_BYTES = 64 << 10, 64 << 20  # how much of the end is searched at first, and at most
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
 _PLAIN = re.compile(r"[A-Za-z_][\w./@-]*")
@@ -89,13 +90,16 @@ def last_reading(output: Log, pattern: str) -> Reading | None:
 
 
 def _last(wanted: re.Pattern[str], kept: bytes, *, whole: bool) -> Reading | None:
-    text = _COLOURS.sub("", kept.decode("utf-8", "replace"))
-    if not whole:  # its first line is cut, and so may be a number in it
-        text = text[min(at for at in (text.find("\n"), text.find("\r"), len(text)) if at >= 0) :]
-    found = None
-    for match in wanted.finditer(text):
-        found = _reading(match[1]) or found
-    return found
+    lines = re.split(r"[\r\n]+", _COLOURS.sub("", kept.decode("utf-8", "replace")))
+    if not whole:
+        del lines[0]  # it is cut, and so may be a number in it
+    for line in reversed(lines):
+        found = None
+        for match in wanted.finditer(line[-LONGEST_LINE:]):
+            found = _reading(match[1]) or found
+        if found:
+            return found
+    return None
 
 
 def _reading(text: str | None) -> Reading | None:

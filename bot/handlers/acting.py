@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bot import keyboards, words
 from bot.chat import Press
 from bot.gate import Role
+from bot.handlers import grouped
 from bot.parse import quiet_hours
 from bot.richtext import bold, escape, fit
 from bot.turn import STALE_S
@@ -31,7 +32,12 @@ SHOWN = 12
 async def kill(turn: Turn, rest: str) -> None:
     """Ask before stopping jobs: those named, or all of theirs."""
     turn.require(Role.USER)
-    jobs = _mine(turn) if rest.strip().lower() in {"all", "mine", "all mine"} else _named(turn, rest)
+    if rest.strip().lower() in {"all", "mine", "all mine"}:
+        jobs = _mine(turn)
+    elif grouped.is_group(turn, rest.strip()):
+        jobs = [turn.job(number) for number in grouped.to_stop(turn, rest.strip())]
+    else:
+        jobs = _named(turn, rest)
     live = [job for job in jobs if not job.state.final]
     if not live:
         raise UserError(_already(jobs))
@@ -51,7 +57,7 @@ def _mine(turn: Turn) -> list[Job]:
 
 
 def _named(turn: Turn, rest: str) -> list[Job]:
-    jobs = [turn.job(number) for number in turn.numbers(rest, "/kill 12, /kill 12 13 or /kill all")]
+    jobs = [turn.job(number) for number in turn.numbers(rest, "/kill 12, /kill 12 13, /kill sweep-1 or /kill all")]
     for job in jobs:
         require_owner(turn, job)
     return jobs

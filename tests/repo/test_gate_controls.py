@@ -167,7 +167,7 @@ CONTROLS = {
         pairing.test_what_waits_to_be_sent_to_somebody_revoked_is_not_sent,
     ),
     "notices go to who may": Control(
-        "bot.notify", "Notifier._recipients", "gate.may_reach(thread.person, thread.chat)", "True",
+        "bot.notify", "Notifier._at", "gate.may_reach(thread.person, thread.chat)", "True",
         pairing.test_notices_of_somebody_revoked_go_to_the_admins,
     ),
     "only a served group is followed": voided(
