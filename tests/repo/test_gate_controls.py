@@ -11,6 +11,7 @@ from runner.api import Queue
 from tests.fault import test_secrets as secret
 from tests.integration import test_chat_gate as whole
 from tests.integration import test_chat_groups as groups
+from tests.integration import test_chat_sweeps as sweeps
 from tests.integration import test_pairing as pairing
 from tests.mutants import conditions, replaced, without
 from tests.unit import test_gate as alone
@@ -146,6 +147,17 @@ CONTROLS = {
         "bot.handlers.acting", "_named", "require_owner(turn, job)", "pass",
         whole.test_only_owners_and_admins_are_asked_about_a_job,
     ),
+    "to stop or repeat a group's jobs of another": Control(
+        "bot.handlers.grouped", "_theirs", "turn.is_admin or one.owner == turn.caller.actor", "True",
+        sweeps.test_users_act_on_their_own_jobs_of_a_group_admins_on_all,
+    ),
+    "to stop or repeat a group": Control(
+        "bot.handlers.grouped", "_theirs", "turn.require(Role.USER)", "pass", "button kill group"
+    ),
+    "to change another's group": voided(
+        "bot.handlers.grouped", "_require_owner_of_group", "owner != turn.caller.actor and not turn.is_admin",
+        sweeps.test_users_act_on_their_own_jobs_of_a_group_admins_on_all,
+    ),
     # -- buttons
     "a button is one person's": Control(
         "bot.handlers.taps", "tapped", " or button.person != turn.caller.id", "",
@@ -185,6 +197,9 @@ CONTROLS = {
         "bot.notify", "Notifier._read_output", "redactor.data, ", "bytes, ",
         secret.test_no_secret_leaves_in_the_chat,
     ),
+    "no secret is in a sweep's values": Control(
+        "bot.chat", "Chat.shown", "redactor.text(value)", "value", sweeps.test_no_secret_leaves_with_the_results
+    ),
     "no secret is in a file": Control(
         "bot.documents", "_document", 'b"".join(redactor.stream(piece for _, piece in output.parts()))',
         'b"".join(piece for _, piece in output.parts())', secret.test_no_secret_leaves_in_the_chat,
@@ -213,7 +228,17 @@ NAMED = {
         f"button {action}": lambda folder, action=action: whole.test_a_button_gives_no_right_that_its_presser_has_lost(
             action, folder
         )
-        for action in ("rerun", "drain", "revoke", "revoked", "people", "cancel links", "cancel when empty", "kill")
+        for action in (
+            "rerun",
+            "drain",
+            "revoke",
+            "revoked",
+            "people",
+            "cancel links",
+            "cancel when empty",
+            "kill",
+            "kill group",
+        )
     },
 }
 
