@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH = 34  # of a phone, in letters that are all as wide
 ROWS, ROWS_BELOW_A_PICTURE = 25, 8
-_WIDEST, _NARROWEST, _NAMED = 12, 4, 18
+_WIDEST, _NARROWEST = 12, 4
 _BAD = (State.FAILED, State.LOST)
 _STATES = {
     State.QUEUED: "waits",
@@ -96,35 +96,34 @@ def table(results: Results, most: int) -> str:
     rows, names = results.rows[:most], results.varied or results.names
     came = [_came(row.job, row.reading.text if row.reading else "", metric=bool(results.metric)) for row in rows]
     ids = [f"#{row.job.id}" for row in rows]
-    if not names:
-        return _in_columns([ids, [called(row.job, _NAMED) for row in rows], came], ())
     given = [[printable(row.job.spec.parameters.get(name, "–")) for row in rows] for name in names]
     headed = [[name, *values] for name, values in zip(names, given, strict=True)]
-    last = ["", *came] if results.metric is None else [results.metric.name, *came]
-    columns = [["", *ids], *headed, last]
-    while len(columns) > 3 and _width(columns, _NARROWEST) > WIDTH:
-        del columns[-2]  # what is left out is in the CSV
-    return _in_columns(columns, range(1, len(columns) - 1))
+    if not names:
+        headed = [["", *(called(row.job) for row in rows)]]
+    last = [results.metric.name if results.metric else "", *came]
+    ends = [["", *ids], [shorten(cell, _WIDEST) for cell in last]]
+    while len(headed) > 1 and _width(ends) + len(headed) * (_NARROWEST + 1) > WIDTH:
+        headed.pop()  # what is left out is in the CSV
+    widest = max((WIDTH - _width(ends)) // len(headed) - 1, _NARROWEST)
+    middle = [[shorten(cell, widest) for cell in column] for column in headed]
+    return _in_columns([ends[0], *middle, ends[1]])
 
 
 def _came(job: Job, number: str, *, metric: bool) -> str:
     if number:
+        number = shorten(number, _WIDEST - 2)
         return f"{number} …" if job.state.live else number if job.state is State.SUCCEEDED else f"{number} !"
     return "–" if metric and job.state is State.SUCCEEDED else _STATES[job.state]
 
 
-def _width(columns: Sequence[Sequence[str]], widest: int) -> int:
-    return sum(min(widest, max(map(len, column))) + 1 for column in columns) - 1
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(len, column)) + 1 for column in columns) - 1
 
 
-def _in_columns(columns: Sequence[Sequence[str]], narrow: Sequence[int]) -> str:
-    """Cells that are too wide for the phone are cut, all to the same width."""
-    limit = _WIDEST
-    while narrow and limit > _NARROWEST and _width(columns, limit) > WIDTH:
-        limit -= 1
-    cut = [[shorten(cell, max(limit, _NARROWEST)) for cell in column] for column in columns] if narrow else columns
-    widths = [max(map(len, column)) for column in cut]
-    lines = zip(*cut, strict=True)
-    return "\n".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+def _in_columns(columns: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in columns]
+    lines = [
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in zip(*columns, strict=True)
+    ]
+    return "\n".join(lines if lines[0] else lines[1:])

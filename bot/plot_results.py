@@ -26,8 +26,8 @@ def draw(axes: Any, plot: Mapping[str, Any]) -> None:
         x, y, _ = plot["results"][plot["best"]]
         axes.plot(x, y, "o", markersize=21, markerfacecolor="none", markeredgecolor=BEST, markeredgewidth=4, zorder=4)
         axes.annotate(
-            f"{y:.4g}", (x, y), xytext=(0, 16), textcoords="offset points", color=BEST, fontsize=LETTERS_PT,
-            ha="center", va="bottom", zorder=5,
+            f"{y:.4g}", (x, y), xytext=(0, 16 if plot["largest"] else -16), textcoords="offset points", color=BEST,
+            fontsize=LETTERS_PT, ha="center", va="bottom" if plot["largest"] else "top", zorder=5,
         )  # fmt: skip
     _dress(axes, plot)
     if shades:
@@ -40,7 +40,7 @@ def draw(axes: Any, plot: Mapping[str, Any]) -> None:
 def _dress(axes: Any, plot: Mapping[str, Any]) -> None:
     if plot["logarithmic"]:
         axes.set_xscale("log")
-    axes.margins(x=0.08, y=0.2)
+    axes.margins(x=0.08, y=0.25)
     ends = sorted({x for x, _, _ in plot["results"]})
     axes.set_xticks([ends[0], ends[-1]], [f"{ends[0]:g}", f"{ends[-1]:g}"])
     axes.set_xticks([], minor=True)

@@ -148,6 +148,7 @@ def plotted(results: Results, most: int) -> dict[str, Any] | None:
         "over": over or "rank",
         "logarithmic": bool(over) and min(at) > 0 and max(at) / min(at) >= 30,
         "metric": results.metric.name,
+        "largest": results.metric.largest,
         "shades": [f"{shade}={value}" for value in shades],
     }
 

@@ -152,6 +152,13 @@ def test_what_can_never_run_ends_with_what_it_waited_for(queue):
     assert [notice["counts"] for notice in told(queue)] == [{"FAILED": 1, "CANCELLED": 2}]
 
 
+def test_a_group_that_only_waited_for_another_job_ends_with_it(queue):
+    [first] = queue.submit([a_spec("false", gpus=0)], {KEY: VARIABLES})
+    grouped(queue, "night", "true", after_ok=(first,))
+    end(queue, first, state=State.FAILED, exit_code=1)
+    assert [notice["counts"] for notice in told(queue)] == [{"CANCELLED": 1}]
+
+
 def test_what_failed_and_was_run_again_counts_as_what_became_of_it(queue):
     swept(queue)
     end(queue, 1)
