@@ -281,9 +281,10 @@ def looks_hung(found: Job, data: Mapping[str, Any], box: str) -> str:
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """An attempt was lost, or its batch was too large, and another will be made."""
+    """An attempt was lost or pushed aside, or its batch was too large, and another will be made."""
     _, lost = words.ending(data, None) if data.get("state") else ("", "")
-    why = str(data.get("why", "")) if data.get("reason") == Reason.OOM.value else lost or str(data.get("why", ""))
+    own_words = data.get("reason") in (Reason.OOM.value, Reason.PREEMPTED.value)
+    why = str(data.get("why", "")) if own_words else lost or str(data.get("why", ""))
     return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found)])
 
 

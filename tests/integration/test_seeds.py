@@ -146,7 +146,7 @@ def stage(up: tuple[Box, Path], request: pytest.FixtureRequest) -> Iterator[Stag
         for job in queue.jobs.live():
             with contextlib.suppress(Exception):
                 queue.stop(job.id)
-    eventually(lambda: not _live(box), 20, "nothing is left for the next row")
+    eventually(lambda: not _live(box), what="nothing is left for the next row")
     shutil.rmtree(folder)
 
 
@@ -224,14 +224,14 @@ def a_file_that_is_followed(stage: Stage, pair: Pair) -> None:
     for line in (pair.there, pair.here):
         logfile = stage.folder / "logfile"
         with stage.begun(line) as process:
-            eventually(stage.tail_is_at_the_end, 20, "tail waits for more")
+            eventually(stage.tail_is_at_the_end, what="tail waits for more")
             stage.shell(APPEND)
-            eventually(lambda path=logfile: path.exists() and path.read_text(), 20, "what was appended is run")
+            eventually(lambda path=logfile: path.exists() and path.read_text(), what="what was appended is run")
             assert logfile.read_text().startswith("stuff: made on ")
             if "nightshift" in line:  # "stop, but let commands finish when receiving a defined signal"
                 begun, ended = stage.folder / "begun", stage.folder / "ended"
                 stage.shell(f"echo 'touch {begun}; sleep 0.3; touch {ended}' >> gpu.queue")
-                eventually(begun.exists, 20, "the last command runs")
+                eventually(begun.exists, what="the last command runs")
                 os.killpg(process.pid, signal.SIGINT)
                 assert process.stdout
                 assert process.stdout.read().count("Processing command") == 2
@@ -339,7 +339,7 @@ def stopped_when_idle(stage: Stage, pair: Pair) -> None:
 
 def shows_output(stage: Stage, pair: Pair) -> None:
     job_id = stage.submitted("nightshift submit -- python3 train.py", "RUNNING")
-    eventually(lambda: "hang" in stage.box.log(job_id), 20, "it has printed all it will")
+    eventually(lambda: "hang" in stage.box.log(job_id), what="it has printed all it will")
     shown = stage.shell(of_job(pair.here, job_id)).splitlines()
     assert len(shown) == 8
     assert shown[-1] == "batch limit hit, simulating hang"
