@@ -12,6 +12,7 @@ from runner.model import State
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runner.api.groups import Standing
     from runner.model import Job
 
 QUEUE_PAGE = 6
@@ -45,6 +46,17 @@ def of_idle(job: Job) -> list[list[Press]]:
         [Press("Keep 1 h", "keep", job.id, {"for_s": 3600.0}), Press("Keep for good", "keep", job.id)],
         [Press("Kill now", "kill now", job.id, style="danger"), Press("Log", "log", job.id)],
     ]
+
+
+def of_group(standing: Standing) -> list[list[Press]]:
+    """Under anything about a group: its results, and what can be done with all of it."""
+    which = {"group": standing.group.name}
+    row = [Press("Results", "group", data=which), Press("CSV", "group csv", data=which)]
+    failed = any(standing.counts.get(state) for state in (State.FAILED, State.LOST, State.CANCELLED))
+    again = Press("Rerun failed", "rerun failed", data=which)
+    if standing.unfinished:
+        return [row, [Press("Kill all", "kill group", data=which, style="danger"), again]]
+    return [[*row, again]] if failed else [row]
 
 
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> list[list[Press]]:

@@ -1,6 +1,6 @@
 """What the chat face uses besides the queue itself."""
 
-from runner import clock
+from runner import clock, sweep_options, sweeps
 from runner.doorbell import Doorbell, ring
 from runner.frozen import words as snapshot_words
 from runner.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file, state_folder
@@ -79,6 +79,8 @@ __all__ = [
     "stamp",
     "state_folder",
     "state_words",
+    "sweep_options",
+    "sweeps",
     "title",
     "validate",
     "warn_without_runner",

@@ -65,7 +65,7 @@ def test_rerun_is_the_same_again_for_whoever_wants_it(queue):
     [job_id] = submit(queue, "true", name="small")
     again = queue.acting_as("tg:1001").rerun(job_id, key="update 9", owner="tg:1001")
     assert queue.rerun(job_id, key="update 9") == again
-    assert queue.job(again).spec == replace(queue.job(job_id).spec, owner="tg:1001")
+    assert queue.job(again).spec == replace(queue.job(job_id).spec, owner="tg:1001", again_of=job_id)
     assert queue.job(again).run_id != queue.job(job_id).run_id
     assert queue.job(queue.rerun(again)).spec.owner == "tg:1001"
     assert actions(queue)[:2] == [("somebody", "submit"), ("tg:1001", "rerun")]
