@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from runner import clock
 from runner.request import lane_of, request_of
 from runner.store.dependencies import Dependencies
+from runner.store.groups import Groups
 
 if TYPE_CHECKING:
     from runner.model import Job, JobSpec
@@ -18,7 +20,7 @@ class Edits:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._dependencies = Dependencies(store)
+        self._dependencies, self._groups = Dependencies(store), Groups(store)
 
     def put(self, job: Job, spec: JobSpec) -> bool:
         """Replace the spec of a queued job; False if it waits no more. Retries it has used stay used."""
@@ -35,6 +37,8 @@ class Edits:
             return False
         if spec.begin_at != before.begin_at:
             self._store.execute("UPDATE jobs SET begin_at = ? WHERE id = ?", (spec.begin_at, job.id))
+        if spec.group is not None and spec.group != before.group:
+            self._groups.join(spec.group, spec.owner, clock.text(clock.now()))
         if (spec.after, spec.after_ok) != (before.after, before.after_ok):
             self._dependencies.replace(job.id, spec)
         else:

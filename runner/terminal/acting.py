@@ -39,16 +39,15 @@ LISTED = 20
 @click.option("--all", "everything", is_flag=True, help="All that wait or run, whosever they are.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
-@click.pass_context
-def kill(
-    ctx: click.Context, /, numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: bool, **filters: Any
-) -> int:
+def kill(numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: bool, **filters: Any) -> int:
     """Stop jobs that run and cancel those that wait: nightshift kill 12 14-16,20
 
     Without numbers, those that --state, --mine and --group leave: nightshift kill --state queued --mine
     """
+    from runner.errors import UserError
+
     if not numbers and not everything and not any(filters.values()):
-        raise click.UsageError("Missing argument 'N…', or one of --state, --mine, --group, --all.", ctx)
+        raise UserError("Which jobs? Name them like 12 14-16, or by --state, --mine, --group or --all.")
     with open_queue() as queue:
         job_ids = _chosen(queue, numbers, **filters)
         if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not _confirmed(queue, job_ids):
@@ -64,9 +63,12 @@ def kill(
 
 def _chosen(queue: Queue, numbers: Sequence[Spans], *, state: str | None, mine: bool, group: str | None) -> list[int]:
     """Those that wait first: what comes free is not to go to one that is to be stopped as well."""
+    from runner.api.groups import find
     from runner.errors import UserError
     from runner.model import State
 
+    if group is not None:
+        find(queue, group)
     waiting, running = ([State(name) for name in _STATES[which]] for which in ("queued", "running"))
     owner = queue.actor if mine else None
     found: list[int] = []

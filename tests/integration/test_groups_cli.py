@@ -88,7 +88,6 @@ def idle_sweep():
         (["group", "sweep-1", "--metric", "a b"], "no ( ) around the number"),
         (["group", "sweep-1", "--largest"], "--largest of what"),
         (["kill", "--group", "nope"], "There is no group 'nope'"),
-        (["kill", "1", "--group", "sweep-1"], "not both"),
         (["rerun", "--failed"], "rerun --group NAME --failed"),
         (["rerun", "--group", "sweep-1", "--failed"], "sweep-1: none of it has failed."),
         (["rerun"], "Which jobs?"),

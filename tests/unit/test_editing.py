@@ -93,10 +93,11 @@ def test_what_is_cleared_is_as_if_it_had_never_been_said(queue):
         ],
     )
     assert ready(queue) == [first]
+    assert queue.groups.get("g").owner == "somebody"
     edit(queue, job_id, "--clear", "after,begin,on,name,group,retries,preemptible")
     assert queue.job(job_id).spec == replace(queue.job(first).spec, command="b")
     assert ready(queue) == [first, job_id]
-    with pytest.raises(UserError, match=r"'tim' cannot be taken away: choose among .*retry-on, time"):
+    with pytest.raises(UserError, match=r"'tim' cannot be taken away: choose among .*retry-on, snapshot, time"):
         edit(queue, job_id, "--clear", "tim")
     for always in ("dir", "workspace", "profile"):
         with pytest.raises(UserError, match="cannot be taken away"):
