@@ -1,6 +1,7 @@
 """What the chat face uses besides the queue itself."""
 
 from runner import clock
+from runner.api.outlook import Outlook
 from runner.doorbell import Doorbell, ring
 from runner.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file, state_folder
 from runner.home import values as setting_texts
@@ -42,6 +43,7 @@ __all__ = [
     "Log",
     "Message",
     "Messages",
+    "Outlook",
     "Overview",
     "People",
     "Person",

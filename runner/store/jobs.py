@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
+from runner.kinds import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.request import lane_of, request_of
@@ -52,10 +53,10 @@ class Jobs:
             body, at = json.dumps(spec.to_json()), clock.text(clock.now())
             job_id = self._store.execute(
                 "INSERT INTO jobs (spec, state, run_id, lane, rank, position, ready, begin_at, retries_left,"
-                " submitted_at, key) VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?, ?, ?)",
+                " submitted_at, key, kind, shape) VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     body, secrets.token_hex(4), lane_of(request_of(spec)), -spec.priority.rank,
-                    spec.begin_at is None, spec.begin_at, spec.retries, at, key,
+                    spec.begin_at is None, spec.begin_at, spec.retries, at, key, *kinds_of(spec),
                 ),
             ).lastrowid  # fmt: skip
             self._store.execute("UPDATE jobs SET position = id WHERE id = ?", (job_id,))

@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.forecast import Held, Later, Length, Scene, forecast
+from runner.forecast import forecast
+from runner.night import Held, Later, Length, Scene
 from runner.request import Request
 from runner.schedule import Limits, Room, Running, Waiting, choose
 

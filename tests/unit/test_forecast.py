@@ -1,4 +1,5 @@
-from runner.forecast import UNKNOWN, Held, Later, Length, Rest, Scene, agree, forecast, length_of
+from runner.forecast import agree, forecast, length_of
+from runner.night import UNKNOWN, Held, Later, Length, Rest, Scene
 from runner.schedule import Limits
 from tests.unit.test_schedule import gpu, runs, wants
 
