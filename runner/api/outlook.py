@@ -70,7 +70,7 @@ class Outlook:
             return ""
         done, doubt = self.forecast.done, self._doubt()
         if done.about_s is not None:
-            said = f"empty at about {self._when(done.about_s)} if nothing takes longer than usual"
+            said = f"empty at about {self._when(done.about_s)}, if nothing takes longer than usual"
         elif done.latest_s is not None:
             said = f"empty by about {self._when(done.latest_s)}: {doubt}"
         elif (done.earliest_s or 0.0) >= SOON_S:
@@ -88,7 +88,7 @@ class Outlook:
         return "not all can be foreseen"
 
     def _when(self, after_s: float) -> str:
-        return f"{self._clock(after_s)}, in {format_duration(after_s)},".removesuffix(",")
+        return f"{self._clock(after_s)}, in {format_duration(after_s)}"
 
     def _clock(self, after_s: float | None) -> str:
         """A moment to come by the clock on the wall, as short as it stays clear."""
