@@ -61,6 +61,7 @@ HANDLERS: dict[str, Handler] = {
     "fit": fitting.fit,
     "kill": acting.kill,
     "keep": acting.keep,
+    "extend": acting.extend,
     "rerun": submitting.rerun,
     "pause": acting.pause,
     "resume": acting.resume,

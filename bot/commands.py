@@ -28,6 +28,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("fit", V, "12", "how a job's batch was found, drawn", "/fit 12"),
     Command("kill", U, "12 [13 …] | all", "stop jobs; asks first", "/kill 12"),
     Command("keep", U, "12 [2h]", "leave a job alone whose GPUs are idle", "/keep 12 2h"),
+    Command("extend", U, "12 2h", "give a job more time than its limit", "/extend 12 2h"),
     Command("rerun", U, "12 [changes]", "the same job again", "/rerun 12 --lr 1e-3"),
     Command("batch", U, "lines", "one job per line", "/batch\npython a.py\npython b.py"),
     Command("pause", A, "", "start nothing more"),

@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bot import words
+from bot.alarms import looks_hung
 from bot.commands import COMMANDS, HIDDEN, Command
-from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
+from bot.richtext import MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
 from bot.words import command_line, heading, sign
 from runner.api.chat import clock, format_duration, help_rows, short_time, state_words
 from runner.model import Reason, State
@@ -273,30 +274,6 @@ def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]
     by = name_of(str(notices[0].data["by"]))
     which = f"{bold(f'#{numbers[0]}')} to {bold(f'#{numbers[-1]}')}"
     return f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began: {which}"
-
-
-def idle_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's GPUs do nothing, and it will be stopped if nobody minds."""
-    shown = str(data.get("text") or data.get("why", ""))
-    return fit([_will_be_stopped(found, data, box), Shrink(shown, pre, keep="end", at_least=200)])
-
-
-def idle_caption(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """The same below a picture, which shows the samples."""
-    return fit([_will_be_stopped(found, data, box), escape(str(data.get("why", "")))], CAPTION_UNITS)
-
-
-def _will_be_stopped(found: Job, data: Mapping[str, Any], box: str) -> str:
-    due = clock.moment(data.get("stops_at"))
-    when = f"at {due.astimezone():%H:%M:%S}" if due else "soon"
-    return f"💤 {heading(found)} on {escape(box)} is idle and will be stopped {when}\n"
-
-
-def looks_hung(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's GPUs spin and do no work, as far as one can see."""
-    return fit(
-        [f"🧊 {heading(found)} on {escape(box)} {escape(str(data.get('why', 'looks hung')))}\n", command_line(found)]
-    )
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:

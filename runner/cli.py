@@ -32,6 +32,7 @@ SECTIONS = {
         "first": Entry(f"{_T}.waiting:first", "put jobs that wait before the others"),
         "sooner": Entry(f"{_T}.waiting:sooner", "put a job that waits one place further to the front"),
         "keep": Entry(f"{_T}.waiting:keep", "leave jobs alone whose GPUs are idle"),
+        "extend": Entry(f"{_T}.waiting:extend", "give a job more time than its limit"),
         "wait": Entry(f"{_T}.acting:wait", "wait until jobs have ended"),
         "shell": Entry(f"{_T}.shell:shell", "a shell in a job's folder, with its environment and GPUs"),
         "watch": Entry(f"{_T}.watch:watch", "run a command here and now, and end it when the GPUs are idle"),

@@ -11,7 +11,7 @@ from runner import clock
 from runner.kinds import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
-from runner.request import lane_of, request_of
+from runner.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.line import CPU
 from runner.store.outbox import Outbox
@@ -33,6 +33,9 @@ class UnderWay(NamedTuple):
     attempt: int
     stop_reason: str | None
     probing: bool = False
+    limit_s: float | None = None
+    started_at: str | None = None
+    time_warning: str | None = None  # for which limit of which attempt it was warned
 
 
 class Jobs:
@@ -107,10 +110,10 @@ class Jobs:
     def under_way(self) -> list[UnderWay]:
         """The same, as little of each as the runner needs at every tick."""
         rows = self._store.rows(
-            "SELECT id, attempt, stop_reason, phase IS 'probing' AS probing FROM jobs"
+            "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
-        return [UnderWay(row["id"], row["attempt"], row["stop_reason"], bool(row["probing"])) for row in rows]
+        return [UnderWay(*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:]) for row in rows]
 
     def events(self, job_id: int) -> list[dict[str, Any]]:
         """What happened to a job, oldest first."""

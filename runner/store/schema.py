@@ -259,6 +259,7 @@ CREATE INDEX jobs_to_begin ON jobs (begin_at) WHERE begin_at IS NOT NULL;
 CREATE INDEX jobs_of_group ON jobs (group_name, state) WHERE group_name IS NOT NULL;
 ALTER TABLE jobs ADD COLUMN kind TEXT;
 ALTER TABLE jobs ADD COLUMN shape TEXT;
+ALTER TABLE jobs ADD COLUMN time_warning TEXT;
 CREATE INDEX jobs_of_kind ON jobs (kind, finished_at) WHERE state = 'SUCCEEDED';
 CREATE INDEX jobs_of_shape ON jobs (shape, finished_at) WHERE state = 'SUCCEEDED';
 CREATE INDEX jobs_of_group_done ON jobs (group_name, finished_at) WHERE state = 'SUCCEEDED' AND group_name IS NOT NULL;
