@@ -113,7 +113,7 @@ class Jobs:
             "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
-        return [UnderWay(*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:]) for row in rows]
+        return [UnderWay._make((*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:])) for row in rows]
 
     def events(self, job_id: int) -> list[dict[str, Any]]:
         """What happened to a job, oldest first."""

@@ -94,6 +94,7 @@ ANSWERS = {
     "log": ("1", "hello"),
     "fit": ("1", "was submitted without --probe"),
     "keep": ("1", "Job 1 is kept for good"),
+    "extend": ("1 2h", "Job 1 has no time limit"),
     "kill": ("1", "Stop this job?"),
     "rerun": ("1", "#1 again"),
     "submit": ("-g 0 --name second true", "#3 second queued"),
