@@ -1,5 +1,6 @@
 """More time for a job that runs: the warning, the ways to extend it, and that it then lives on."""
 
+import contextlib
 import json
 import signal
 from datetime import timedelta
@@ -48,6 +49,20 @@ def test_a_job_that_was_given_more_time_lives_on_and_is_stopped_at_its_new_limit
     for number in (job_id, other):  # what was given to another run under the same number is not given to this one
         assert box.wait_state(number, "CANCELLED")["reason"] == "TIMEOUT"
     assert json.loads((box.home / "runs" / str(job_id) / "1" / "exit.json").read_text())["duration_s"] >= 1.5
+
+
+def test_extended_before_the_end_it_outlives_its_old_limit(box):
+    box.start_runner()
+    for limit_s in (2, 10, 50):  # more of it where the machine is too busy to come in time
+        job_id = box.submit(SLEEPS, "--time", f"{limit_s}s")
+        box.wait_state(job_id, "RUNNING", "CANCELLED")
+        with box.queue() as queue, contextlib.suppress(UserError):
+            queue.extend(job_id, HOUR)
+            break
+    began = clock.moment(box.job(job_id)["started_at"])
+    eventually(lambda: clock.now() > began + timedelta(seconds=limit_s + 0.3))
+    assert box.job(job_id)["state"] == "RUNNING"
+    finish(box, job_id)
 
 
 # -- from a command to the run directory -----------------------------------------------------------------
