@@ -149,3 +149,22 @@ def test_caps_count():
     jobs = [wants(1, owner="ada"), wants(2, owner="ada")]
     found = forecast(Scene(queued=jobs, rooms=[gpu(0), gpu(1)], lengths={1: sure(9), 2: sure(9)}, limits=limits))
     assert about(found) == {1: 0, 2: 9}
+
+
+def test_who_has_waited_long_comes_forward_in_the_forecast_too():
+    jobs = [wants(1, priority="low", waited_s=60.0), wants(2)]
+    scene = Scene(
+        queued=jobs, running=[runs(9, 0)], held=[Held("GPU-0", 0, 9)], rooms=[gpu(0, free=())],
+        lengths={9: sure(150), 1: sure(10), 2: sure(10)}, limits=Limits(age_s=100.0),
+    )  # fmt: skip
+    assert about(forecast(scene)) == {1: 150, 2: 160}
+
+
+def test_nobody_is_let_in_who_would_be_in_the_way_by_then():
+    """At the start the small one would be gone in time; when there is room for it, no more."""
+    scene = Scene(
+        queued=[wants(3, gpus=2), wants(4, limit_s=60.0)], running=[runs(1, 0), runs(2, 1, ends_in_s=100.0)],
+        held=[Held("GPU-0", 0, 1), Held("GPU-1", 0, 2)], rooms=[gpu(0, free=()), gpu(1, free=())],
+        lengths={1: sure(50), 2: sure(100), 3: sure(10), 4: sure(60)},
+    )  # fmt: skip
+    assert about(forecast(scene)) == {3: 100, 4: 110}
