@@ -56,7 +56,7 @@ class Link:
 def typed_in_chat(words: str) -> str:
     """How a command of the terminal is sent here; held jobs are released by their button."""
     name = words.split(maxsplit=1)[0]
-    if name in {"release", "hold", "first"}:
+    if name in {"release", "hold", "first", "sooner", "later"}:
         return "/queue"
     return f"/{words.replace(' -- ', ' ')}" if name in BY_NAME else f"`nightshift {words}` on the box"
 

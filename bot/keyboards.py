@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot.chat import Press
 from bot.richtext import printable, shorten
 from runner.api.chat import format_duration
+from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from runner.model import Job
 
 QUEUE_PAGE = 6
+SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
 EXTENSIONS_S, LEAST_EXTENSION_S = (3600.0, 4 * 3600.0), 60.0
 
 
@@ -27,6 +29,8 @@ def of_job(job: Job, *, details: bool = True) -> list[list[Press]]:
         look.append(Press("Fit", "fit", job.id))
     if job.state.final:
         return [[*look, Press("Rerun", "rerun", job.id)]]
+    if job.state is State.QUEUED and not details:
+        look.append(Press("Edit", "edit", job.id))
     return [[*look, Press("Kill", "kill", job.id, style="danger")]]
 
 
@@ -104,13 +108,16 @@ def of_queue(jobs: Sequence[Job], first: int, total: int) -> list[list[Press]]:
 
 
 def _waiting(job: Job, first: int) -> list[Press]:
+    """Signs alone, or six of them would not fit a phone; the message says what they are."""
     here = {"first": first}
-    held = Press("▶ go", "release", job.id, here) if job.held_by else Press("✋ hold", "hold", job.id, here)
+    held = Press("go", "release", job.id, here) if job.held_by else Press("✋", "hold", job.id, here)
     return [
         Press(f"#{job.id}", "details", job.id),
-        Press("⬆ up", "up", job.id, here),
+        Press("⏫", "front", job.id, here),
+        Press("⬆", "up", job.id, here),
+        Press("⬇", "down", job.id, here),
         held,
-        Press("✖ kill", "kill", job.id, here | {"back": "queue"}, style="danger"),
+        Press("✖", "kill", job.id, here | {"back": "queue"}, style="danger"),
     ]
 
 

@@ -10,7 +10,7 @@ from bot.alarms import looks_hung
 from bot.commands import COMMANDS, HIDDEN, Command
 from bot.richtext import MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
 from bot.words import command_line, heading, sign
-from runner.api.chat import clock, format_duration, help_rows, short_time, state_words
+from runner.api.chat import clock, format_duration, help_rows, short_time, snapshot_words, state_words
 from runner.model import Reason, State
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def gpus(view: BoxView) -> str:
 
 
 def queue(
-    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook
+    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook, signs: str = "",
 ) -> str:  # fmt: skip
     """A page of what waits."""
     if not jobs:
@@ -162,8 +162,7 @@ def queue(
     parts = [bold(f"{total:,} waiting")]
     parts += [f"⏸ {escape(held)}"] if held else []
     parts += _waiting(jobs, reasons, held, ahead)
-    parts += _more(total - first - len(jobs))
-    parts += _until_empty(ahead)
+    parts += [*_more(total - first - len(jobs)), *_until_empty(ahead), *([italic(signs)] if signs else [])]
     return fit(["\n".join(parts)])
 
 
@@ -179,6 +178,7 @@ def job(
         f"{sign(found)} {heading(found)} · {escape(state)}",
         words.command_line(found, 1500),
         f"{escape(name_of(found.spec.owner))} · {escape(found.spec.workspace or found.spec.dir)}",
+        f"code as submitted: {escape(snapshot_words(found.spec))}" if found.spec.snapshot else "",
     ]
     used = words.usage_words(usage, found.batch_size, told=bool(probe))
     ran = [words.duration(found, now), words.gpu_list(found, indices), used]
@@ -206,6 +206,8 @@ def submitted(found: Job, reason: str | None, echo: str, again: int | None = Non
     where = f" in {escape(found.spec.workspace)}" if found.spec.workspace else ""
     why = f"\n{escape(reason)}" if reason else ""
     why += f"\n{italic(f'#{again} again')}" if again else ""
+    if copied := snapshot_words(found.spec):
+        why += f"\ncode as {'it was then' if again else 'it is now'}: {escape(copied)}"
     return fit([f"⏳ {heading(found)} queued{where}\n", Shrink(echo, code, keep="both"), why])
 
 
@@ -277,9 +279,10 @@ def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """An attempt was lost, or its batch was too large, and another will be made."""
+    """An attempt was lost or pushed aside, or its batch was too large, and another will be made."""
     _, lost = words.ending(data, None) if data.get("state") else ("", "")
-    why = str(data.get("why", "")) if data.get("reason") == Reason.OOM.value else lost or str(data.get("why", ""))
+    own_words = data.get("reason") in (Reason.OOM.value, Reason.PREEMPTED.value)
+    why = str(data.get("why", "")) if own_words else lost or str(data.get("why", ""))
     return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found)])
 
 

@@ -157,6 +157,8 @@ def ending(data: Mapping[str, Any], by: str | None) -> tuple[str, str]:
         verb = "stopped" if data.get("attempt") else "cancelled"
         return f"{verb} by {by}" if by else verb, ""
     verb, why = _ENDS[reason]
+    if reason is Reason.DEPENDENCY and str(data.get("by", "")).startswith("#"):
+        why = f"{data['by']}, which it needs, did not succeed"
     return verb, why or str(data.get("why") or "")
 
 

@@ -19,7 +19,7 @@ from runner import extension, oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.logs import Log
 from runner.model import Exit, Job, Phase, Reason, State
-from runner.supervisor import kernel
+from runner.supervisor import cgroup, kernel
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
 from runner.sweep import end_strays, mark_of
 from runner.usage import Live
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from runner.gpu.telemetry import Telemetry
     from runner.probes import Probes
-    from runner.store.jobs import Jobs, UnderWay
+    from runner.store.jobs import Jobs
+    from runner.store.line import UnderWay
     from runner.usage import Usage
     from runner.wait import Waiter
 
@@ -321,6 +322,8 @@ class Attempts:
             log.error("job %s: processes that cannot be killed are left behind", job.id)
         folder = rundir.folder_of(self._home, job.id, job.attempt)
         shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # of a probe that nobody ended
+        if job.spec.cpus or job.spec.ram_mib:
+            cgroup.remove_left({"job_id": job.id, "attempt": job.attempt, "run_id": job.run_id})
         self._end(job, watch, *lost(boot_then, self._boot_id), None)
 
     def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:

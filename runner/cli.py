@@ -27,10 +27,13 @@ SECTIONS = {
         "log": Entry(f"{_T}.log:log", "the output of a job; -f follows it"),
         "kill": Entry(f"{_T}.acting:kill", "stop jobs that run, cancel those that wait"),
         "rerun": Entry(f"{_T}.acting:rerun", "the same job again, perhaps with changed arguments"),
+        "edit": Entry("runner.cli:edit", "change jobs that wait: any option, and the command"),
         "hold": Entry(f"{_T}.waiting:hold", "keep jobs that wait from starting"),
         "release": Entry(f"{_T}.waiting:release", "let held jobs start"),
         "first": Entry(f"{_T}.waiting:first", "put jobs that wait before the others"),
         "sooner": Entry(f"{_T}.waiting:sooner", "put a job that waits one place further to the front"),
+        "later": Entry(f"{_T}.waiting:later", "put a job that waits one place further to the back"),
+        "move": Entry(f"{_T}.waiting:move", "put a job that waits before or after another, first or last"),
         "keep": Entry(f"{_T}.waiting:keep", "leave jobs alone whose GPUs are idle"),
         "extend": Entry(f"{_T}.waiting:extend", "give a job more time than its limit"),
         "wait": Entry(f"{_T}.acting:wait", "wait until jobs have ended"),
@@ -80,6 +83,11 @@ sweep = PassedOn(
     "sweep",
     Entry(f"{_T}.sweep:main", "Queue a command for each combination of its parameters."),
     Entry(f"{_T}.completion:sweep_flags", ""),
+)
+edit = PassedOn(
+    "edit",
+    Entry(f"{_T}.editing:main", "Change jobs that wait."),
+    Entry(f"{_T}.completion:edit_flags", ""),
 )
 sim_load = PassedOn("sim-load", Entry("runner.gpu.sim_load:main", "Hold memory of simulated GPUs."))
 

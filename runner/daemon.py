@@ -44,6 +44,7 @@ from runner.wait import Waiter
 
 if TYPE_CHECKING:
     from runner.model import Job
+    from runner.request import Request
     from runner.schedule import Push, Start
     from runner.settings import Settings
 
@@ -146,7 +147,8 @@ class Runner:
         plan = choose(queued, rooms, self._placement.free_cpu_slots(leases), self._line.running(), limits)
         for push in plan.pushes:
             self._push_aside(push)
-        return [claimed for start in plan.starts if (claimed := self._claim(start))]
+        asked = {waiting.id: waiting.request for waiting in queued}
+        return [claimed for start in plan.starts if (claimed := self._claim(start, asked[start.job_id]))]
 
     def _let_begin(self) -> None:
         """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""
@@ -181,11 +183,12 @@ class Runner:
             self._box.set("draining", {**draining, "told": True})
             self._outbox.add("drained", {"by": draining["by"], "since": draining["at"]})
 
-    def _claim(self, start: Start) -> tuple[Job, int, tuple[str, ...]] | None:
+    def _claim(self, start: Start, asked: Request) -> tuple[Job, int, tuple[str, ...]] | None:
+        """Unless it was edited meanwhile, and asks for something else now."""
         leases = [(uuid or CPU, slot) for uuid, slot in start.slots]
         sums = self._usage.before(uuid for uuid, _ in start.slots)
         sums_kept = json.dumps(sums.to_json())
-        attempt = self._jobs.claim(start.job_id, leases, self._boot_id, sums_kept, start.memory_mib)
+        attempt = self._jobs.claim(start.job_id, leases, self._boot_id, sums_kept, start.memory_mib, asked)
         job = self._jobs.get(start.job_id)
         if attempt is None or job is None:
             return None

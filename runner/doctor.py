@@ -44,7 +44,7 @@ def examine(load: bool = False) -> Iterator[Finding]:
     """All findings, the host first, then ours."""
     from runner.terminal.checks import host, setup
 
-    for check in (host.python, host.pidfd, host.subreaper, host.proc, host.bash, host.clock, host.cgroup):
+    for check in (host.python, host.pidfd, host.subreaper, host.proc, host.bash, host.clock):
         yield from _guarded(check.__name__, check)
     yield from _guarded("variables", lambda: setup.variables(os.environ))
     yield from _examine_state(load)
@@ -53,7 +53,7 @@ def examine(load: bool = False) -> Iterator[Finding]:
 def _examine_state(load: bool) -> Iterator[Finding]:
     from runner import home, settings
     from runner.errors import NightshiftError
-    from runner.terminal.checks import gpus, setup
+    from runner.terminal.checks import gpus, host, setup
 
     yield from _guarded("binding", gpus.binding)
     try:
@@ -70,6 +70,7 @@ def _examine_state(load: bool) -> Iterator[Finding]:
     if not usable:
         return  # what stands upon the folder would only fail for the same reason
     yield from _guarded("runner", lambda: setup.runner(found.home))
+    yield from _guarded("limits", lambda: host.limits(found.home))
     yield from _guarded("GPUs", lambda: gpus.driver(found.home, found.gpus))
     if load:
         yield from _guarded("GPU load", lambda: gpus.under_load(found.home, found.gpus))

@@ -87,6 +87,9 @@ def for_job(
     home: str,
     folder: str | None = None,
     batch_size: int | None = None,
+    submit_folder: str | None = None,
+    cpus: int = 0,
+    ram_mib: int = 0,
 ) -> dict[str, str]:
     """All variables of an attempt: the captured ones, the user's own over them, ours over both."""
     env = {"PYTHONUNBUFFERED": "1", **base, **over}
@@ -101,6 +104,12 @@ def for_job(
     }
     if batch_size is not None:
         env["NIGHTSHIFT_BATCH_SIZE"] = str(batch_size)
+    if cpus:
+        env["NIGHTSHIFT_JOB_CPUS"] = str(cpus)
+    if ram_mib:
+        env["NIGHTSHIFT_JOB_RAM_MIB"] = str(ram_mib)
+    if submit_folder is not None:
+        env["NIGHTSHIFT_SUBMIT_DIR"] = submit_folder
     if folder is not None:
         env["PWD"] = folder
     env.pop("NIGHTSHIFT_TOKEN", None)

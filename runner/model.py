@@ -86,7 +86,7 @@ def _from_json(cls: type[T], data: Mapping[str, Any]) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What was asked for. Never changes once a job has started, but for its time limit, which may be extended."""
+    """What was asked for. Changes only while the job waits, but for its time limit, which may be extended."""
 
     command: str  # as given; an argument list is shown shell-quoted
     argv: tuple[str, ...] | None = None  # an exact argument list instead of shell text
@@ -95,6 +95,7 @@ class JobSpec:
     name: str | None = None
     workspace: str | None = None
     dir: str
+    snapshot: dict[str, Any] | None = None  # the copy of its code it runs from, as runner.frozen writes it; {}: wanted
     environment: str  # key of the captured environment in the store
     env: dict[str, str] = field(default_factory=dict)  # --env, on top of the captured one
     env_file: str | None = None  # read when the job starts, so that its secrets are never copied
@@ -215,7 +216,8 @@ class Exit:
     cpu_s: float = 0.0
     max_rss_mib: float = 0.0
     run_s: float | None = None  # without the probes before it
-    host_kills: int = 0  # by the kernel, for want of memory, anywhere on the host while it ran
+    host_kills: int = 0  # by the kernel, for want of memory, in its control group or else on the host while it ran
+    enforced: tuple[str, ...] = ()  # limits that the kernel kept: cpu, memory
 
     def to_json(self) -> dict[str, Any]:
         """Everything, in JSON's own types."""

@@ -191,6 +191,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--name",), "NAME", "name", "what to call it", parse_name),
     Option(("-w", "--workspace"), "NAME", "workspace", "where and as what it runs", parse_name),
     Option(("--dir",), "FOLDER", "dir", "the folder it runs in", _folder),
+    Option(("--snapshot",), "", "snapshot", "run it from a copy of the code as it is now", bool),
     Option(("--env",), "K=V", "env", "a variable for it; may be given again", parse_variable, repeatable=True),
     Option(("--retries",), "N", "retries", "try again so often if it is lost with its host", _count),
     Option(("--retry-on",), "exit,oom", "retry_on", "... or if it ends for one of these reasons", parse_reasons),

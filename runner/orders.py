@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from runner import environment
@@ -10,7 +11,7 @@ from runner.command import realised
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runner.model import Job
+    from runner.model import Job, JobSpec
     from runner.settings import Settings
 
 MIB = 1 << 20
@@ -30,9 +31,11 @@ def order(
     `probe` says how its batch is found, as runner.probes orders it.
     """
     spec = job.spec
+    folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
     complete = environment.for_job(
         variables, spec.env, job_id=job.id, attempt=attempt, run_id=job.run_id, gpu_uuids=gpus,
-        home=settings.home, folder=spec.dir, batch_size=job.batch_size,
+        home=settings.home, folder=folder_of_job, batch_size=job.batch_size, submit_folder=spec.dir,
+        cpus=spec.cpus, ram_mib=spec.ram_mib,
     )  # fmt: skip
     argv, script = realised(command_of(job), folder, own_values(job))
     grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
@@ -45,14 +48,25 @@ def order(
         "env": {key: value for key, value in variables.items() if key in complete},
         "env_file": spec.env_file,
         "env_over": {key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
-        "dir": spec.dir,
+        "dir": folder_of_job,
         "umask": spec.umask,
         "time_limit_s": spec.time_limit_s,
+        "cpus": spec.cpus,
+        "ram_mib": spec.ram_mib,
         "stop_grace_s": grace_s,
         "log_limit_bytes": settings.log_limit * MIB,
         "log_tail_bytes": settings.log_tail * MIB,
         "probe": probe,
     }, script
+
+
+def _work_folder(home: str, spec: JobSpec) -> str:
+    """Raises ValueError where the copy of its code is gone: then it can never run."""
+    from runner import frozen
+
+    if not os.path.isdir(frozen.work_folder(home, spec)):
+        raise ValueError("the copy of the code that it was submitted with is gone; submit it anew")
+    return frozen.work_folder(home, spec)
 
 
 def command_of(job: Job) -> dict[str, Any]:

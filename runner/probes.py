@@ -108,7 +108,7 @@ class Probes:
     def _before(self, job: Job, attempt: int, gpus: list[Gpu], budget: float) -> Plan | None:
         """What an earlier attempt at the same job found, where it still holds."""
         record = self._jobs.probe(job.id, attempt - 1)
-        if record is None or {gpu.name for gpu in gpus} != {record["about"]["gpu"]}:
+        if record is None or record.get("edited") or {gpu.name for gpu in gpus} != {record["about"]["gpu"]}:
             return None
         plan = replace(Plan.from_json(record["plan"]), budget_mib=budget)
         fits = (plan.expected_mib or 0.0) <= budget

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runner import clock, rundir
+from runner import clock, frozen, rundir
 from runner.model import FINAL_STATES
 from runner.store.box import Box
 from runner.store.buttons import Buttons
@@ -28,6 +29,7 @@ UNTOLD_DAYS = 30
 KEEP_TALK, KEEP_UPDATES = timedelta(days=30), timedelta(days=7)
 TIDY_EVERY = timedelta(days=1)
 TIDIED_AT = "tidied at"
+SUBMITTING_S = 600.0  # a copy of code so young may be of a job that is just being submitted
 AT_ONCE = 500  # rows per transaction, so that the runner never waits long
 
 
@@ -48,6 +50,7 @@ class Removed:
     logs: int = 0
     runs: int = 0
     jobs: int = 0
+    snapshots: int = 0
     bytes: int = 0
     dry_run: bool = False  # only count
     folders: set[str] = field(default_factory=set)  # counted already
@@ -67,6 +70,7 @@ def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
             _remove_logs(folder, removed)
     if rules.disk_limit is not None:
         _fit(store, rules.disk_limit * MIB, removed)
+    _remove_snapshots(store, removed)
     return removed
 
 
@@ -101,10 +105,7 @@ def _finished_runs(store: Store) -> Iterator[tuple[str, int]]:
 
 
 def _run_names(home: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(os.path.join(home, "runs")) if name.isdigit()]
-    except FileNotFoundError:
-        return []
+    return [name for name in _names(os.path.join(home, "runs")) if name.isdigit()]
 
 
 def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
@@ -168,6 +169,64 @@ def _fit(store: Store, limit_bytes: int, removed: Removed) -> None:
         _remove_run(folder, removed)
 
 
+def _remove_snapshots(store: Store, removed: Removed) -> None:
+    """Copies of code that no job needs: none that waits or runs, and none that still has its run directory."""
+    parent = os.path.join(store.home, frozen.FOLDER)
+    old = [name for name in _names(parent) if _is_old(os.path.join(parent, name))]
+    if not old:
+        return
+    needed, last = _needed_snapshots(store, removed)
+    for name in sorted(set(old) - needed):
+        folder = os.path.join(parent, name)
+        size = size_of(folder)
+        if not removed.dry_run:
+            with store.transaction():  # whoever submits looks in a transaction whether it is there
+                newer = store.rows("SELECT spec FROM jobs WHERE id > ?", (last,))
+                if any(_snapshot_in(row["spec"]) == name for row in newer):
+                    continue
+                folder = _put_aside(parent, name)
+            shutil.rmtree(folder, ignore_errors=True)
+        removed.snapshots += not name.startswith(frozen.UNFINISHED)
+        removed.bytes += size
+
+
+def _needed_snapshots(store: Store, removed: Removed) -> tuple[set[str], int]:
+    """Their names, and the last job that was looked at."""
+    last = int(store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
+    runs = {name for name in _run_names(store.home) if os.path.join(store.home, "runs", name) not in removed.folders}
+    final = {state.value for state in FINAL_STATES}
+    rows = store.rows(
+        "SELECT id, state, spec FROM jobs WHERE id <= ? AND json_extract(spec, '$.snapshot') IS NOT NULL", (last,)
+    )
+    needed = {_snapshot_in(row["spec"]) for row in rows if row["state"] not in final or str(row["id"]) in runs}
+    return {name for name in needed if name}, last
+
+
+def _snapshot_in(spec: str) -> str | None:
+    return (json.loads(spec).get("snapshot") or {}).get("name")
+
+
+def _put_aside(parent: str, name: str) -> str:
+    """Out of the way at once: nobody must find half of it."""
+    aside = os.path.join(parent, f"{frozen.UNFINISHED}-removed-{name.removeprefix(frozen.UNFINISHED)}")
+    os.rename(os.path.join(parent, name), aside)
+    return aside
+
+
+def _is_old(path: str) -> bool:
+    try:
+        return time.time() - os.lstat(path).st_mtime > SUBMITTING_S
+    except OSError:
+        return False
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
 def size_of(folder: str) -> int:
     """Bytes on disk below a folder."""
     total = 0
@@ -185,7 +244,6 @@ def main(arguments: list[str]) -> None:
     home, rules = arguments
     store = open_store(home)
     wanted = Rules(**json.loads(rules))
-    if wanted != Rules():
-        prune(store, wanted)
+    prune(store, wanted)
     tidy(store)
     store.close()

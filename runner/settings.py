@@ -134,6 +134,10 @@ class Settings(FromEnvironment):
         description="Beyond it, this much of its end (at least) is kept.",
         json_schema_extra={"shown_default": "16M"},
     )
+    snapshot_limit: Mebibytes = Field(
+        200, ge=1, description="The largest copy of the code that `submit --snapshot` makes.",
+        json_schema_extra={"shown_default": "200M"},
+    )  # fmt: skip
     breaker: int = Field(
         3, ge=0, description="So many jobs in a row that fail the same way at once pause the queue; 0: never."
     )

@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
         if rest == ["-"] and "script" not in values:
             submission.follow(sys.stdin)
         else:
-            submission.submit(*_command(values, rest))
+            submission.submit(*command_of(values, rest))
         return submission.finish()
 
 
@@ -69,7 +69,7 @@ def _wait(queue: Queue, job_ids: list[int]) -> int:
     return code
 
 
-def _command(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
+def command_of(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
     """The command as text, as an argument list if it is one, and whether it is a whole script."""
     if "script" in values:
         if rest:
@@ -118,6 +118,7 @@ class Submission:
         os.umask(self._umask)
         self.ids: list[int] = []
         self.refused = False
+        self._said: set[str] = set()
 
     def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
         """Queue one job."""
@@ -164,11 +165,26 @@ class Submission:
         )  # fmt: skip
 
     def _add(self, specs: list[JobSpec]) -> list[int]:
+        if self._values.get("snapshot"):
+            specs = self._frozen(specs)
         ids = self._queue.submit(specs, {self._key: self._variables})
         self.ids += ids
         if not self._silent:
             self._tell("".join(f"Submitted job {job_id}\n" for job_id in ids))
         return ids
+
+    def _frozen(self, specs: list[JobSpec]) -> list[JobSpec]:
+        """With a copy of the code, and a word on it: what is not copied is not to be a surprise."""
+        from runner import frozen
+
+        for spec in specs:
+            self._queue.check(spec)
+        taken = self._queue.frozen(specs)
+        for spec in taken:
+            if (said := frozen.told(spec, self._queue.home)) not in self._said:
+                self._said.add(said)
+                _say(said)
+        return taken
 
     def _tell(self, text: str) -> None:
         """Whoever reads our output may have seen enough; the jobs are to be queued all the same."""

@@ -47,7 +47,8 @@ def faults(box: Box, text: str) -> None:
 
 def nothing_is_left(box: Box, job_id: int) -> None:
     """Of a job that has ended: no process, no lease, no scratch folder."""
-    assert not [seen["pid"] for seen in notes(box) if Path(f"/proc/{seen['pid']}").exists()]
+    pids = [seen["pid"] for seen in notes(box)]
+    eventually(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], what="its processes are gone")
     assert not list((box.home / "runs" / str(job_id)).glob("*/scratch"))
     assert rows(box, "SELECT * FROM leases") == []
 
@@ -65,5 +66,5 @@ def rows(box: Box, query: str) -> list[Any]:
 
 
 def signal_sampler(box: Box, number: int) -> None:
-    pid = eventually(lambda: [pid for pid, name in box.processes().items() if name == "ns-sampler"], 10, "a sampler")
+    pid = eventually(lambda: [pid for pid, name in box.processes().items() if name == "ns-sampler"], what="a sampler")
     os.kill(pid[0], number)

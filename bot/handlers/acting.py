@@ -12,6 +12,7 @@ from bot.richtext import bold, escape, fit
 from bot.turn import STALE_S
 from runner.api.chat import format_duration, parse_duration
 from runner.errors import UserError
+from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +27,18 @@ NOISE = {
     "none": "nothing; look with /status",
 }
 SHOWN = 12
+EVERYONE = "everyone"
+STATES = {"queued": (State.QUEUED,), "running": (State.STARTING, State.RUNNING)}
+UNFINISHED = (State.QUEUED, State.STARTING, State.RUNNING)
+DOING = {"queued": "waits", "running": "runs"}
+KILL_LIKE = "/kill 12, /kill 12 13, /kill all, /kill queued or /kill group NAME"
 
 
 async def kill(turn: Turn, rest: str) -> None:
-    """Ask before stopping jobs: those named, or all of theirs."""
+    """Ask before stopping jobs: those named, all of theirs, those of a state or a group."""
     turn.require(Role.USER)
-    jobs = _mine(turn) if rest.strip().lower() in {"all", "mine", "all mine"} else _named(turn, rest)
+    chosen = _chosen(turn, rest.split())
+    jobs = _named(turn, rest) if chosen is None else [turn.job(number) for number in chosen]
     live = [job for job in jobs if not job.state.final]
     if not live:
         raise UserError(_already(jobs))
@@ -43,15 +50,29 @@ async def kill(turn: Turn, rest: str) -> None:
     turn.reply(fit(["\n".join([question, *lines])]), keyboards.sure([job.id for job in live], back={}), job_id=only)
 
 
-def _mine(turn: Turn) -> list[Job]:
-    found = [turn.job(number) for number in turn.chat.queue.unfinished_of(turn.caller.actor)]
+def _chosen(turn: Turn, told: Sequence[str]) -> list[int] | None:
+    """Those meant by words: all, mine, queued, running, group NAME, and for admins everyone; None for numbers."""
+    words_left, group = list(told), None
+    if len(words_left) > 1 and words_left[0].lower() == "group":
+        group, words_left = words_left[1], words_left[2:]
+    kinds = {word.lower() for word in words_left}
+    if not told or not kinds <= {"all", "mine", EVERYONE, *STATES}:
+        return None
+    if EVERYONE in kinds:
+        turn.require(Role.ADMIN)
+    anybodys = EVERYONE in kinds or (group is not None and "mine" not in kinds and turn.is_admin)
+    states = [state for word in kinds & set(STATES) for state in STATES[word]] or [*UNFINISHED]
+    owner = None if anybodys else turn.caller.actor
+    found = turn.chat.queue.unfinished(owner=owner, group=group, states=states)
     if not found:
-        raise UserError("None of your jobs waits or runs.")
+        whose, of_group = "No job" if anybodys else "None of your jobs", f" of group {group}" if group else ""
+        doing = " or ".join(verb for word, verb in DOING.items() if not kinds & set(STATES) or word in kinds)
+        raise UserError(f"{whose}{of_group} {doing}.")
     return found
 
 
 def _named(turn: Turn, rest: str) -> list[Job]:
-    jobs = [turn.job(number) for number in turn.numbers(rest, "/kill 12, /kill 12 13 or /kill all")]
+    jobs = [turn.job(number) for number in turn.numbers(rest, KILL_LIKE)]
     for job in jobs:
         require_owner(turn, job)
     return jobs

@@ -112,7 +112,7 @@ def queue_page(chat: Chat, first: int) -> tuple[str, Any]:
     reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
     held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
     rows = keyboards.of_queue(jobs, first, total) if jobs else []
-    return render.queue(jobs, reasons, total, first, held, chat.queue.outlook()), rows
+    return render.queue(jobs, reasons, total, first, held, chat.queue.outlook(), keyboards.SIGNS), rows
 
 
 async def log(turn: Turn, rest: str) -> None:

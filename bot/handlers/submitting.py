@@ -166,6 +166,8 @@ async def _queue(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, sc
     places = {name: await place_of(chat, name) for name in dict.fromkeys(of.get("workspace") for of, _ in wanted)}
     specs = [_spec(turn, of, text, places[of.get("workspace")], script=script) for of, text in wanted]
     chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
+    if any(spec.snapshot is not None for spec in specs):
+        specs = await asyncio.to_thread(turn.queue.frozen, specs)
     if chat.queue.queued_of(turn.caller.actor) + len(specs) > chat.settings.queued_per_person:
         raise UserError(
             f"{chat.settings.queued_per_person} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON); nothing "

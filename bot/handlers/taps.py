@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot import keyboards, render
 from bot.chat import QUESTION
 from bot.gate import Role, actor_of
-from bot.handlers import acting, fitting, looking, people, submitting
+from bot.handlers import acting, editing, fitting, looking, people, submitting
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -195,6 +195,16 @@ def _in_queue(verb: Callable[[Turn, int], str]) -> Callable[[Turn, Button], Awai
     return press
 
 
+async def _edit(turn: Turn, button: Button) -> None:
+    """A phone has no room for a form: how it is typed, and what the job is now."""
+    job = turn.job(_job(button))
+    acting.require_owner(turn, job)
+    html = editing.how_to(job)
+    with turn.effect():
+        turn.answer()
+        turn.reply(html, job_id=job.id)
+
+
 async def _lines(turn: Turn, button: Button) -> None:
     await submitting.lines_chosen(turn, button.data)
 
@@ -272,6 +282,9 @@ ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
     "kill now": _kill_now,
     "back": _back_again,
     "dismiss": _dismiss,
+    "edit": _edit,
+    "front": _in_queue(lambda turn, job: turn.queue.to_front(job)),
+    "down": _in_queue(lambda turn, job: turn.queue.move_down(job)),
     "up": _in_queue(lambda turn, job: turn.queue.move_up(job)),
     "hold": _in_queue(lambda turn, job: turn.queue.hold(job)),
     "release": _in_queue(lambda turn, job: turn.queue.release(job)),

@@ -3,6 +3,7 @@
 from runner import clock
 from runner.api.outlook import Outlook
 from runner.doorbell import Doorbell, ring
+from runner.frozen import words as snapshot_words
 from runner.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file, state_folder
 from runner.home import values as setting_texts
 from runner.interpreter import python_command
@@ -76,6 +77,7 @@ __all__ = [
     "setting_texts",
     "short_time",
     "signal_name",
+    "snapshot_words",
     "stamp",
     "state_folder",
     "state_words",

@@ -25,6 +25,7 @@ def described(job: Job, waiting_for: str | None, starts: Mapping[str, str | None
         "owner": spec.owner,
         "workspace": spec.workspace,
         "dir": spec.dir,
+        "snapshot": spec.snapshot,
         "priority": spec.priority.value,
         "gpus_wanted": spec.gpus,
         "on": list(spec.on),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import time
 from dataclasses import replace
@@ -10,32 +9,34 @@ from datetime import timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from runner import clock, doorbell, extension, home
+from runner import clock, home
+from runner.api.edits import affects_probe, differences, edited, in_words
+from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
-from runner.api.view import View
 from runner.errors import UserError
 from runner.fitting import never_fits
 from runner.gpu.published import boot_id
 from runner.gpu.room import room_of
-from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Priority, Reason, State
+from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Reason, State
 from runner.quantities import format_duration
 from runner.request import request_of
 from runner.store.box import WHEN_EMPTY
+from runner.store.dependencies import Dependencies
+from runner.store.edits import Edits
 from runner.store.limits import TIMES, box_limits
-from runner.store.order import Order
-from runner.store.times import Times
 from runner.store.watches import Keep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runner.api.edits import Edit
     from runner.model import Snapshot
     from runner.schedule import Room
 
 SHORTEST_KEEP_S = 1.0
 
 
-class Queue(View):
+class Queue(Extending):
     """The queue of one state folder, as one caller uses it."""
 
     def __enter__(self) -> Queue:
@@ -63,11 +64,15 @@ class Queue(View):
         A job whose key was used before is the one that was queued then, and nothing is changed.
         """
         specs = [self._limited(spec) for spec in specs]
+        if any(spec.snapshot is not None for spec in specs):
+            specs = self.frozen(specs)
         keyed = list(zip(specs, keys or repeat(None, len(specs)), strict=True))
         for spec, key in keyed:
             if self.jobs.of_key(key) is None:
                 self.check(spec)
         with self.store.transaction():
+            for spec in specs:
+                self._refuse_thawed(spec)  # here nobody can remove it any more: that is done in a transaction too
             known = [self.jobs.of_key(key) for _, key in keyed]
             for name, captured in variables.items():
                 self.jobs.keep_environment(name, captured)
@@ -76,6 +81,18 @@ class Queue(View):
                 self.audit.add(self.actor, "submit", {"jobs": new})
         self.ring()
         return ids
+
+    def frozen(self, specs: Sequence[JobSpec]) -> list[JobSpec]:
+        """The same jobs, with a copy of the code for each that asks for one and has none. Not within a transaction."""
+        from runner import frozen
+
+        return frozen.freeze(specs, self.home)
+
+    def _refuse_thawed(self, spec: JobSpec) -> None:
+        if spec.snapshot:
+            from runner import frozen
+
+            frozen.refuse_gone(self.home, spec)
 
     def _limited(self, spec: JobSpec) -> JobSpec:
         """With the box's own time limit where it names none."""
@@ -121,6 +138,7 @@ class Queue(View):
         spec = replace(spec, owner=owner or spec.owner)
         self.check(spec)
         with self.store.transaction():
+            self._refuse_thawed(spec)
             new = self.jobs.add(spec, key)
             self.audit.add(self.actor, "rerun", {"job": job_id, "as": new, "changes": list(changes)})
         self.ring()
@@ -137,6 +155,42 @@ class Queue(View):
 
         command, argv = changed(job.spec.command, job.spec.argv, changes)
         return replace(job.spec, command=command, argv=None if argv is None else tuple(argv))
+
+    # -- editing -----------------------------------------------------------------------------------
+
+    def edit(self, job_id: int, edit: Edit) -> str:
+        """Change what a waiting job is to be, checked as when it is submitted; a sentence about it."""
+        if edit.is_empty:
+            raise UserError(f"What is to be changed? Try: {self._typed(f'edit {job_id} --time 4h')}")
+        with self.store.transaction():
+            job = self._queued(job_id)
+            spec = edited(job.spec, edit)
+            if "time_limit_s" in edit.values.get("clear", ()):
+                spec = self._limited(spec)
+            changed = differences(job.spec, spec)
+            if not changed:
+                return f"Job {job_id} is so already."
+            self._check_edited(job_id, spec, edit)
+            if edit.environment is not None:
+                self.jobs.keep_environment(*edit.environment)
+            edits = Edits(self.store)
+            edits.put(job, spec)
+            if affects_probe(changed):
+                edits.forget_batch(job)
+            self.jobs.note(job_id, None, "edited", {"by": self.actor, "what": in_words(changed), "changed": changed})
+            self.audit.add(self.actor, "edit", {"job": job_id, "what": in_words(changed)})
+        self.ring()
+        return f"Job {job_id} is edited: {in_words(changed)}."
+
+    def _check_edited(self, job_id: int, spec: JobSpec, edit: Edit) -> None:
+        """What it waited for before may be gone by now, and is nobody's mistake: only what is named anew is checked."""
+        after, after_ok = (tuple(edit.values.get(key, ())) for key in ("after", "after_ok"))
+        self.check(replace(spec, after=after, after_ok=after_ok))
+        other = Dependencies(self.store).that_waits_for(job_id, (*after, *after_ok))
+        if other == job_id:
+            raise UserError(f"Job {job_id} cannot come after itself.")
+        if other is not None:
+            raise UserError(f"Job {other} waits for job {job_id}: if each came after the other, neither would start.")
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -156,26 +210,6 @@ class Queue(View):
         self.ring()
         return said
 
-    def hold(self, job_id: int) -> str:
-        """Keep a waiting job from starting until it is released; a sentence about it."""
-        with self.store.transaction():
-            job = self._queued(job_id)
-            if not Order(self.store).hold(job, self.actor):
-                return f"Job {job_id} is held already, by {job.held_by}."
-            self._write_down(job_id, "held", "hold")
-        self.ring()
-        return f"Job {job_id} is held: it does not start before {self._typed(f'release {job_id}')}."
-
-    def release(self, job_id: int) -> str:
-        """Let a held job start again, at the place it has; a sentence about it."""
-        with self.store.transaction():
-            job = self._queued(job_id)
-            if not Order(self.store).release(job):
-                return f"Job {job_id} is not held."
-            self._write_down(job_id, "released", "release")
-        self.ring()
-        return f"Job {job_id} is released."
-
     def keep(self, job_id: int, for_s: float | None = None) -> str:
         """Leave a job alone however idle its GPUs are: for a while, or for good; a sentence about it."""
         if for_s is not None and for_s < SHORTEST_KEEP_S:
@@ -193,84 +227,6 @@ class Queue(View):
         self.ring()
         how = "for good" if for_s is None else f"for {format_duration(for_s)}"
         return f"Job {job_id} is kept {how}, even if its GPUs are idle."
-
-    def extend(self, job_id: int, by_s: float, limit_s: float | None = None) -> str:
-        """Give a job more time than its limit, or than the one it had; a sentence about it.
-
-        Inside a transaction of the caller's, `pass_on_limit` is to be called when that is over.
-        """
-        with self.store.transaction():
-            job = self.job(job_id)
-            before_s = job.spec.time_limit_s or 0.0
-            limit_s = max(before_s, self._extended_s(job, by_s, limit_s))
-            if limit_s > before_s:
-                Times(self.store).give(job, limit_s)
-                self._write_down(job_id, "extended", "extend", {"by_s": limit_s - before_s, "limit_s": limit_s})
-        self.pass_on_limit(job_id)
-        self.ring()
-        ends = job.started_at + timedelta(seconds=limit_s) if job.started_at else None
-        until = f", until {ends.astimezone():%H:%M on %d %b}" if ends else ""
-        return f"Job {job_id} may run for {format_duration(limit_s)} in all{until}."
-
-    def pass_on_limit(self, job_id: int) -> None:
-        """Tell the supervisor of a live job, which then need not wait for a runner; not before it is committed."""
-        if not self.store.connection.in_transaction:
-            with contextlib.suppress(OSError):  # the runner goes on trying
-                extension.pass_on(self.home, self.job(job_id))
-
-    def _extended_s(self, job: Job, by_s: float, base_s: float | None) -> float:
-        """The new limit, if it may be."""
-        before_s, longest_s = job.spec.time_limit_s, self.box.get(TIMES, {}).get("longest_s")
-        if job.state in FINAL_STATES:
-            raise UserError(f"Job {job.id} has already ended ({job.state.value.lower()}).")
-        if before_s is None:
-            raise UserError(f"Job {job.id} has no time limit: it may run for as long as it takes.")
-        if by_s < SHORTEST_KEEP_S:
-            raise UserError("That is no time to extend a job by: write it like 30m, 2h or 1d.")
-        left_s = before_s - (clock.now() - job.started_at).total_seconds() if job.started_at else before_s
-        if job.stop is not None or left_s <= 0:
-            raise UserError(f"Job {job.id} is already being stopped: it is too late to extend it.")
-        if not extension.is_possible(self.home, job):
-            raise UserError(f"Job {job.id} was started by an older version of nightshift: its limit stays as it is.")
-        wanted_s = (before_s if base_s is None else base_s) + by_s
-        if longest_s is not None and wanted_s > longest_s:
-            raise UserError(
-                f"Jobs may run for {format_duration(longest_s)} here (NIGHTSHIFT_TIME_MAX): job {job.id} can have"
-                f" {format_duration(max(0.0, longest_s - before_s))} more."
-            )
-        return wanted_s
-
-    def to_front(self, job_id: int) -> str:
-        """Put a waiting job before all others of its priority; a sentence about it."""
-        with self.store.transaction():
-            job = self._queued(job_id)
-            if not Order(self.store).to_front(job):
-                return f"Job {job_id} is first already{_of_priority(job)}."
-            self._write_down(job_id, "moved to front", "first")
-        self.ring()
-        return f"Job {job_id} is now first{_of_priority(job)}{_but_held(job)}."
-
-    def move_up(self, job_id: int) -> str:
-        """Put a waiting job one place further to the front; a sentence about it."""
-        with self.store.transaction():
-            job = self._queued(job_id)
-            other = Order(self.store).move_up(job)
-            if other is None:
-                return f"Job {job_id} is first already{_of_priority(job)}."
-            self._write_down(job_id, "moved up", "sooner", {"before": other})
-        self.ring()
-        return f"Job {job_id} is now before job {other}{_but_held(job)}."
-
-    def _queued(self, job_id: int) -> Job:
-        job = self.job(job_id)
-        if job.state is not State.QUEUED:
-            how = "has ended" if job.state.final else "runs already"
-            raise UserError(f"Job {job_id} {how}: only a job that waits can be held or moved.")
-        return job
-
-    def _write_down(self, job_id: int, kind: str, action: str, more: Mapping[str, Any] | None = None) -> None:
-        self.jobs.note(job_id, None, kind, {"by": self.actor, **(more or {})})
-        self.audit.add(self.actor, action, {"job": job_id, **(more or {})})
 
     def pause(self) -> None:
         """Start nothing more until `resume`."""
@@ -308,25 +264,11 @@ class Queue(View):
             self.audit.add(self.actor, action, {})
         self.ring()
 
-    def ring(self) -> None:
-        """Wake the runner and the bot, as far as there are any."""
-        doorbell.ring(self.home, home.RUNNER_BELL)
-        doorbell.ring(self.home, home.BOT_BELL)
-
 
 def _existing(snapshot: Snapshot, slots: int) -> list[Room]:
     """The GPUs as they would be with nobody on them."""
     usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
     return [room_of(replace(gpu, memory_used_mib=0), (), slots, None) for gpu in usable]
-
-
-def _of_priority(job: Job) -> str:
-    """Where it says something: an order holds among equals."""
-    return "" if job.spec.priority is Priority.NORMAL else f" of {job.spec.priority.value} priority"
-
-
-def _but_held(job: Job) -> str:
-    return f", but held by {job.held_by}" if job.held_by else ""
 
 
 __all__ = ["Queue", "job_spec"]

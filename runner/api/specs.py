@@ -30,6 +30,7 @@ def job_spec(
         name=values.get("name"),
         workspace=workspace.name if workspace else None,
         dir=os.path.abspath(os.path.join(folder, os.path.expanduser(values["dir"]))) if "dir" in values else folder,
+        snapshot={} if values.get("snapshot") else None,
         environment=environment_key,
         env=dict(values.get("env", {})),
         env_file=workspace.env_file if workspace else None,

@@ -21,13 +21,13 @@ from runner.store.dependencies import Dependencies
 from runner.store.jobs import Jobs
 from runner.store.limits import box_limits
 from runner.store.line import CPU, Line
-from runner.store.listing import Listing
+from runner.store.listing import UNFINISHED, Listing
 from runner.store.outbox import Outbox
 from runner.store.watches import Watches
 from runner.store.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from runner.api.outlook import Outlook
     from runner.gpu.standing import Standing
@@ -232,6 +232,12 @@ class View:
     def unfinished_of(self, owner: str) -> list[int]:
         """The numbers of an owner's jobs that wait or are under way."""
         return self.listing.unfinished_of(owner)
+
+    def unfinished(
+        self, *, owner: str | None = None, group: str | None = None, states: Collection[State] = UNFINISHED
+    ) -> list[int]:
+        """The numbers of all that wait or are under way, or of those of one owner, one group, these states."""
+        return self.listing.unfinished(owner=owner, group=group, states=states)
 
     def queued_of(self, owner: str) -> int:
         """How many jobs of an owner wait."""

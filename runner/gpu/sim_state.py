@@ -34,7 +34,7 @@ MAX_GPUS = 64
 ELSEWHERE = 0
 SETTLED_NS = 50_000_000  # a file's clock ticks in steps: what changed just now may change again unseen
 
-_KIND = re.compile(r"([1-9]\d?)x([1-9]\d{0,3})GiB", re.IGNORECASE)
+_KIND = re.compile(r"([1-9]\d?)x([1-9]\d{0,3})GiB(?::([\w .-]{1,40}))?", re.IGNORECASE)
 _NAMESPACE = uuid.UUID("6e696768-7473-4869-8674-2d73696d7531")
 
 
@@ -63,33 +63,33 @@ def folder_of(home: str) -> str:
     return os.path.join(home, "sim")
 
 
-def parse_spec(setting: str) -> list[int]:
-    """The size in GiB of each GPU of a setting such as `sim:2x24GiB+1x80GiB`."""
-    sizes: list[int] = []
+def parse_spec(setting: str) -> list[tuple[int, str]]:
+    """The size in GiB of each GPU and its type, of a setting such as `sim:2x24GiB+1x11GiB:GTX 1080 Ti`."""
+    kinds: list[tuple[int, str]] = []
     for part in setting.removeprefix("sim:").split("+"):
         found = _KIND.fullmatch(part.strip())
         if found is None:
             raise OperatorError(
                 f"{setting!r} does not describe simulated GPUs: write NIGHTSHIFT_GPUS=sim:2x24GiB,"
-                " or several kinds as sim:2x24GiB+1x80GiB"
+                " or several kinds as sim:2x24GiB+1x80GiB, with a type as sim:1x11GiB:GTX 1080 Ti"
             )
-        sizes += [int(found[2])] * int(found[1])
-    if len(sizes) > MAX_GPUS:
-        raise OperatorError(f"{setting!r} asks for {len(sizes)} simulated GPUs: {MAX_GPUS} is the most")
-    return sizes
+        kinds += [(int(found[2]), (found[3] or f"{found[2]}GiB").strip())] * int(found[1])
+    if len(kinds) > MAX_GPUS:
+        raise OperatorError(f"{setting!r} asks for {len(kinds)} simulated GPUs: {MAX_GPUS} is the most")
+    return kinds
 
 
 def build(folder: str, setting: str) -> None:
     """Put the GPUs of a setting into the folder; the same folder and setting give the same UUIDs."""
-    sizes = parse_spec(setting)
+    kinds = parse_spec(setting)
     os.makedirs(os.path.join(folder, PROCS), mode=0o700, exist_ok=True)
-    lines = [_line(os.path.realpath(folder), index, gib) for index, gib in enumerate(sizes)]
+    lines = [_line(os.path.realpath(folder), index, *kind) for index, kind in enumerate(kinds)]
     _write(os.path.join(folder, GPUS), "".join(lines))
 
 
-def _line(folder: str, index: int, gib: int) -> str:
+def _line(folder: str, index: int, gib: int, kind: str) -> str:
     name = uuid.uuid5(_NAMESPACE, f"{folder} {index} {gib}")
-    return f"{index} GPU-{name} {gib * 1024} {RESERVED_MIB} Simulated {gib}GiB\n"
+    return f"{index} GPU-{name} {gib * 1024} {RESERVED_MIB} Simulated {kind}\n"
 
 
 def cards(folder: str) -> list[Card]:

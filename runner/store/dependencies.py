@@ -36,12 +36,24 @@ class Dependencies:
                     " WHERE id = ? AND state IN ('QUEUED', 'STARTING', 'RUNNING')",
                     (job_id, kind, other),
                 )
-        self._count(job_id)
+        self.count(job_id)
 
     def replace(self, job_id: int, spec: JobSpec) -> None:
         """The same after the spec has changed."""
         self.forget(job_id)
         self.add(job_id, spec)
+
+    def that_waits_for(self, job_id: int, others: Iterable[int]) -> int | None:
+        """One of these others that is this job, or waits for it, at whatever remove; None if none does."""
+        for other in others:
+            found = self._store.row(
+                "WITH RECURSIVE ahead(id) AS (SELECT ? UNION SELECT on_job FROM dependencies JOIN ahead"
+                " ON dependencies.job_id = ahead.id) SELECT 1 FROM ahead WHERE id = ?",
+                (other, job_id),
+            )
+            if found:
+                return other
+        return None
 
     def forget(self, job_id: int) -> None:
         """It waits for nothing any more."""
@@ -55,7 +67,7 @@ class Dependencies:
         self._store.execute("DELETE FROM dependencies WHERE on_job = ?", (ended,))
         doomed = {row["job_id"] for row in rows if row["kind"] == OK and not succeeded}
         for job_id in {row["job_id"] for row in rows} - doomed:
-            self._count(job_id)
+            self.count(job_id)
         return sorted(doomed)
 
     def of(self, job_ids: Iterable[int]) -> dict[int, list[Blocker]]:
@@ -67,7 +79,8 @@ class Dependencies:
                 found[job_id] = [Blocker(*row) for row in rows]
         return found
 
-    def _count(self, job_id: int) -> None:
+    def count(self, job_id: int) -> None:
+        """Reckon anew how many it waits for, and whether it may start."""
         self._store.execute(
             "UPDATE jobs SET blockers = (SELECT count(*) FROM dependencies WHERE job_id = jobs.id) WHERE id = ?",
             (job_id,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.kinds import kinds_of
@@ -13,7 +13,7 @@ from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
-from runner.store.line import CPU
+from runner.store.line import CPU, UnderWay
 from runner.store.outbox import Outbox
 from runner.store.shares import Shares
 
@@ -21,21 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runner.model import Exit
+    from runner.request import Request
     from runner.store.connection import Store
 
 _USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"
-
-
-class UnderWay(NamedTuple):
-    """A live job as the runner's loop sees it."""
-
-    id: int
-    attempt: int
-    stop_reason: str | None
-    probing: bool = False
-    limit_s: float | None = None
-    started_at: str | None = None
-    time_warning: str | None = None  # for which limit of which attempt it was warned
 
 
 class Jobs:
@@ -145,12 +134,13 @@ class Jobs:
 
     def claim(
         self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str, usage: str | None = None,
-        memory_mib: int | None = None,
+        memory_mib: int | None = None, asked: Request | None = None,
     ) -> int | None:  # fmt: skip
-        """QUEUED → STARTING with its leases; the attempt's number, or None if it is no longer waiting."""
+        """QUEUED → STARTING with its leases; the attempt's number, or None if it no longer waits, or for this."""
         with self._store.transaction():
-            row = self._store.row("SELECT attempt FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1", (job_id,))
-            if row is None:
+            sql = "SELECT attempt, lane FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1"
+            row = self._store.row(sql, (job_id,))
+            if row is None or (asked is not None and request_in(row["lane"]) != asked):
                 return None
             attempt, at = row["attempt"] + 1, clock.text(clock.now())
             gpus = json.dumps([resource for resource, _ in leases if resource != CPU])

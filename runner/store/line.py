@@ -27,6 +27,18 @@ class Lease(NamedTuple):
     memory_mib: int | None = None  # promised on that GPU; None for its slot's share
 
 
+class UnderWay(NamedTuple):
+    """A live job as the runner's loop sees it."""
+
+    id: int
+    attempt: int
+    stop_reason: str | None
+    probing: bool = False
+    limit_s: float | None = None
+    started_at: str | None = None
+    time_warning: str | None = None  # for which limit of which attempt it was warned
+
+
 class NotReady(NamedTuple):
     """A queued job that may not start, whatever room there is."""
 

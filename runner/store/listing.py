@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 NO_LIMIT = -1
+UNFINISHED = (State.QUEUED, State.STARTING, State.RUNNING)
 
 
 class Overview(NamedTuple):
@@ -82,17 +83,24 @@ class Listing:
         )
         return int(found[0])
 
-    def unfinished(self) -> list[int]:
-        """The numbers of all that wait or are under way."""
-        rows = self._store.rows("SELECT id FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') ORDER BY id")
+    def unfinished(
+        self, *, owner: str | None = None, group: str | None = None, states: Collection[State] = UNFINISHED
+    ) -> list[int]:
+        """The numbers of all that wait or are under way, or of those of one owner, one group, these states."""
+        # the states are named as the index names them, or it would not be used; the planner would rather read all jobs
+        wanted = [state.value for state in states]
+        index = "jobs_of_owner" if group is None else "jobs_of_group"
+        rows = self._store.rows(
+            f"SELECT id FROM jobs INDEXED BY {index} WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"  # noqa: S608
+            f" AND state IN ({', '.join('?' * len(wanted))}){' AND owner = ?' if owner is not None else ''}"
+            f"{' AND group_name = ?' if group is not None else ''} ORDER BY id",
+            (*wanted, *(name for name in (owner, group) if name is not None)),
+        )
         return [row["id"] for row in rows]
 
     def unfinished_of(self, owner: str) -> list[int]:
         """The same of one owner."""
-        rows = self._store.rows(
-            "SELECT id FROM jobs WHERE owner = ? AND state IN ('QUEUED', 'STARTING', 'RUNNING') ORDER BY id", (owner,)
-        )
-        return [row["id"] for row in rows]
+        return self.unfinished(owner=owner)
 
     def queued_of(self, owner: str) -> int:
         """How many jobs of one owner wait."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from runner.supervisor.cgroup import Leaf
+
 CHUNK = 1 << 16
 STRAY_GRACE_S = 2.0
 KILL_EVERY_S = 0.01
@@ -150,6 +152,8 @@ class Execution:
         self._strays: set[int] = set()
         self._folder = folder
         self.reserved: int | None = None
+        self._leaf: Leaf | None = None
+        self.kills = 0
 
     def start(self) -> None:
         """Execute the job, and only then make ready for what it prints."""
@@ -164,11 +168,31 @@ class Execution:
         self._since = self._since or Since(now(), self._launched)
         limit_s = self._spec["time_limit_s"]
         self._deadline = self._since.moment + limit_s if limit_s is not None else None
+        self._leaf = self._entered_leaf()
         try:
             self._main = launch.launch(self._spec, self._pipe)
         except JobError as error:
             self._spawn_error = str(error)
             self._ended_at = time.monotonic()
+        finally:
+            if self._leaf is not None:
+                with contextlib.suppress(OSError):
+                    self._leaf.leave()
+
+    def _entered_leaf(self) -> Leaf | None:
+        """The job's own control group, where it asked for limits and there can be one; we are in it for a moment."""
+        if not self._spec.get("cpus") and not self._spec.get("ram_mib"):
+            return None
+        from runner.supervisor import cgroup  # only who needs it pays for it
+
+        leaf = cgroup.leaf_for(self._spec)
+        if leaf is not None:
+            try:
+                leaf.enter()
+            except OSError:
+                leaf.remove()
+                return None
+        return leaf
 
     def _listen(self) -> None:
         self._poll = select.poll()
@@ -187,6 +211,15 @@ class Execution:
             self._keep_time()
         while self._take_output():
             pass
+        self._see_kills()
+
+    def _see_kills(self) -> None:
+        """How often the kernel killed for want of memory: in the job's own group, or else anywhere on the host."""
+        if self._leaf is not None:
+            self.kills = self._leaf.kills()
+            self._leaf.remove()
+        elif self._status is not None and os.waitstatus_to_exitcode(self._status) in KILLED:
+            self.kills = kernel.host_kills() - self._host_kills
 
     def _reap(self) -> bool:
         """Bury the dead; False when there is nobody left, alive or dead."""
@@ -292,7 +325,8 @@ class Execution:
             "dropped_bytes": self._output.dropped_bytes,
             "strays": len(self._strays),
             "cpu_s": round(used.ru_utime + used.ru_stime, 3),
-            "host_kills": kernel.host_kills() - self._host_kills if code in KILLED else 0,
+            "host_kills": self.kills,
+            "enforced": self._leaf.enforced if self._leaf is not None else [],
             "max_rss_mib": round(used.ru_maxrss / 1024, 1),
         }
 

@@ -8,8 +8,7 @@ import time
 
 from runner import oom
 from runner.batch import Failed, Measured, OutOfMemory, Plateau, Unmeasured
-from runner.supervisor import kernel
-from runner.supervisor.supervise import KILLED, Execution
+from runner.supervisor.supervise import Execution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class Trial(Execution):
         exit_code, number = (code, None) if code >= 0 else (None, -code)
         peak = self._plateau.peak_mib
         full = budget_mib > 0 and peak >= NEARLY_FULL * budget_mib
-        killed = code in KILLED and kernel.host_kills() > self._host_kills
+        killed = self.kills > 0
         text = self._output.text
         found = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=killed, gpu_full=full)
         if found is not None and found.where is oom.Where.GPU:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from runner.terminal.numbers import UNFINISHED_JOBS
 from runner.terminal.session import (
     JOB,
     UNFINISHED_JOB,
@@ -18,26 +19,67 @@ from runner.terminal.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from runner.api import Queue
+    from runner.terminal.numbers import Spans
+
+
+_STATES = {"queued": ("QUEUED",), "running": ("STARTING", "RUNNING")}
+LISTED = 20
 
 
 @click.command("kill")
-@click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1, required=True)
+@click.argument("numbers", type=UNFINISHED_JOBS, metavar="[N…]", nargs=-1)
+@click.option("--state", type=click.Choice(list(_STATES)), help="Of those, the ones that wait or that run.")
+@click.option("--mine", is_flag=True, help="Of those, yours.")
+@click.option("--group", metavar="NAME", help="Of those, the ones of this group.")
+@click.option("--all", "everything", is_flag=True, help="All that wait or run, whosever they are.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
-def kill(job_ids: tuple[int, ...], yes: bool, wait_for_end: bool) -> int:
-    """Stop jobs that run and cancel those that wait."""
+@click.pass_context
+def kill(
+    ctx: click.Context, /, numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: bool, **filters: Any
+) -> int:
+    """Stop jobs that run and cancel those that wait: nightshift kill 12 14-16,20
+
+    Without numbers, those that --state, --mine and --group leave: nightshift kill --state queued --mine
+    """
+    if not numbers and not everything and not any(filters.values()):
+        raise click.UsageError("Missing argument 'N…', or one of --state, --mine, --group, --all.", ctx)
     with open_queue() as queue:
+        job_ids = _chosen(queue, numbers, **filters)
         if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not _confirmed(queue, job_ids):
             return 1
-        asked = [job_id for job_id in dict.fromkeys(job_ids) if _stop(queue, job_id)]
+        unfinished = set(queue.unfinished())
+        asked = [job_id for job_id in job_ids if _stop(queue, job_id, unfinished)]
         if any(queue.job(job_id).state.live for job_id in asked):
             warn_without_runner(queue, "running jobs are stopped when one is")
         if wait_for_end:
             _wait_until_ended(queue, asked)
-        return 0 if len(asked) == len(set(job_ids)) else 1
+        return 0 if len(asked) == len(job_ids) else 1
+
+
+def _chosen(queue: Queue, numbers: Sequence[Spans], *, state: str | None, mine: bool, group: str | None) -> list[int]:
+    """Those that wait first: what comes free is not to go to one that is to be stopped as well."""
+    from runner.errors import UserError
+    from runner.model import State
+
+    waiting, running = ([State(name) for name in _STATES[which]] for which in ("queued", "running"))
+    owner = queue.actor if mine else None
+    found: list[int] = []
+    for which, states in (("queued", waiting), ("running", running)):
+        if state in (None, which):
+            found += queue.unfinished(owner=owner, group=group, states=states)
+    if numbers and not (state or mine or group):
+        named = [number for spans in numbers for number in spans.of(found)]
+        place = {number: at for at, number in enumerate(found)}
+        return sorted(dict.fromkeys(named), key=lambda number: place.get(number, -1))
+    if numbers:
+        found = [number for number in found if any(spans.hold(number) for spans in numbers)]
+    if not found:
+        raise UserError("No such job waits or runs.")
+    return found
 
 
 def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
@@ -45,21 +87,25 @@ def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
     from runner.terminal.words import state_words, title
 
     found = [job for job_id in job_ids if (job := queue.jobs.get(job_id)) and not job.state.final]
-    for job in found:
+    for job in found[:LISTED]:
         click.echo(f"{job.id:>6}  {state_words(job)}  {shortened(title(job), 60)}")
+    if len(found) > LISTED:
+        click.echo(f"        … and {len(found) - LISTED:,} more")
     if not found:
         return True  # there is nothing to ask about; each of them will say why
-    return click.confirm("Stop this job?" if len(found) == 1 else f"Stop these {len(found)} jobs?")
+    return click.confirm("Stop this job?" if len(found) == 1 else f"Stop these {len(found):,} jobs?")
 
 
-def _stop(queue: Queue, job_id: int) -> bool:
+def _stop(queue: Queue, job_id: int, unfinished: Collection[int]) -> bool:
     from runner.errors import UserError
 
     try:
         print(queue.stop(job_id), flush=True)
     except UserError as error:
-        say(str(error))
-        return False
+        if job_id not in unfinished:
+            say(str(error))
+            return False
+        print(f"Job {job_id} has ended meanwhile.")  # such as one that waited for another of these
     return True
 
 

@@ -103,5 +103,12 @@ def sweep_flags() -> list[tuple[str, str]]:
     return _flags(SHOWN)
 
 
+def edit_flags() -> list[tuple[str, str]]:
+    """The same for `edit`."""
+    from runner.terminal.editing import SHOWN
+
+    return _flags(SHOWN)
+
+
 def _flags(options: Iterable[Option]) -> list[tuple[str, str]]:
     return [(flag, option.help) for option in options for flag in option.flags]

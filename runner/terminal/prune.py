@@ -75,10 +75,11 @@ def _told(removed: Removed, dry_run: bool) -> str:
             (removed.jobs, "job"),
             (removed.runs, "run directory"),
             (removed.logs, "log"),
+            (removed.snapshots, "copy of code"),
         )
         if count
     ]
     if not parts:
         return "Nothing to remove."
-    said = ", ".join(parts).replace("directorys", "directories")
+    said = ", ".join(parts).replace("directorys", "directories").replace("copy of codes", "copies of code")
     return f"{'Would remove' if dry_run else 'Removed'} {said}: {format_mib(removed.bytes / (1 << 20))}."

@@ -179,6 +179,9 @@ def _detach(folder: str, parts: list[Part]) -> int:
     already = holder(folder, home.RUNNER_LOCK) or holder(folder, KEEPER_LOCK)
     if already:
         print(f"nightshift is already up for {folder} (pid {already}).")
+        _tell_link(folder)
+        if holder(folder, KEEPER_LOCK) is None:
+            print("Nobody would start it again if it died. For that: nightshift down && nightshift up --detach")
         if len(parts) > 1 and not _bot_is_ready(folder):
             print(f"Its bot is not; why, is in {log_path(folder)}. Anew: nightshift down && nightshift up --detach")
         return 0
@@ -293,8 +296,10 @@ def demo() -> int:
         os.environ["NIGHTSHIFT_GPUS"] = _demo_gpus()
     found = settings.load()
     prepare_home(found.home)
-    if holder(found.home, KEEPER_LOCK) is None:
-        os.environ["NIGHTSHIFT_PAGE_PORT"] = str(_demo_port())
+    if holder(found.home, KEEPER_LOCK) is not None and (link := _link(found.home)):
+        print(f"The demo runs already.\n\n  The chat, in your browser:  {link}\n")
+        return 0
+    os.environ["NIGHTSHIFT_PAGE_PORT"] = str(_demo_port())
     _make_workspace(found.home)
     simulated = found.gpus.startswith("sim:")
     print(f"State in {found.home}; GPUs: {found.gpus}{' – these are SIMULATED' if simulated else ''}.", flush=True)

@@ -31,9 +31,10 @@ def shell(job_id: int, command: tuple[str, ...]) -> None:
     """
     with open_queue() as queue:
         job = queue.job(job_id)
+        folder = _folder(queue, job)
         variables = guest_environment(queue, job)
-        said = _where(queue, job)
-    _enter(job)
+        said = _where(queue, job, folder)
+    _enter(job, folder)
     say(printable(said))
     _become(_words(command[1:] if command[:1] == ("--",) else command, variables), variables)
 
@@ -54,10 +55,19 @@ def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
     return {name: value for name, value in merged.items() if name not in _NOT_FOR_A_GUEST}
 
 
-def _where(queue: Queue, job: Job) -> str:
+def _folder(queue: Queue, job: Job) -> str:
+    if not job.spec.snapshot:
+        return job.spec.dir
+    from runner import frozen
+
+    frozen.refuse_gone(queue.home, job.spec)
+    return frozen.work_folder(queue.home, job.spec)
+
+
+def _where(queue: Queue, job: Job, folder: str) -> str:
     from runner.terminal.ls import gpu_indices
 
-    what = f"job {job.id} ({state_words(job)}), folder {job.spec.dir}"
+    what = f"job {job.id} ({state_words(job)}), folder {folder}"
     if not job.gpus:
         return f"{what}, no GPU"
     others = sorted({lease.job_id for lease in queue.leases() if lease.resource in job.gpus and lease.job_id != job.id})
@@ -65,13 +75,13 @@ def _where(queue: Queue, job: Job) -> str:
     return f"{what}, GPU {gpu_words(job, gpu_indices(queue))}{in_use}"
 
 
-def _enter(job: Job) -> None:
+def _enter(job: Job, folder: str) -> None:
     from runner.errors import UserError
 
     try:
-        os.chdir(job.spec.dir)
+        os.chdir(folder)
     except OSError as error:
-        raise UserError(f"The folder of job {job.id} cannot be entered: {error.strerror}: {job.spec.dir}") from error
+        raise UserError(f"The folder of job {job.id} cannot be entered: {error.strerror}: {folder}") from error
     os.umask(job.spec.umask)
 
 

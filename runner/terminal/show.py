@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runner.api import Queue
-    from runner.model import Job
+    from runner.model import Job, JobSpec
 
 LABEL = 12
 
@@ -45,6 +45,7 @@ def show(job_id: int, as_json: bool, fit: bool) -> None:
 def _described(queue: Queue, job: Job) -> dict[str, Any]:
     return {
         **queue.describe([job])[0],
+        "snapshot": _snapshot(queue, job),
         "usage": queue.usage(job.id),
         "watch": queue.watched(job.id),
         "probe": queue.probe(job.id),
@@ -57,6 +58,15 @@ def _described(queue: Queue, job: Job) -> dict[str, Any]:
         "attempts": [_attempt(attempt) for attempt in queue.jobs.attempts(job.id)],
         "events": queue.jobs.events(job.id),
     }
+
+
+def _snapshot(queue: Queue, job: Job) -> dict[str, Any] | None:
+    if not job.spec.snapshot:
+        return None
+    from runner import frozen
+
+    folder = frozen.tree_folder(queue.home, job.spec)
+    return {**job.spec.snapshot, "folder": folder if os.path.isdir(folder) else None}
 
 
 def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +100,7 @@ def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
     indices = gpu_indices(queue)
     yield from _what(job)
-    yield from _where(job)
+    yield from _where(job, queue.home)
     yield "GPUs", _gpus(job, indices)
     yield from _limits(job)
     yield from _waiting(queue, job)
@@ -122,16 +132,26 @@ def _what(job: Job) -> Iterator[tuple[str, str]]:
         yield "", line
 
 
-def _where(job: Job) -> Iterator[tuple[str, str]]:
+def _where(job: Job, home: str) -> Iterator[tuple[str, str]]:
     spec = job.spec
     yield "Owner", spec.owner
     if spec.workspace:
         yield "Workspace", spec.workspace
     yield "Folder", spec.dir
+    if spec.snapshot:
+        yield from _copy_of_code(spec, home)
     if spec.env:
         yield "Variables", ", ".join(sorted(spec.env)) + " (values not shown)"
     if spec.env_file:
         yield "Env file", spec.env_file
+
+
+def _copy_of_code(spec: JobSpec, home: str) -> Iterator[tuple[str, str]]:
+    from runner import frozen
+
+    folder = frozen.tree_folder(home, spec)
+    yield "Code", f"as submitted: {frozen.words(spec)}"
+    yield "", folder if os.path.isdir(folder) else "(the copy has been removed)"
 
 
 def _gpus(job: Job, indices: Mapping[str, int]) -> str:
@@ -150,10 +170,19 @@ def _limits(job: Job) -> Iterator[tuple[str, str]]:
         yield "Priority", job.spec.priority.value
     if job.spec.time_limit_s is not None:
         yield "Time limit", format_duration(job.spec.time_limit_s)
+    if asked := _host_room(job.spec):
+        yield "Asks for", asked
     if job.spec.retries:
         yield "Retries", str(job.spec.retries)
     if job.stop:
         yield "Stop", f"asked for by {job.stop.by}"
+
+
+def _host_room(spec: JobSpec) -> str:
+    from runner.quantities import format_mib
+
+    cores = counted(spec.cpus, "CPU core") if spec.cpus else ""
+    return ", ".join(part for part in (cores, f"{format_mib(spec.ram_mib)} of memory" if spec.ram_mib else "") if part)
 
 
 def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
@@ -196,6 +225,8 @@ def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         return
     if end.get("spawn_error"):
         yield "Why", end["spawn_error"]
+    if end.get("host_kills") and "memory" in end.get("enforced", ()):
+        yield "Why", f"it used more memory than it had asked for ({format_mib(job.spec.ram_mib)}): submit it with more"
     yield "Used", f"{format_duration(end['cpu_s'])} of CPU, {format_mib(end['max_rss_mib'])} of memory at most"
     if end.get("dropped_bytes"):
         yield "Output", f"{end['dropped_bytes']:,} bytes of it found no room on the disk"

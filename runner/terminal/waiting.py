@@ -1,4 +1,4 @@
-"""Commands about single jobs: hold, release, first, sooner, keep, extend."""
+"""Commands about single jobs: hold, release, first, sooner, later, move, keep, extend."""
 
 from __future__ import annotations
 
@@ -33,15 +33,31 @@ def release(job_ids: tuple[int, ...]) -> int:
 @click.command("first")
 @_JOBS
 def first(job_ids: tuple[int, ...]) -> int:
-    """Put jobs that wait before all others of their priority, in the order named."""
+    """Put jobs that wait before all others of their owner and priority, in the order named."""
     return _each(reversed(job_ids), lambda queue, job_id: queue.to_front(job_id))
 
 
 @click.command("sooner")
 @click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
 def sooner(job_id: int) -> int:
-    """Put a job that waits one place further to the front, among those of its priority."""
+    """Put a job that waits one place further to the front, among those of its owner and priority."""
     return _each([job_id], lambda queue, each: queue.move_up(each))
+
+
+@click.command("later")
+@click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
+def later(job_id: int) -> int:
+    """Put a job that waits one place further to the back, among those of its owner and priority."""
+    return _each([job_id], lambda queue, each: queue.move_down(each))
+
+
+@click.command("move")
+@click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
+@click.argument("where", type=click.Choice(["first", "sooner", "later", "last", "before", "after"]))
+@click.argument("other", type=UNFINISHED_JOB, metavar="[M]", required=False)
+def move(job_id: int, where: str, other: int | None) -> int:
+    """Put a job that waits elsewhere among those of its owner and priority: nightshift move 12 after 14"""
+    return _each([job_id], lambda queue, each: queue.move(each, where, other))
 
 
 @click.command("keep")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -14,28 +11,17 @@ from runner import clock
 from runner.api import Queue
 from runner.model import Reason, State
 from tests.box import Box
-from tests.browser.test_product import ROOT, Phone, _link
-from tests.wait import eventually, is_on_time
+from tests.browser.demo import Phone, a_demo
+from tests.wait import is_on_time
 
 # long enough between warning and stop to draw two pictures on a busy machine
-RULES = {"NIGHTSHIFT_IDLE": "20%:2s:9:0", "NIGHTSHIFT_IDLE_WARNING": "14s"}
+RULES = {"idle": "20%:2s:9:0", "idle_warning": "14s"}
 
 
 @pytest.fixture
 def demo(box: Box) -> Iterator[str]:
-    """The link that it prints."""
-    environ = {**box.environ, **RULES, "NIGHTSHIFT_PAGE_PORT": "0", "NIGHTSHIFT_BOX": "gpu-box"}
-    environ.pop("NIGHTSHIFT_HOME")
-    box.use_home(Path(box.environ["HOME"]) / ".nightshift-demo")
-    with (box.folder / "demo.out").open("wb") as output:
-        demo = subprocess.Popen(
-            box.command("demo"), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-    try:
-        yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
-    finally:
-        demo.send_signal(signal.SIGINT)
-        demo.wait(60)
+    with a_demo(box, **RULES) as link:
+        yield link
 
 
 async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(

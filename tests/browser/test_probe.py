@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.box import Box
-from tests.browser.test_product import ROOT, Phone, _link
-from tests.wait import eventually
+from tests.browser.demo import Phone, a_demo
 
-QUICK = {"NIGHTSHIFT_PROBE_QUIET": "500ms", "NIGHTSHIFT_PROBE_LIMIT": "20s"}
+QUICK = {"probe_quiet": "500ms", "probe_limit": "20s"}
 TRAINER = f"{sys.executable} tests/fakes/trainer.py"
 # 24 GiB less 300 MiB reserved, of which 92 % may be used: 2000 + 800 × 25 is within, × 26 is not
 FOUND = re.compile(r"batch 25, 90 % of 24 GiB, probed in \d+(\.\d)? s|batch 25, 90 % of 24 GiB, probed in \dm \d\ds")
@@ -24,19 +20,8 @@ FOUND = re.compile(r"batch 25, 90 % of 24 GiB, probed in \d+(\.\d)? s|batch 25, 
 
 @pytest.fixture
 def demo(box: Box) -> Iterator[str]:
-    """The link that it prints."""
-    environ = {**box.environ, **QUICK, "NIGHTSHIFT_PAGE_PORT": "0", "NIGHTSHIFT_BOX": "gpu-box"}
-    environ.pop("NIGHTSHIFT_HOME")
-    box.use_home(Path(box.environ["HOME"]) / ".nightshift-demo")
-    with (box.folder / "demo.out").open("wb") as output:
-        demo = subprocess.Popen(
-            box.command("demo"), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-    try:
-        yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
-    finally:
-        demo.send_signal(signal.SIGINT)
-        demo.wait(20)
+    with a_demo(box, **QUICK) as link:
+        yield link
 
 
 @pytest.mark.timeout(120)

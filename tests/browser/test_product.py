@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Page, expect
 
 from tests.box import Box
-from tests.wait import eventually
+from tests.browser.demo import Phone, a_demo
 
-ROOT = Path(__file__).parents[2]
 TRAINING = "python3 examples/train.py"
 
 
 @pytest.fixture
 def demo(box: Box) -> Iterator[str]:
-    """The link that it prints."""
-    environ = {**box.environ, "NIGHTSHIFT_PAGE_PORT": "0", "NIGHTSHIFT_BOX": "gpu-box"}
-    environ.pop("NIGHTSHIFT_HOME")
-    box.homes.append(Path(box.environ["HOME"]) / ".nightshift-demo")
-    with (box.folder / "demo.out").open("wb") as output:
-        demo = subprocess.Popen(
-            box.command("demo"), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-    try:
-        yield eventually(lambda: _link(box, demo), 40, "the demo prints its link")  # type: ignore[misc]
-    finally:
-        demo.send_signal(signal.SIGINT)
-        demo.wait(60)
-
-
-def _link(box: Box, demo: subprocess.Popen[bytes]) -> str | None:
-    said = (box.folder / "demo.out").read_text()
-    assert demo.poll() is None, said
-    found = re.search(r"http://127\.0\.0\.1:\d+/#\S+", said)
-    return found[0] if found else None
-
-
-class Phone:
-    """Somebody's thumbs."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-
-    async def send(self, text: str) -> None:
-        await self.page.get_by_role("textbox", name="Message").fill(text)
-        await self.page.get_by_role("button", name="Send", exact=True).tap()
-
-    def said(self, words: str) -> Locator:
-        """The bot's newest message with these words."""
-        return self.page.locator(".message.theirs", has_text=words).last
-
-    async def press(self, message: Locator, label: str) -> None:
-        await message.get_by_role("button", name=label, exact=True).tap()
+    with a_demo(box) as link:
+        yield link
 
 
 async def test_submit_watch_log_finish_and_kill(

@@ -93,6 +93,8 @@ ANSWERS = {
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
     "fit": ("1", "was submitted without --probe"),
+    "edit": ("1 --time 4h", "only a job that waits"),
+    "move": ("1 first", "only a job that waits"),
     "keep": ("1", "Job 1 is kept for good"),
     "extend": ("1 2h", "Job 1 has no time limit"),
     "kill": ("1", "Stop this job?"),
@@ -117,7 +119,7 @@ def test_every_command_is_answered(up: Box, world: WorldProcess):
     submitted = ada.ask(long, "#1 first queued in home")
     started = ada.hear("#1 first started on lab1")
     assert started["reply_to_message"]["message_id"] == submitted["reply_to_message"]["message_id"]
-    eventually(lambda: "hello" in up.log(1), 20, "it printed something")
+    eventually(lambda: "hello" in up.log(1), what="it printed something")
     assert set(ANSWERS) == {command.name for command in COMMANDS}
     for name, (arguments, words) in ANSWERS.items():
         ada.ask(f"/{name} {arguments}".strip(), words)
@@ -136,21 +138,21 @@ def test_a_failure_a_kill_the_breaker_and_limits(up: Box, world: WorldProcess):
     for message in (failed, shown):
         assert 2500 < len(text_of(message).encode("utf-16-le")) // 2 <= 4096
     ada.press(shown, "Whole log")
-    eventually(lambda: any("document" in message for message in ada.said()), 20, "the log as a file")
+    eventually(lambda: any("document" in message for message in ada.said()), what="the log as a file")
 
     gpus = ada.ask("/gpus", "Simulated 24GiB")
     ada.press(gpus, "Refresh")  # the same again: "not modified" is no failure
     sleeper = ada.ask("/submit -g 0 --name sleeper sleep 1000", "#2 sleeper queued")
     ada.hear("#2 sleeper started")
     ada.press(sleeper, "Kill")
-    asked = eventually(lambda: _with_button(ada, sleeper, "Yes, kill #2"), 20, "the question")
+    asked = eventually(lambda: _with_button(ada, sleeper, "Yes, kill #2"), what="the question")
     ada.press(asked, "Yes, kill #2")
     assert "stopped by Ada" in text_of(ada.hear("#2 sleeper stopped"))
 
     ada.ask("/batch -g 0\nexit 9\nexit 9\nexit 9\nexit 9", "4 jobs queued")
     paused = ada.hear("is paused")
     ada.press(paused, "Resume")
-    eventually(lambda: up.job(6)["state"] == "FAILED", 20, "it went on")
+    eventually(lambda: up.job(6)["state"] == "FAILED", what="it went on")
 
 
 def _with_button(ada: Telegram, message: dict[str, Any], label: str) -> dict[str, Any] | None:

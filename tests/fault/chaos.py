@@ -20,6 +20,7 @@ from runner.model import FINAL_STATES, Job, State
 SETTINGS = {
     "NIGHTSHIFT_GPUS": "sim:2x24GiB",
     "NIGHTSHIFT_SLOTS_PER_GPU": "2",
+    "NIGHTSHIFT_SETTLE": "0s",
     "NIGHTSHIFT_BREAKER": "0",
     "NIGHTSHIFT_STOP_GRACE": "1s",
 }

@@ -121,7 +121,7 @@ def test_the_disk_is_full_while_a_batch_is_probed(box, small_disk):
     (box.home / "sim").symlink_to(driver)
     box.start_runner(gpus="sim:1x24GiB", probe_quiet="2s", probe_limit="5s")
     job_id = probed(box, "--until", str(box.folder / "seen"), options=("--batch", "3"))
-    eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), 20, "a probe runs")
+    eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), what="a probe runs")
     fill(small_disk)
     eventually(lambda: not notes(box)[-1]["probing"], 60, "the real run runs")
     (small_disk / "filler").unlink()

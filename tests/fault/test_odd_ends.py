@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 
 import psutil
 import pytest
@@ -57,28 +58,33 @@ HOPPER = """
 import os, sys, time
 if os.fork(): sys.exit(0)
 os.setsid()
-until = time.monotonic() + 60
+hops = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+until = time.monotonic() + 120
 while time.monotonic() < until:
     if os.fork(): os._exit(0)
+    os.write(hops, b".")
     time.sleep(0.001)
 """
 
 
 def test_a_hopping_process_without_mark_or_pipe_does_not_outlive_a_killed_supervisor(box, tmp_path):
-    script = tmp_path / "hopper.py"
+    script, hops = tmp_path / "hopper.py", tmp_path / "hops"
     script.write_text(HOPPER)
     box.start_runner()
-    job_id = box.submit(f"env -i {sys.executable} {script} >/dev/null 2>&1 </dev/null; echo up; sleep 300")
+    job_id = box.submit(f"env -i {sys.executable} {script} {hops} >/dev/null 2>&1 </dev/null; echo up; sleep 300")
     eventually(lambda: "up" in box.log(job_id))
     box.wait_state(job_id, "RUNNING")
-
-    def alive():
-        return [p.pid for p in psutil.process_iter(["cmdline"]) if str(script) in (p.info["cmdline"] or ())]
-
-    assert eventually(alive)
+    eventually(lambda: hops.exists() and hops.stat().st_size > 10, what="it hops")
     os.kill(supervisor_of(box, job_id), signal.SIGKILL)
     box.wait_state(job_id, "LOST")
-    eventually(lambda: not any(alive() for _ in range(20)), what="no hopper is seen any more")
+
+    def is_still():
+        before = hops.stat().st_size
+        time.sleep(0.3)
+        return hops.stat().st_size == before
+
+    eventually(is_still, what="it hops no more, long before it would end by itself")
+    assert not [p.pid for p in psutil.process_iter(["cmdline"]) if str(script) in (p.info["cmdline"] or ())]
 
 
 def test_a_process_whose_first_thread_has_ended_is_still_killed(box, tmp_path):
@@ -153,7 +159,7 @@ def test_a_job_that_still_runs_is_adopted_after_a_restore(box, tmp_path):
 
 
 def test_lowering_the_slots_does_not_overfill_a_gpu(box, tmp_path):
-    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2")
+    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", settle="0s")
     first = box.submit(f"while [ ! -e {tmp_path}/first ]; do sleep 0.02; done")
     second = box.submit(f"while [ ! -e {tmp_path}/second ]; do sleep 0.02; done")
     box.wait_state(first, "RUNNING")

@@ -37,7 +37,7 @@ def box() -> Iterator[Box]:
 
 
 def a_probe_runs(box: Box, job_id: int) -> None:
-    eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), 20, "a probe runs")
+    eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), what="a probe runs")
 
 
 def test_killed_while_probing(box):

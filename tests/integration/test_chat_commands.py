@@ -52,7 +52,17 @@ async def test_code_is_left_as_it_was_typed(room):
         ("/kill", "Send /kill 12"),
         ("/kill 99", "There is no job #99"),
         ("/kill twelve", "12"),
-        ("/kill all", "None of your jobs"),
+        ("/kill all", "None of your jobs waits or runs"),
+        ("/kill queued", "None of your jobs waits."),
+        ("/kill running everyone", "No job runs."),
+        ("/kill group night", "No job of group night waits or runs"),
+        ("/kill group", "is no job number"),
+        ("/edit", "Send /edit 12 --time 4h"),
+        ("/edit 99 --time 4h", "There is no job #99"),
+        ("/move", "Send /move 12 first"),
+        ("/move 99 first", "There is no job #99"),
+        ("/move 99", "Where to? Send /move 12 first"),
+        ("/move 99 after x", "is no job number"),
         ("/rerun", "/rerun 12"),
         ("/log", "/log 12"),
         ("/log 99", "There is no job #99"),
@@ -239,24 +249,41 @@ async def test_queue_has_buttons_to_move_hold_and_kill(room):
         await room.ask(room.uma, f"/submit python {name}.py")
     shown = (await room.ask(room.uma, "/queue"))[0]
     assert "3 waiting" in shown.text.text
-    rows = shown.reply_markup["inline_keyboard"]
-    room.people.tap(room.uma, None, shown.message_id, rows[2][1]["callback_data"])  # 3 up
-    await room.settle()
-    assert shown.text.text.index("#3") < shown.text.text.index("#2")
-    rows = shown.reply_markup["inline_keyboard"]
-    room.people.tap(room.uma, None, shown.message_id, rows[0][2]["callback_data"])  # hold 1
-    await room.settle()
+    assert labels(shown)[:6] == ["#1", "⏫", "⬆", "⬇", "✋", "✖"]
+    await press(room, shown, 3, "⬆")
+    assert listed(shown) == [1, 3, 2]
+    await press(room, shown, 1, "⬇")
+    assert listed(shown) == [3, 1, 2]
+    await press(room, shown, 2, "⏫")
+    assert listed(shown) == [2, 3, 1]
+    assert room.answers()[-1] == "Job 2 is now first."
+    await press(room, shown, 1, "⬇")
+    assert room.answers()[-1] == "Job 1 is last already."
+    await press(room, shown, 1, "✋")
     assert job(room, 1).held_by == f"tg:{room.uma.id}"
-    assert "▶ go" in labels(shown)
-    await room.tap(room.uma, shown, "▶ go")
+    await press(room, shown, 1, "go")
     assert job(room, 1).held_by is None
-    kills = [row[3] for row in shown.reply_markup["inline_keyboard"] if len(row) == 4]
-    room.people.tap(room.uma, None, shown.message_id, kills[0]["callback_data"])
-    await room.settle()
+    await press(room, shown, 1, "✖")
     question = labels(shown)[0]
     await room.tap(room.uma, shown, question)
     assert room.chat.queue.jobs.count(State.QUEUED) == 2
     assert "2 waiting" in shown.text.text
+
+
+def listed(shown):
+    """The jobs in the order of their rows of buttons, which is that of the text."""
+    rows = [int(label[1:]) for label in labels(shown) if label.startswith("#")]
+    assert rows == sorted(rows, key=lambda number: shown.text.text.index(f"#{number} "))
+    return rows
+
+
+async def press(room, shown, number, sign):
+    """A button of the row of this job."""
+    for row in shown.reply_markup["inline_keyboard"]:
+        data = {button["text"]: button["callback_data"] for button in row}
+        if f"#{number}" in data:
+            room.people.tap(room.uma, None, shown.message_id, data[sign])
+            await room.settle()
 
 
 @in_room()

@@ -186,7 +186,7 @@ async def test_what_a_person_did_not_write_here_does_nothing(room):
 
 ARGUMENTS = {
     "submit": "-g 0 true", "batch": "\ntrue", "kill": "1", "rerun": "1", "log": "1", "ws": "lab", "pair": "user",
-    "notify": "ends",
+    "notify": "ends", "edit": "2 --time 4h", "move": "2 first",
 }  # fmt: skip
 PEOPLE = {Role.ADMIN: "ada", Role.USER: "uma", Role.VIEWER: "vic"}
 
@@ -225,7 +225,7 @@ async def test_a_command_of_ours_never_meets_silence_from_who_may(room):
 async def test_what_only_an_admin_may(room):
     await room.ask(room.ada, "/pause")
     before = traces(room, EFFECTS)
-    for sent in ("/resume", "/drain", "/pause", "/pair user", "/audit", "/ws default lab"):
+    for sent in ("/resume", "/drain", "/pause", "/pair user", "/audit", "/ws default lab", "/kill all everyone"):
         for person in (room.uma, room.vic):
             assert "That takes a" in text(await room.ask(person, sent)), sent
     assert differences(before, traces(room, EFFECTS)) == {}
@@ -409,7 +409,7 @@ LOOKING = {"status", "gpus", "queue", "details", "fit", "log", "log again", "doc
 @in_room()
 async def test_a_button_for_a_job_of_another_is_for_its_owner_and_admins(room):
     await room.ask(room.uma, SUBMIT)
-    for action in ("kill", "killed", "hold", "release", "up", "keep", "extend"):
+    for action in ("kill", "killed", "hold", "release", "front", "up", "down", "edit", "keep", "extend"):
         nonce = room.chat.buttons.make(room.una.id, action, 1, {"jobs": [1], "first": 0, "by_s": 60.0, "limit_s": 60.0})
         before = traces(room, EFFECTS)
         last = room.said(room.una)[-1].message_id

@@ -436,7 +436,7 @@ def test_over_http_one_is_kept_and_one_is_not(box):
 
 
 def _one_is_kept_and_one_is_not(box, ada):
-    eventually((box.home / "nightshift.db").exists, 30)
+    eventually((box.home / "nightshift.db").exists)
     kept, stopped = box.submit("sleep 300"), box.submit("sleep 300")
     warning = ada.hear(f"#{kept} on lab1 is idle and will be stopped at")
     assert "photo" in warning

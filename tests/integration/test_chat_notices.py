@@ -167,6 +167,21 @@ def test_and_for_the_reasons_the_runner_gives(state, reason, first_line, tmp_pat
 
 
 @in_room()
+async def test_whom_it_made_room_for_and_what_it_waited_for_in_vain(room):
+    number = await a_job(room, "/submit --preemptible python train.py")
+    waiting = await a_job(room, f"/submit --after-ok {number} python test.py")
+    queue = room.chat.queue
+    begin(queue, number)
+    await room.settle()
+    queue.jobs.back_to_queue(queue.job(number), "it made room for #9", (State.CANCELLED, Reason.PREEMPTED))
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == f"🔁 #{number} is queued again on lab1 · it made room for #9"
+    queue.stop(number)
+    told = [said.text.text.splitlines()[0] for said in await news(room, room.uma)]
+    assert f"⏹ #{waiting} cancelled on lab1 before it began · #{number}, which it needs, did not succeed" in told
+
+
+@in_room()
 async def test_a_lost_job_says_what_is_not_known(room):
     for reason, why in ((Reason.HOST, "the machine went down"), (Reason.SUPERVISOR, "it was killed from outside")):
         number = await a_job(room)

@@ -71,7 +71,7 @@ def test_the_token_shows_in_no_process_and_reaches_the_bot_again_and_again(chat)
     assert (found["bot"]["level"], found["token"]["level"]) == ("ok", "info")
     first = bot_pid(chat)
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: bot_pid(chat) not in (None, first), 20)
+    eventually(lambda: bot_pid(chat) not in (None, first))
     assert shows_token(chat) == []
     assert GOOD not in chat.log(job_id) + (chat.home / "nightshift.log").read_text()
     assert "NIGHTSHIFT_TOKEN" not in chat.log(job_id)
@@ -200,7 +200,10 @@ def test_a_page_instead_of_telegram(page):
     assert f"The chat's link is in {link}" in done.stdout
     assert link.stat().st_mode & 0o777 == 0o600
     assert f"127.0.0.1:{page.environ['NIGHTSHIFT_PAGE_PORT']}" in link.read_text()
-    assert "is already up" in page.run("up", "--detach").stdout
+    again = page.run("up", "--detach").stdout
+    assert "is already up" in again
+    assert f"The chat's link is in {link}" in again
+    assert "Nobody would start it again" not in again
     assert page.run("pair").returncode == 1
     page.run("down")
     assert page.processes() == {}
@@ -212,7 +215,9 @@ def test_without_their_keeper_both_go_on_until_down(page):
     eventually(lambda: holder(str(page.home), KEEPER_LOCK) is None)
     page.wait_state(page.submit("true"), "SUCCEEDED")
     assert bot_pid(page)
-    assert "is already up" in page.run("up", "--detach").stdout
+    again = page.run("up", "--detach").stdout
+    assert "is already up" in again
+    assert "Nobody would start it again if it died. For that: nightshift down && nightshift up --detach" in again
     assert page.run("down").returncode == 0
     assert page.processes() == {}
 
@@ -228,7 +233,7 @@ def test_a_port_that_is_taken_ends_up_with_the_way_out(page):
 def test_a_bot_alone_is_found_by_down(page):
     with (page.folder / "bot.out").open("wb") as output:
         bot = subprocess.Popen(page.command("bot"), env=page.environ, stdout=output, stderr=output)
-    eventually(lambda: bot_pid(page), 20)
+    eventually(lambda: bot_pid(page))
     assert page.run("down").stdout == "nightshift is down. No job goes on running.\n"
     assert bot.wait(60) == 0
 

@@ -146,6 +146,9 @@ def test_the_demo_says_that_its_gpus_are_simulated(box, taken_port):
         job_id = box.submit("sleep 30")
         box.wait_state(job_id, "RUNNING")
         assert [(w.name, w.dir, w.default) for w in workspaces(box)] == [("demo", str(box.folder / "person"), True)]
+        again = subprocess.run(box.command("demo"), env=environ, capture_output=True, text=True, check=True)
+        assert "The demo runs already." in again.stdout
+        assert (home / "page.url").read_text().strip() in again.stdout
     finally:
         demo.send_signal(signal.SIGINT)
         said = demo.communicate(timeout=60)[0]

@@ -26,7 +26,7 @@ def test_closing_the_terminal_stops_nothing(box, tmp_path):
     )  # fmt: skip
     os.close(slave)
     job_id = box.submit(f"echo $$; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 6")
-    pid = int(eventually(lambda: box.log(job_id).split(), 20)[0])
+    pid = int(eventually(lambda: box.log(job_id).split())[0])
     os.close(master)
     assert runner.wait(60) == 0
     os.kill(pid, 0)

@@ -191,7 +191,7 @@ def test_without_a_runner_it_says_so_and_goes_on_when_there_is_one():
     with a_box() as box, fed(box, "--gpus", "0") as one:
         one.give("echo hello")
         one.says("no runner is up")
-        eventually(lambda: '"QUEUED"' in box.run("ls", "--json").stdout, 20, "it is queued")
+        eventually(lambda: '"QUEUED"' in box.run("ls", "--json").stdout, what="it is queued")
         one.process.stdin.close()
         box.start_runner("sim:1x24GiB")
         assert one.process.stdout.read() == "Processing command `echo hello` on gpu 0\nhello\n"

@@ -93,9 +93,9 @@ def test_busy_again_after_a_warning_then_idle_again_is_warned_of_anew(box, tmp_p
     box.start_runner(gpus="sim:1x24GiB", idle="20%:1s:6:0")
     again = f"while [ ! -e {tmp_path}/work ]; do sleep 0.02; done; {BUSY} --time 2s; echo done; sleep 300"
     job_id = box.submit(again)
-    eventually(lambda: warnings(box, job_id), 20)
+    eventually(lambda: warnings(box, job_id))
     (tmp_path / "work").touch()
-    eventually(lambda: "done" in box.log(job_id), 20)
+    eventually(lambda: "done" in box.log(job_id))
     assert box.job(job_id)["stop"] is None
     stopped_at = ends_idle(box, job_id)
     first, second = warnings(box, job_id)
@@ -110,7 +110,7 @@ def test_a_runner_killed_in_the_middle_of_the_countdown(box):
     idle, kept = box.submit(NOTHING), box.submit(NOTHING)
     box.wait_state(kept, "RUNNING")
     assert box.run("keep", str(kept)).stdout.endswith("is kept for good, even if its GPUs are idle.\n")
-    (warning,) = eventually(lambda: warnings(box, idle), 20)
+    (warning,) = eventually(lambda: warnings(box, idle))
     box.stop_runner(signal.SIGKILL)
     box.start_runner(**settings)
     assert is_on_time(ends_idle(box, idle), clock.moment(warning["stops_at"]))
@@ -124,13 +124,13 @@ def test_a_runner_killed_in_the_middle_of_the_countdown(box):
 
 
 def test_beside_a_busy_one_on_the_same_gpu_nobody_knows_and_it_is_said(box, tmp_path):
-    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", idle="20%:1s:3:0")
+    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", settle="0s", idle="20%:1s:3:0")
     (box.home / "sim" / "faults.conf").write_text("0 process_utilization na\n")
     works = box.submit(f"{BUSY} --time 5s")
-    eventually(lambda: gpu_load(box) == 90, 20)
+    eventually(lambda: gpu_load(box) == 90)
     idle = box.submit("nightshift sim-load --memory 1G")
     said = "not judged: GPU 0 is shared and the driver does not tell whose load it is"
-    eventually(lambda: watched(box, idle)["idle"] == said, 20, "it is said")
+    eventually(lambda: watched(box, idle)["idle"] == said, what="it is said")
     assert f"Idle watch   {said}\n" in box.run("show", str(idle)).stdout
     ends = box.wait_state(works, "SUCCEEDED")["finished_at"]
     assert ends_idle(box, idle) > clock.moment(ends)  # alone, it is judged
@@ -138,9 +138,9 @@ def test_beside_a_busy_one_on_the_same_gpu_nobody_knows_and_it_is_said(box, tmp_
 
 
 def test_beside_a_busy_one_it_is_judged_by_process_where_the_driver_tells(box):
-    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", idle="20%:1s:3:2")
+    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", settle="0s", idle="20%:1s:3:2")
     works = box.submit(BUSY)
-    eventually(lambda: gpu_load(box) == 90, 20)
+    eventually(lambda: gpu_load(box) == 90)
     idle = box.submit("nightshift sim-load --memory 1G --load 5")
     ends_idle(box, idle)
     with box.queue() as queue:
@@ -198,7 +198,7 @@ def test_keeping_what_cannot_be_kept(box):
     done = box.submit("true")
     box.wait_state(done, "SUCCEEDED")
     lasts = box.submit("trap '' TERM; echo up; while true; do sleep 0.1; done", "--grace", "20s")
-    eventually(lambda: "up" in box.log(lasts), 20)
+    eventually(lambda: "up" in box.log(lasts))
     box.run("kill", str(lasts))
     refusals = {
         (str(done),): f"Job {done} has already ended (succeeded).",

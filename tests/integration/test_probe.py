@@ -37,7 +37,7 @@ def shown(box: Box, job_id: int) -> dict[str, Any]:
 
 def test_the_largest_batch_that_fits_is_found_and_run(box):
     job_id = probed(box, options=("--run-id-arg", "--version"))
-    eventually(lambda: box.job(job_id)["phase"] == "probing", 20, "it is probed")
+    eventually(lambda: box.job(job_id)["phase"] == "probing", what="it is probed")
     assert [notice.kind for notice in box.notices(job_id)] == []
     job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
     assert job["batch_size"] == BEST
@@ -182,7 +182,7 @@ def test_beside_a_neighbour_the_users_batch_is_run(box):
 def neighbour(box: Box) -> Iterator[None]:
     somebody = subprocess.Popen(box.command("sim-load", "--memory", "1G"), env=box.environ)
     try:
-        eventually(lambda: json.loads(box.run("gpus", "--json").stdout)[0]["memory_used_mib"] > 1000, 20, "it is seen")
+        eventually(lambda: json.loads(box.run("gpus", "--json").stdout)[0]["memory_used_mib"] > 1000, what="it is seen")
         yield
     finally:
         somebody.kill()
@@ -200,7 +200,7 @@ def test_the_second_job_of_its_kind_starts_without_a_probe(box):
     assert "known from an earlier job" in box.notices(second)[0].data["probe"]
     (box.folder / "notes").unlink()
     third = probed(box, "--late", "40", "--late_after", "0.5", "--seconds", "3", options=("--no-cache",))
-    eventually(lambda: len(notes(box)) > 1, 30, "it is probed")
+    eventually(lambda: len(notes(box)) > 1, what="it is probed")
     box.run("kill", str(third))
 
 
@@ -227,7 +227,7 @@ def test_out_of_memory_without_a_probe_is_called_by_its_name(box):
 
 def test_two_slots_share_the_memory():
     with a_box() as box:
-        box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", **QUICK)
+        box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", settle="0s", **QUICK)
         jobs = [probed(box), probed(box, "--per_sample", "790")]
         chosen = [box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)["batch_size"] for job_id in jobs]
         assert chosen == [11, 11]
@@ -236,10 +236,10 @@ def test_two_slots_share_the_memory():
 def test_an_attempt_after_a_lost_one_needs_no_second_probe(box):
     job_id = probed(box, "--seconds", "60", options=("--retries", "1"))
     eventually(lambda: notes(box) and not notes(box)[-1]["probing"], WAIT_S, "the real run runs")
-    eventually(lambda: box.job(job_id)["phase"] == "running", 5, "and the queue knows it")
+    eventually(lambda: box.job(job_id)["phase"] == "running", what="and the queue knows it")
     probes = len(notes(box)) - 1
     os.kill(json.loads((run_folder(box, job_id) / "started.json").read_text())["pid"], 9)
-    eventually(lambda: len(notes(box)) == probes + 2, 20, "it runs again")
+    eventually(lambda: len(notes(box)) == probes + 2, what="it runs again")
     again = notes(box)[-1]
     assert (again["batch"], again["probing"], again["run_id"]) == (BEST, False, notes(box)[-2]["run_id"])
 

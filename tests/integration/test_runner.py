@@ -90,7 +90,7 @@ def test_jobs_take_turns_on_a_gpu_and_run_side_by_side_on_two(box, tmp_path):
 
 
 def test_k_jobs_per_gpu(box, tmp_path):
-    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="3")
+    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="3", settle="0s")
     ids = [box.submit(f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done") for _ in range(4)]
     eventually(lambda: [box.job(i)["state"] for i in ids] == ["RUNNING"] * 3 + ["QUEUED"])
     (tmp_path / "go").touch()

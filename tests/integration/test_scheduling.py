@@ -71,6 +71,26 @@ def test_a_job_that_is_held_and_waits_for_others_needs_both(box):
     box.wait_state(second, "SUCCEEDED")
 
 
+# -- edited while they wait --------------------------------------------------------------------------
+
+
+def test_what_is_edited_and_moved_is_what_is_run_and_when(box):
+    box.start_runner(gpus="none", cpu_slots="1")
+    first = box.submit(until(box, "a"), "-g", "0")
+    box.wait_state(first, "RUNNING")
+    last, second, third = (box.submit(f"echo {name} >> {box.folder}/ran", "-g", "0") for name in ("d", "b", "wrong"))
+    fourth = box.submit(f"echo c >> {box.folder}/ran", "-g", "0")
+    assert box.run("move", str(last), "after", str(fourth)).stdout == f"Job {last} is now after job {fourth}.\n"
+    done = box.run("edit", str(third), "-p", "high", "--env", "WHAT=a", "--", f"echo $WHAT >> {box.folder}/ran")
+    assert done.stdout == f"Job {third} is edited: another command, env WHAT set, priority normal → high.\n"
+    refused = box.run("edit", f"{first},{second}", "--name", "b")
+    assert (refused.returncode, refused.stdout) == (1, f"Job {second} is edited: name none → b.\n")
+    assert f"Job {first} runs already" in refused.stderr
+    go(box, "a")
+    box.wait_state(last, "SUCCEEDED")
+    assert (box.folder / "ran").read_text().split() == ["a", "b", "c", "d"]
+
+
 # -- not before --------------------------------------------------------------------------------------
 
 

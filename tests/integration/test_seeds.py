@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from runner.errors import UserError
 from tests.box import COMMAND, Box, a_box
 from tests.seed_programs import FILES, GPU_COMMANDS
 from tests.wait import eventually
@@ -89,6 +90,10 @@ class Stage:
     def a_running_job(self) -> int:
         return self.submitted("nightshift submit -- sleep 300", "RUNNING")
 
+    def attempts(self, job_id: int) -> list[dict[str, Any]]:
+        with self.box.queue() as queue:
+            return queue.jobs.attempts(job_id)
+
     @contextlib.contextmanager
     def begun(self, line: str) -> Iterator[subprocess.Popen[str]]:
         """Type a line that stays."""
@@ -117,10 +122,26 @@ class Stage:
         return False
 
 
+# The cluster of seed 002: two types of GPUs, one for each person unless at low priority, hosts with many cores.
+CLUSTER = {"gpus_each": "1", "gpus_each_low": "8", "cpus": "16", "ram": "64G", "time": "6h", "time_max": "12h"}
+
+
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Box, Path]]:
+    with a_box_with_programs("sim:3x24GiB") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[Box, Path]]:
+    with a_box_with_programs("sim:2x24GiB+2x11GiB:GTX 1080 Ti", **CLUSTER) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def a_box_with_programs(gpus: str, **settings: str) -> Iterator[tuple[Box, Path]]:
     with a_box() as box:
-        box.start_runner("sim:3x24GiB", stop_grace="2s", breaker="0")
+        box.start_runner(gpus, stop_grace="2s", breaker="0", **settings)
         bin_folder = box.folder / "bin"
         bin_folder.mkdir()
         for name, words in {
@@ -138,15 +159,15 @@ def up() -> Iterator[tuple[Box, Path]]:
 
 
 @pytest.fixture
-def stage(up: tuple[Box, Path], request: pytest.FixtureRequest) -> Iterator[Stage]:
-    box, bin_folder = up
+def stage(request: pytest.FixtureRequest, pair: Pair) -> Iterator[Stage]:
+    box, bin_folder = request.getfixturevalue("cluster" if act_of(pair) in OF_A_CLUSTER else "up")
     folder = box.folder / f"project{len(list(box.folder.glob('project*')))}"
     yield Stage(box, folder.resolve(), bin_folder)
     with box.queue() as queue:
         for job in queue.jobs.live():
             with contextlib.suppress(Exception):
                 queue.stop(job.id)
-    eventually(lambda: not _live(box), 20, "nothing is left for the next row")
+    eventually(lambda: not _live(box), what="nothing is left for the next row")
     shutil.rmtree(folder)
 
 
@@ -223,14 +244,14 @@ def a_file_that_is_followed(stage: Stage, pair: Pair) -> None:
     for line in (pair.there, pair.here):
         logfile = stage.folder / "logfile"
         with stage.begun(line) as process:
-            eventually(stage.tail_is_at_the_end, 20, "tail waits for more")
+            eventually(stage.tail_is_at_the_end, what="tail waits for more")
             stage.shell(APPEND)
-            eventually(lambda path=logfile: path.exists() and path.read_text(), 20, "what was appended is run")
+            eventually(lambda path=logfile: path.exists() and path.read_text(), what="what was appended is run")
             assert logfile.read_text().startswith("stuff: made on ")
             if "nightshift" in line:  # "stop, but let commands finish when receiving a defined signal"
                 begun, ended = stage.folder / "begun", stage.folder / "ended"
                 stage.shell(f"echo 'touch {begun}; sleep 0.3; touch {ended}' >> gpu.queue")
-                eventually(begun.exists, 20, "the last command runs")
+                eventually(begun.exists, what="the last command runs")
                 os.killpg(process.pid, signal.SIGINT)
                 assert process.stdout
                 assert process.stdout.read().count("Processing command") == 2
@@ -270,6 +291,46 @@ def helps(stage: Stage, pair: Pair) -> None:
 def one_gpu(stage: Stage, pair: Pair) -> None:
     told = stage.box.log(stage.submitted(pair.here))
     assert re.fullmatch(r"targets test data on GPU-[^,\s]+\n", told)
+
+
+def cores_and_memory(stage: Stage, pair: Pair) -> None:
+    job_id = stage.submitted(pair.here)
+    assert stage.box.log(job_id) == "targets test data on \n"
+    assert [stage.box.job(job_id)[key] for key in ("cpus", "ram_mib")] == [8, 32 * 1024]
+    told = stage.box.submit("echo $NIGHTSHIFT_JOB_CPUS $NIGHTSHIFT_JOB_RAM_MIB", *["-g", "0", "-c", "8", "-m", "32"])
+    stage.box.wait_state(told, "SUCCEEDED", timeout=30)
+    assert stage.box.log(told) == "8 32768\n"
+    with pytest.raises(UserError, match="wants 17 CPU cores; this box has 16"):
+        stage.box.submit("true", *["-g", "0", "-c", "17", "-m", "32"])
+
+
+def a_gpu_and_cores(stage: Stage, pair: Pair) -> None:
+    job = stage.box.job(stage.submitted(pair.here))
+    assert (job["gpus_wanted"], len(job["gpus"]), job["cpus"]) == (1, 1, 4)
+
+
+def many_at_low_priority(stage: Stage, pair: Pair) -> None:
+    with pytest.raises(UserError, match="At low priority it may: -p low"):
+        stage.box.submit("true", *["-g", "4", "--preemptible"])
+    low = stage.submitted(pair.here, "RUNNING")
+    assert len(stage.box.job(low)["gpus"]) == 4
+    stage.box.wait_state(stage.box.submit("true", "-g", "1"), "SUCCEEDED", timeout=30)  # somebody else's
+    eventually(lambda: stage.box.job(low)["attempt"] == 2, 30, "what was pushed aside goes on")
+    assert stage.attempts(low)[0]["reason"] == "PREEMPTED"
+
+
+def of_a_type(stage: Stage, pair: Pair) -> None:
+    (uuid,) = stage.box.job(stage.submitted(pair.here))["gpus"]
+    with stage.box.queue() as queue:
+        snapshot, _ = queue.snapshot() or pytest.fail("no GPUs are known")
+    assert {gpu.uuid: gpu.name for gpu in snapshot.gpus}[uuid] == "Simulated GTX 1080 Ti"
+
+
+def time_limits(stage: Stage, pair: Pair) -> None:
+    assert stage.box.job(stage.submitted(pair.here))["time_limit_s"] == 12 * 3600
+    assert stage.box.job(stage.box.submit("true"))["time_limit_s"] == 6 * 3600
+    with pytest.raises(UserError, match="Jobs may run for 12h 00m here"):
+        stage.box.submit("true", *["-t", "13h"])
 
 
 def in_the_background(stage: Stage, pair: Pair) -> None:
@@ -338,7 +399,7 @@ def stopped_when_idle(stage: Stage, pair: Pair) -> None:
 
 def shows_output(stage: Stage, pair: Pair) -> None:
     job_id = stage.submitted("nightshift submit -- python3 train.py", "RUNNING")
-    eventually(lambda: "hang" in stage.box.log(job_id), 20, "it has printed all it will")
+    eventually(lambda: "hang" in stage.box.log(job_id), what="it has printed all it will")
     shown = stage.shell(of_job(pair.here, job_id)).splitlines()
     assert len(shown) == 8
     assert shown[-1] == "batch limit hit, simulating hang"
@@ -355,6 +416,11 @@ ACTS: dict[str, Callable[[Stage, Pair], None]] = {
     r'nightshift submit -- "my_command_with .*': a_pipe_and_a_file,
     r"nightshift submit --script job.sh": several_lines,
     r"nightshift \w+ (-h|--help)": helps,
+    r"nightshift submit -g 0 -c 8 -m 32 -- .*": cores_and_memory,
+    r"nightshift submit -g 1 -c 4 -- .*": a_gpu_and_cores,
+    r"nightshift submit -g 4 -p low --preemptible -- .*": many_at_low_priority,
+    r"nightshift submit -v 1080ti -- .*": of_a_type,
+    r"nightshift submit -t 12h -- .*": time_limits,
     r"nightshift submit -g 1 -- python run.py test data": one_gpu,
     r"nightshift submit -- python run.py test data": in_the_background,
     r"nightshift gpus": shows_gpus,
@@ -369,9 +435,16 @@ ACTS: dict[str, Callable[[Stage, Pair], None]] = {
 }
 
 
+OF_A_CLUSTER = (cores_and_memory, a_gpu_and_cores, many_at_low_priority, of_a_type, time_limits)
+
+
+def act_of(pair: Pair) -> Callable[[Stage, Pair], None] | None:
+    return next((act for pattern, act in ACTS.items() if re.fullmatch(pattern, pair.here)), None)
+
+
 @pytest.mark.parametrize("pair", dict.fromkeys(rows()), ids=lambda pair: f"{pair.seed[:3]} {pair.there[:40]}")
 def test_the_line_on_the_right_does_what_the_line_on_the_left_does(stage: Stage, pair: Pair) -> None:
-    act = next((act for pattern, act in ACTS.items() if re.fullmatch(pattern, pair.here)), None)
+    act = act_of(pair)
     assert act, f"docs/seeds.md has a line that nothing here runs: {pair.here}"
     act(stage, pair)
 

@@ -54,7 +54,7 @@ def test_where_processes_are_not_named_it_is_what_the_device_has_grown_by(box, f
     with open(f"{folder_of(str(box.home))}/faults.conf", "w") as file:
         file.write(f"0 {fault}\n")
     somebody = subprocess.Popen(box.command("sim-load", "--memory", "2G"), env=box.environ)
-    eventually(lambda: memory_used(box) == 2048, 15, "somebody else uses the GPU")
+    eventually(lambda: memory_used(box) == 2048, what="somebody else uses the GPU")
     job_id = box.submit("nightshift sim-load --memory 8G --time 3s")
     box.wait_state(job_id, "SUCCEEDED")
     somebody.kill()
@@ -70,7 +70,7 @@ def memory_used(box):
 
 
 def test_jobs_on_one_gpu_are_told_apart_by_their_processes(box):
-    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2")
+    box.start_runner(gpus="sim:1x24GiB", slots_per_gpu="2", settle="0s")
     small = box.submit("nightshift sim-load --memory 3G --time 3s")
     large = box.submit("nightshift sim-load --memory 8G --time 3s")
     for job_id, expected in ((small, 3072), (large, 8192)):
@@ -83,14 +83,14 @@ def test_another_runner_goes_on_where_the_last_one_was(box, number):
     box.start_runner(gpus="sim:1x24GiB")
     job_id = box.submit("nightshift sim-load --memory 8G --time 3s; exec nightshift sim-load --memory 1G")
     box.wait_state(job_id, "RUNNING")
-    eventually(lambda: memory_used(box) == 1024, 15, "the second half has begun")
+    eventually(lambda: memory_used(box) == 1024, what="the second half has begun")
     if number == signal.SIGKILL:  # it had no time to write anything down: what is lost is what came last
-        eventually(lambda: live_usage(box, job_id)["peak_memory_mib"] == 8192, 15, "it was written down")
+        eventually(lambda: live_usage(box, job_id)["peak_memory_mib"] == 8192, what="it was written down")
     box.stop_runner(number)
     before = live_usage(box, job_id)
     assert before["samples"] >= 2
     box.start_runner(gpus="sim:1x24GiB")
-    eventually(lambda: live_usage(box, job_id)["samples"] > before["samples"], 15, "more was read")
+    eventually(lambda: live_usage(box, job_id)["samples"] > before["samples"], what="more was read")
     with box.queue() as queue:
         queue.stop(job_id)
     box.wait_state(job_id, "CANCELLED")
@@ -103,13 +103,13 @@ def test_a_lost_job_tells_what_is_known_of_it(box):
     box.start_runner(gpus="sim:1x24GiB")
     job_id = box.submit("nightshift sim-load --memory 8G", "--retries", "1")
     box.wait_state(job_id, "RUNNING")
-    eventually(lambda: live_usage(box, job_id)["samples"] > 0, 15, "it was written down")
+    eventually(lambda: live_usage(box, job_id)["samples"] > 0, what="it was written down")
     for _ in range(2):
         box.wait_state(job_id, "RUNNING")
         attempt = box.job(job_id)["attempt"]
         folder = box.home / "runs" / str(job_id) / str(attempt)
         os.kill(json.loads((folder / "started.json").read_text())["pid"], signal.SIGKILL)
-        eventually(lambda before=attempt: (j := box.job(job_id))["attempt"] > before or j["state"] == "LOST", 20)
+        eventually(lambda before=attempt: (j := box.job(job_id))["attempt"] > before or j["state"] == "LOST")
     again, ended = [notice.data for notice in box.notices(job_id) if notice.kind in ("requeued", "ended")]
     assert again["usage"]["peak_memory_mib"] == 8192
     assert (again["state"], again["reason"], again["duration_about"]) == ("LOST", "SUPERVISOR", True)

@@ -54,7 +54,7 @@ def test_it_is_told_once_with_what_was_done(box):
         queue.hold(jobs[3])
         queue.stop(jobs[2])
         queue.resume()
-    [data] = eventually(lambda: told(box), 20, "it is told")
+    [data] = eventually(lambda: told(box), what="it is told")
     since = clock.moment(data.pop("since"))
     assert began < since < clock.now()
     states = {"SUCCEEDED": 1, "FAILED": 1, "CANCELLED": 1}
@@ -65,7 +65,7 @@ def test_it_is_told_once_with_what_was_done(box):
     box.stop_runner()
     box.start_runner(gpus="none")
     run_to_the_end(box)
-    again = eventually(lambda: told(box)[1:], 20, "it is told of the next")
+    again = eventually(lambda: told(box)[1:], what="it is told of the next")
     assert [(data["jobs"], data["failed"], data["held"]) for data in again] == [(2, 1, 0)]
     assert len(told(box)) == 2
 
@@ -95,7 +95,7 @@ def test_it_is_told_by_the_next_runner_if_the_last_one_was_gone(box):
     box.stop_runner(signal.SIGKILL)
     (box.folder / "go").touch()
     box.start_runner(gpus="none")
-    assert [data["jobs"] for data in eventually(lambda: told(box), 20)] == [1]
+    assert [data["jobs"] for data in eventually(lambda: told(box))] == [1]
 
 
 def test_a_drained_box_says_so_once(box):
@@ -107,7 +107,7 @@ def test_a_drained_box_says_so_once(box):
     assert told(box, "drained") == []
     (box.folder / "go").touch()
     box.wait_state(job_id, "SUCCEEDED")
-    [data] = eventually(lambda: told(box, "drained"), 20)
+    [data] = eventually(lambda: told(box, "drained"))
     assert data["by"] == "somebody"
     box.stop_runner()
     box.start_runner(gpus="none")
@@ -123,11 +123,11 @@ def test_the_command_is_run_once_after_the_grace(box, marks):
     command = f"env > {box.folder}/env; echo $RUNPOD_POD_ID >> {marks}; ps -o sid= $$; echo $$; exit 3"
     box.start_runner(gpus="none", when_empty=command, when_empty_grace="1s")
     run_to_the_end(box)
-    [data] = eventually(lambda: told(box), 20)
+    [data] = eventually(lambda: told(box))
     assert data["command"] == command
     due_at = clock.moment(data["due_at"])
     assert runs(marks) == 0
-    [ran] = eventually(lambda: told(box, "when empty ran"), 20)
+    [ran] = eventually(lambda: told(box, "when empty ran"))
     assert ran == {"command": command, "exit_code": 3}
     assert clock.now() >= due_at
     assert marks.read_text() == "pod7\n"
@@ -141,30 +141,30 @@ def test_the_command_is_run_once_after_the_grace(box, marks):
     box.start_runner(gpus="none", when_empty=command, when_empty_grace="1s")
     assert due(box) is None
     run_to_the_end(box)
-    eventually(lambda: runs(marks) == 2, 20, "after the next jobs it is run again")
+    eventually(lambda: runs(marks) == 2, what="after the next jobs it is run again")
     assert len(told(box)) == 2
 
 
 def test_a_job_in_time_prevents_it(box, marks):
     box.start_runner(gpus="none", when_empty=f"echo >> {marks}", when_empty_grace="3s")
     run_to_the_end(box)
-    eventually(lambda: due(box), 20)
+    eventually(lambda: due(box))
     due_at = due(box)["due_at"]
     job_id = box.submit(until(box, "go"), "--gpus", "0")
     box.wait_state(job_id, "RUNNING")
-    eventually(lambda: due(box) is None, 10)
+    eventually(lambda: due(box) is None)
     eventually(lambda: clock.text(clock.now()) > due_at)
     run_to_the_end(box)  # the runner has looked since then
     assert runs(marks) == 0
     (box.folder / "go").touch()
-    eventually(lambda: runs(marks) == 1, 20, "it is run after that one")
+    eventually(lambda: runs(marks) == 1, what="it is run after that one")
 
 
 def test_somebody_can_prevent_it(box, marks):
     box.start_runner(gpus="none", when_empty=f"echo >> {marks}", when_empty_grace="2s")
     assert box.run("stay").returncode == 1
     run_to_the_end(box)
-    assert eventually(lambda: due(box), 20)["cancelled_by"] is None
+    assert eventually(lambda: due(box))["cancelled_by"] is None
     assert f"this is run, unless you type `nightshift stay`:\n  echo >> {marks}\n" in box.run("ls").stdout
     with box.queue() as queue:
         assert queue.acting_as("tg:1001").cancel_when_empty() is True
@@ -176,20 +176,20 @@ def test_somebody_can_prevent_it(box, marks):
     eventually(lambda: clock.text(clock.now()) > due_at)
     run_to_the_end(box)  # the runner has looked since then
     assert runs(marks) == 0
-    eventually(lambda: runs(marks) == 1, 20, "after the next jobs it is due again")
+    eventually(lambda: runs(marks) == 1, what="after the next jobs it is due again")
 
 
 def test_a_pause_holds_it_and_a_resume_gives_the_whole_grace_again(box, marks):
     box.start_runner(gpus="none", when_empty=f"echo >> {marks}", when_empty_grace="1s")
     run_to_the_end(box)
-    first = eventually(lambda: due(box), 20)["due_at"]
+    first = eventually(lambda: due(box))["due_at"]
     box.run("pause")
-    eventually(lambda: due(box)["due_at"] is None, 10, "its time passes")
+    eventually(lambda: due(box)["due_at"] is None, what="its time passes")
     assert runs(marks) == 0
     box.run("resume")
-    second = eventually(lambda: due(box)["due_at"], 10)
+    second = eventually(lambda: due(box)["due_at"])
     assert second > first
-    eventually(lambda: runs(marks) == 1, 20)
+    eventually(lambda: runs(marks) == 1)
     assert [data["due_at"] for data in told(box)] == [first, second]
 
 
@@ -199,10 +199,10 @@ def test_emptied_under_a_pause_it_is_told_without_the_command(box, marks):
     box.wait_state(job_id, "RUNNING")
     box.run("pause")
     (box.folder / "go").touch()
-    [data] = eventually(lambda: told(box), 20)
+    [data] = eventually(lambda: told(box))
     assert (data["command"], data["due_at"]) == (None, None)
     box.run("resume")
-    eventually(lambda: runs(marks) == 1, 20)
+    eventually(lambda: runs(marks) == 1)
     assert [bool(data["command"]) for data in told(box)] == [False, True]
 
 
@@ -211,11 +211,11 @@ def test_what_is_due_outlives_the_runner(box, marks, number):
     settings = {"gpus": "none", "when_empty": f"echo >> {marks}", "when_empty_grace": "6s"}
     box.start_runner(**settings)
     run_to_the_end(box)
-    before = eventually(lambda: due(box), 20)["due_at"]
+    before = eventually(lambda: due(box))["due_at"]
     box.stop_runner(number)
     box.start_runner(**settings)
     assert due(box)["due_at"] == before
-    eventually(lambda: runs(marks) == 1, 20)
+    eventually(lambda: runs(marks) == 1)
     assert clock.text(clock.now()) >= before
     assert len(told(box)) == 1
 
@@ -224,12 +224,12 @@ def test_what_came_due_while_no_runner_was_up_gets_the_whole_grace(box, marks):
     settings = {"gpus": "none", "when_empty": f"echo >> {marks}", "when_empty_grace": "1h"}
     box.start_runner(**settings)
     run_to_the_end(box)
-    before = eventually(lambda: due(box), 20)
+    before = eventually(lambda: due(box))
     box.stop_runner()
     with box.queue() as queue:
         queue.box.set("when empty", {**before, "due_at": clock.text(clock.now())})
     box.start_runner(**settings)
-    eventually(lambda: (due(box)["due_at"] or "") > before["due_at"], 10, "it is due an hour from now")
+    eventually(lambda: (due(box)["due_at"] or "") > before["due_at"], what="it is due an hour from now")
     assert len(told(box)) == 2
     assert runs(marks) == 0
 
@@ -239,7 +239,7 @@ def test_it_is_of_one_life_of_the_box(box, marks):
     settings = {"gpus": "none", "when_empty": f"echo >> {marks}", "when_empty_grace": "1h"}
     box.start_runner(**settings)
     run_to_the_end(box)
-    eventually(lambda: due(box), 20)
+    eventually(lambda: due(box))
     box.stop_runner()
     for begun in (False, True):
         with box.queue() as queue:
@@ -256,7 +256,7 @@ def test_the_copy_of_the_queue_knows_before_it_is_run(box):
     command = f"cp {volume}/nightshift.db {box.folder}/seen.db"
     box.start_runner(gpus="none", when_empty=command, when_empty_grace="0s", backup_dir=str(volume))
     run_to_the_end(box)
-    assert eventually(lambda: told(box, "when empty ran"), 20)[0]["exit_code"] == 0
+    assert eventually(lambda: told(box, "when empty ran"))[0]["exit_code"] == 0
     with contextlib.closing(reader.connect(f"file:{box.folder}/seen.db?mode=ro", uri=True)) as seen:
         [(value,)] = seen.execute("SELECT value FROM box WHERE name = 'when empty'").fetchall()
         states = [state for (state,) in seen.execute("SELECT state FROM jobs")]
@@ -270,16 +270,16 @@ def test_it_waits_for_a_copy_that_cannot_be_made(box, marks):
     volume.rename(box.folder / "away")
     volume.write_text("no folder")
     run_to_the_end(box)
-    eventually(lambda: (due(box) or {}).get("begun"), 20)
-    eventually(lambda: (box.folder / "runner.out").read_text().count("the backup in") > 1, 20)
+    eventually(lambda: (due(box) or {}).get("begun"))
+    eventually(lambda: (box.folder / "runner.out").read_text().count("the backup in") > 1)
     assert runs(marks) == 0
     volume.unlink()
-    eventually(lambda: runs(marks) == 1, 20)
+    eventually(lambda: runs(marks) == 1)
 
 
 def test_one_that_cannot_be_run_is_told_as_well(box):
     box.start_runner(gpus="none", when_empty="no-such-program", when_empty_grace="0s")
     run_to_the_end(box)
-    [ran] = eventually(lambda: told(box, "when empty ran"), 20)
+    [ran] = eventually(lambda: told(box, "when empty ran"))
     assert ran["exit_code"] == 127
     assert "no-such-program" in (box.home / "when-empty.log").read_text()

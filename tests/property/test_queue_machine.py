@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from runner.model import Reason, State
+from runner.request import request_in, request_of
 from runner.schedule import Limits, in_turn
 from runner.store.connection import open_store
+from runner.store.edits import Edits
 from runner.store.jobs import Jobs
 from runner.store.line import Line
 from runner.store.order import Order
@@ -16,6 +18,7 @@ from runner.store.outbox import Outbox
 from tests.jobs import a_spec, an_exit
 
 SLOTS = [("GPU-a", 0), ("GPU-a", 1), ("GPU-b", 0)]
+PRIORITIES = st.sampled_from(["normal", "high"])
 AT = "2026-01-01T00:00:00.000000+00:00"
 
 
@@ -26,6 +29,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.store = open_store(self.folder.name + "/home")
+        self.store.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
         self.jobs, self.outbox = Jobs(self.store), Outbox(self.store)
         self.model: dict[int, State] = {}
         self.held: dict[int, tuple[str, int]] = {}
@@ -37,9 +41,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.store.close()
         self.folder.cleanup()
 
-    @rule(target=ids, priority=st.sampled_from(["normal", "high"]), retries=st.integers(0, 1), gpus=st.integers(0, 2))
-    def submit(self, priority, retries, gpus):
-        job_id = self.jobs.add(a_spec(priority=priority, retries=retries, gpus=gpus))
+    @rule(target=ids, priority=PRIORITIES, retries=st.integers(0, 1), gpus=st.integers(0, 2), aside=st.booleans())
+    def submit(self, priority, retries, gpus, aside):
+        job_id = self.jobs.add(a_spec(priority=priority, retries=retries, gpus=gpus, preemptible=aside))
         self.model[job_id] = State.QUEUED
         self.order.append(job_id)
         return job_id
@@ -73,11 +77,67 @@ class QueueMachine(RuleBasedStateMachine):
                 here, there = self.order.index(job_id), self.order.index(before[-1])
                 self.order[here], self.order[there] = self.order[there], self.order[here]
 
+    @rule(job_id=ids)
+    def move_down(self, job_id):
+        if self.model[job_id] is State.QUEUED:
+            behind = [i for i in self._comparable(job_id) if self._may_start(i) and self._behind(i, job_id)]
+            assert Order(self.store).move_down(self.jobs.get(job_id)) == (behind[0] if behind else None)
+            if behind:
+                here, there = self.order.index(job_id), self.order.index(behind[0])
+                self.order[here], self.order[there] = self.order[there], self.order[here]
+
+    @rule(job_id=ids)
+    def put_last(self, job_id):
+        if self.model[job_id] is State.QUEUED:
+            last = self._comparable(job_id)[-1]
+            assert Order(self.store).to_back(self.jobs.get(job_id)) == (last != job_id)
+            self._put(job_id, last, 1)
+
+    @rule(job_id=ids, other=ids, after=st.booleans())
+    def put_beside(self, job_id, other, after):
+        comparable = self._comparable(job_id)
+        if self.model[job_id] is State.QUEUED and job_id != other and other in comparable:
+            done = Order(self.store).put_beside(self.jobs.get(job_id), self.jobs.get(other), after=after)
+            assert done == (comparable.index(job_id) != comparable.index(other) + (1 if after else -1))
+            self._put(job_id, other, after)
+
+    def _put(self, job_id, other, after):
+        if job_id != other:
+            mine = [i for i in self._comparable(job_id) if i != job_id]
+            mine.insert(mine.index(other) + after, job_id)
+            places = sorted(self.order.index(i) for i in mine)
+            for place, i in zip(places, mine, strict=True):
+                self.order[place] = i
+
+    @rule(job_id=ids, priority=PRIORITIES, retries=st.integers(0, 2), gpus=st.integers(0, 2), aside=st.booleans())
+    def edit(self, job_id, priority, retries, gpus, aside):
+        job = self.jobs.get(job_id)
+        spec = a_spec("other", priority=priority, retries=retries, gpus=gpus, preemptible=aside)
+        left = self._retries_left(job_id)
+        assert Edits(self.store).put(job, spec) == (self.model[job_id] is State.QUEUED)
+        if self.model[job_id] is State.QUEUED:
+            assert self.jobs.get(job_id).spec == spec
+            assert self._retries_left(job_id) == max(0, left + retries - job.spec.retries)
+        else:
+            assert self.jobs.get(job_id).spec == job.spec
+
+    def _retries_left(self, job_id):
+        return self.store.row("SELECT retries_left FROM jobs WHERE id = ?", (job_id,))[0]
+
+    def _level(self, job_id):
+        return request_of(self.jobs.get(job_id).spec).level
+
+    def _comparable(self, job_id):
+        """All that wait at its level, it among them, held ones too, in order."""
+        level = self._level(job_id)
+        return [i for i in self.order if self.model[i] is State.QUEUED and self._level(i) == level]
+
+    def _behind(self, job_id, other):
+        return self.order.index(job_id) > self.order.index(other)
+
     def _before(self, job_id):
-        """Those that may start and come before it in its priority."""
-        rank = self.jobs.get(job_id).spec.priority
-        ahead = self.order[: self.order.index(job_id)]
-        return [i for i in ahead if self._may_start(i) and self.jobs.get(i).spec.priority is rank]
+        """Those that may start and come before it at its level."""
+        return [i for i in self._comparable(job_id) if self._may_start(i) and self._behind(job_id, i)]
 
     def _may_start(self, job_id):
         return self.model[job_id] is State.QUEUED and job_id not in self.kept_back
@@ -160,7 +220,15 @@ class QueueMachine(RuleBasedStateMachine):
     def waiting_is_what_is_queued_in_order(self):
         waiting = in_turn(Line(self.store).waiting(per_lane=1000), Limits())
         expected = [i for i in self.order if self._may_start(i)]
-        assert [found.id for found in waiting] == sorted(expected, key=lambda i: -self.jobs.get(i).spec.priority.rank)
+        assert [found.id for found in waiting] == sorted(expected, key=lambda i: -self._level(i))
+
+    @invariant()
+    def no_place_is_held_twice_and_lanes_agree(self):
+        rows = {row["id"]: row for row in self.store.rows("SELECT id, position, lane, rank FROM jobs")}
+        assert len({row["position"] for row in rows.values()}) == len(rows)
+        for job in self.jobs.find():
+            row = rows[job.id]
+            assert (request_in(row["lane"]), row["rank"]) == (request_of(job.spec), -job.spec.priority.rank)
 
     @invariant()
     def only_what_waits_is_held(self):

@@ -69,7 +69,8 @@ def test_commands_and_options_in_the_documents_exist(path):
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_settings_in_the_documents_exist(path):
     known = {f"NIGHTSHIFT_{name.upper()}" for name in env_example.FIELDS} | {"NIGHTSHIFT_TOKEN_FD"}
-    in_jobs = {f"NIGHTSHIFT_{name}" for name in ("JOB_ID", "RUN_ID", "BATCH_SIZE", "PROBE", "SCRATCH")}
+    names = ("JOB_ID", "RUN_ID", "BATCH_SIZE", "PROBE", "SCRATCH", "SUBMIT_DIR", "JOB_CPUS", "JOB_RAM_MIB")
+    in_jobs = {f"NIGHTSHIFT_{name}" for name in names}
     assert set(re.findall(r"NIGHTSHIFT_[A-Z_]+", path.read_text())) <= known | in_jobs
 
 

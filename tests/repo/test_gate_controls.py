@@ -9,6 +9,7 @@ import pytest
 
 from runner.api import Queue
 from tests.fault import test_secrets as secret
+from tests.integration import test_chat_editing as editing
 from tests.integration import test_chat_gate as whole
 from tests.integration import test_chat_groups as groups
 from tests.integration import test_pairing as pairing
@@ -153,6 +154,19 @@ CONTROLS = {
     ),
     "to extend a job by a button": Control(
         "bot.handlers.taps", "_extend", "acting.require_owner(turn, job)", "pass",
+        whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
+    ),
+    "to edit or move another's job": Control(
+        "bot.handlers.editing", "_theirs", "require_owner(turn, job)", "pass",
+        editing.test_only_owners_and_admins_edit_and_move,
+    ),
+    "to stop everyone's jobs": Control("bot.handlers.acting", "_chosen", *REQUIRE, whole.test_what_only_an_admin_may),
+    "words mean one's own jobs": Control(
+        "bot.handlers.acting", "_chosen", "None if anybodys else turn.caller.actor", "None",
+        editing.test_kill_by_state_and_group_asks_with_a_count,
+    ),
+    "to be told how a job is edited": Control(
+        "bot.handlers.taps", "_edit", "acting.require_owner(turn, job)", "pass",
         whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
     # -- buttons

@@ -127,7 +127,7 @@ def test_changes_are_copied_by_themselves(box, tmp_path):
     copier.changed()
 
     copy = tmp_path / "volume" / DATABASE
-    eventually(lambda: count_in(copy) == 5, 10)
+    eventually(lambda: count_in(copy) == 5)
     Jobs(store).add(a_spec("last"))
     copier.close()  # leaving copies what is left
     assert count_in(copy) == 6

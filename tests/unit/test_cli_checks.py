@@ -125,3 +125,17 @@ def test_a_check_that_breaks_is_a_finding():
 
     found = only(doctor._guarded("thing", broken))
     assert (found.level, found.text) == ("fail", "could not be checked: oh")
+
+
+def test_limits_say_whether_they_are_enforced_and_how_they_would_be(tmp_path, monkeypatch):
+    from runner.supervisor import cgroup
+
+    assert "known when a runner is up" in only(host.limits(str(tmp_path))).text
+    monkeypatch.setattr("runner.presence.holder", lambda *_: os.getpid())
+    monkeypatch.setattr(cgroup, "MOUNT", str(tmp_path))
+    found = only(host.limits(str(tmp_path)))
+    assert (found.level, "not enforced: this host has no unified" in found.text) == ("info", True)
+    assert "DelegateSubgroup=nightshift" in found.fix
+    monkeypatch.setattr(cgroup, "delegated", lambda pid: {os.getpid(): str(tmp_path)}[pid])
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    assert only(host.limits(str(tmp_path))).text == "--cpus and --ram of jobs are enforced by control groups"

@@ -144,7 +144,14 @@ def test_uuids_belong_to_the_folder(tmp_path: Path) -> None:
     assert [card.total_mib for card in sim_state.cards(folders[0])] == [24576, 24576, 81920]
 
 
-@pytest.mark.parametrize("spec", ["sim:", "sim:2", "sim:0x24GiB", "sim:2x24", "sim:2x24GiB+", "sim:ax24GiB", "sim:x"])
+def test_a_kind_may_have_the_name_of_a_type(tmp_path: Path) -> None:
+    sim_state.build(str(tmp_path), "sim:1x11GiB:GTX 1080 Ti+1x24GiB")
+    assert [card.name for card in sim_state.cards(str(tmp_path))] == ["Simulated GTX 1080 Ti", "Simulated 24GiB"]
+
+
+@pytest.mark.parametrize(
+    "spec", ["sim:", "sim:2", "sim:2x24GiB:", "sim:0x24GiB", "sim:2x24", "sim:2x24GiB+", "sim:ax24GiB", "sim:x"]
+)
 def test_a_bad_spec_is_answered_with_the_right_form(spec: str) -> None:
     with pytest.raises(OperatorError, match="sim:2x24GiB"):
         sim_state.parse_spec(spec)

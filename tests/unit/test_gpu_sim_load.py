@@ -158,7 +158,7 @@ def test_a_program_holds_of_the_gpu_what_it_holds_of_the_machine(home: str) -> N
     words = ("--mirror", "16", "--gpu", "1", "--", sys.executable, "-c", GREEDY)
     around = _start(*words, "64", "forever")
     try:
-        used = eventually(lambda: _used(home, 1) if _used(home, 1) >= 16 * 64 else None, 20, "its memory is seen")
+        used = eventually(lambda: _used(home, 1) if _used(home, 1) >= 16 * 64 else None, what="its memory is seen")
         assert used < 16 * 200  # the interpreter's own included
         assert _used(home, 0) == 0
     finally:

@@ -1,14 +1,15 @@
-"""What is remembered of the memory of a job when it has ended."""
+"""What is remembered of the memory of a job when it has ended, and for how long."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from runner.batch import Known, Measured, Plan, Probe, Settings
-from runner.model import State
+from runner.batch import Known, Measured, Plan, Probe, Run, Settings
+from runner.model import Gpu, State
 from runner.probes import Probes
 from runner.store.connection import open_store
 from runner.store.known import KnownBatches
+from tests.jobs import a_spec
 
 BUDGET_MIB = 24_000
 
@@ -20,13 +21,18 @@ def store(tmp_path):
     store.close()
 
 
-def learnt(store, **usage):
-    """The line that is known after a run of 100 s at batch 25, which was probed as 2000 + 800 for each sample."""
+def found():
+    """A record of a job that was probed as 2000 + 800 for each sample, which is batch 25."""
     plan = Plan.start(Settings(), BUDGET_MIB)
     while isinstance(plan.step, Probe):
         plan = plan.after(Measured(2000 + 800 * plan.step.batch))
     assert plan.step.batch == 25
-    record = {"plan": plan.to_json(), "version": "v", "about": {"key": "k", "gpu": "A", "total_mib": 24_576}}
+    return {"plan": plan.to_json(), "version": "v", "about": {"key": "k", "gpu": "A", "total_mib": 24_576}}
+
+
+def learnt(store, **usage):
+    """The line that is known after a run of 100 s of it."""
+    record = found()
     probes = Probes(None, store, SimpleNamespace(probe=lambda *_: record), None)
     probes.ended(SimpleNamespace(id=1, attempt=1), State.SUCCEEDED, usage, 100.0)
     kept = KnownBatches(store).get("k")
@@ -44,3 +50,17 @@ def test_that_of_one_that_was_hardly_read_only_where_it_is_higher(store):
 
 def test_where_nothing_was_read_nothing_is_learnt(store):
     assert learnt(store, peak_memory_mib=None, samples=0) is None
+
+
+@pytest.mark.parametrize(("edited", "step"), [(False, Run), (True, Probe)])
+def test_the_next_attempt_goes_on_from_the_last_unless_the_job_was_edited(store, edited, step):
+    record = {**found(), "edited": True} if edited else found()
+    gpu = Gpu(index=0, uuid="GPU-a", name="A", memory_total_mib=24_576, memory_used_mib=0, processes=())
+    usual = SimpleNamespace(
+        home="/", slots_per_gpu=1, probe_batch=8, probe_margin=92, probe_cap=512, probe_round_to=8, probe_round_from=64,
+        probe_limit=90.0, probe_quiet=10.0,
+    )  # fmt: skip
+    telemetry = SimpleNamespace(snapshot=SimpleNamespace(gpus=(gpu,)))
+    probes = Probes(usual, store, SimpleNamespace(probe=lambda *_: record), telemetry)
+    job = SimpleNamespace(id=1, run_id="r", spec=a_spec("python a.py", probe={}), gpus=("GPU-a",), attempt=1)
+    assert isinstance(Plan.from_json(probes.order(job, 2, {}, {"GPU-a": 0})["plan"]).step, step)

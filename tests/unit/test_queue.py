@@ -8,6 +8,7 @@ import pytest
 
 from runner import rundir
 from runner.api import Queue
+from runner.api.edits import Edit
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
 from runner.schedule import in_turn
@@ -179,7 +180,103 @@ def test_priority_is_not_crossed_by_moving_up(queue):
     assert in_order(queue) == [urgent, normal]
 
 
-@pytest.mark.parametrize("act", ["hold", "release", "to_front", "move_up"])
+def test_down_changes_places_with_the_one_behind(queue):
+    a, b = submit(queue, "a", "b")
+    other_lane = submit(queue, "c", gpus=0)[0]
+    held, last = submit(queue, "d", "e")
+    queue.hold(held)
+    assert queue.move_down(b) == f"Job {b} is now after job {other_lane}."
+    assert queue.move_down(b) == f"Job {b} is now after job {last}."
+    assert in_order(queue) == [a, other_lane, last, b]
+    assert queue.move_down(b) == f"Job {b} is last already."
+    assert kinds(queue, b) == ["submitted", "moved down", "moved down"]
+    assert actions(queue)[-1] == ("somebody", "later")
+
+
+def test_beside_another_those_between_keep_their_order(queue):
+    a, b, c, d = submit(queue, *"abcd")
+    other_lane = submit(queue, "e", gpus=0)[0]
+    queue.hold(c)
+    assert queue.move(other_lane, "after", a) == f"Job {other_lane} is now after job {a}."
+    assert in_order(queue) == [a, other_lane, b, d]
+    assert queue.move(a, "before", d) == f"Job {a} is now before job {d}."
+    assert queue.move(b, "after", c) == f"Job {b} is now after job {c}."
+    queue.release(c)
+    assert in_order(queue) == [other_lane, c, b, a, d]
+    assert queue.move(b, "after", c) == f"Job {b} is right after job {c} already."
+    assert queue.move(other_lane, "last") == f"Job {other_lane} is now last."
+    assert queue.move(other_lane, "last") == f"Job {other_lane} is last already."
+    assert queue.move(d, "first") == f"Job {d} is now first."
+    assert queue.move(b, "sooner") == f"Job {b} is now before job {c}."
+    assert queue.move(b, "later") == f"Job {b} is now after job {c}."
+    assert in_order(queue) == [d, c, b, a, other_lane]
+    [newest] = submit(queue, "f")
+    assert in_order(queue)[-1] == newest
+    assert kinds(queue, a) == ["submitted", "moved before"]
+
+
+def test_last_is_behind_a_held_job_too(queue):
+    a, b = submit(queue, "a", "b")
+    queue.hold(b)
+    assert queue.to_back(a) == f"Job {a} is now last."
+    queue.release(b)
+    assert in_order(queue) == [b, a]
+
+
+def test_places_compare_only_among_one_persons_jobs_of_one_priority(queue):
+    a = submit(queue, "a")[0]
+    urgent, aside = submit(queue, "b", priority="high")[0], submit(queue, "c", preemptible=True)[0]
+    [theirs] = queue.submit([replace(a_spec(), owner="ann")], {KEY: VARIABLES})
+    before = in_order(queue)
+    for other, why in {
+        urgent: "edit 1 --priority high",
+        aside: "is preemptible",
+        theirs: "belongs to somebody",
+    }.items():
+        with pytest.raises(UserError, match=why):
+            queue.move(a, "after", other)
+    for where, other, why in (("after", None, "After which job"), ("after", a, "itself"), ("up", None, "Where to")):
+        with pytest.raises(UserError, match=why):
+            queue.move(a, where, other)
+    with pytest.raises(UserError, match="Where to"):
+        queue.move(a, "first", urgent)
+    assert in_order(queue) == before
+
+
+def test_moving_ones_own_leaves_the_places_of_others(queue):
+    a, b = submit(queue, "a", "b")
+    [theirs] = queue.submit([replace(a_spec(), owner="ann")], {KEY: VARIABLES})
+    [c] = submit(queue, "c")
+    place = queue.job(theirs).position
+    assert queue.move_up(c) == f"Job {c} is now before job {b}."
+    assert queue.move_down(c) == f"Job {c} is now after job {b}."
+    queue.move(a, "after", c)
+    queue.move(b, "last")
+    assert queue.job(theirs).position == place
+    assert [job_id for job_id in in_order(queue) if job_id != theirs] == [c, a, b]
+
+
+def test_where_several_wait_first_is_first_of_ones_own(queue):
+    a, b = submit(queue, "a", "b")
+    queue.submit([replace(a_spec(), owner="ann")], {KEY: VARIABLES})
+    assert queue.to_front(b) == f"Job {b} is now first of yours."
+    assert queue.acting_as("admin").to_front(a) == f"Job {a} is now first of somebody's."
+    assert queue.move_up(a) == f"Job {a} is first already of yours."
+    [c] = submit(queue, "c", preemptible=True)
+    assert queue.to_front(c) == f"Job {c} is first already of yours that may be pushed aside."
+    _, e = submit(queue, "d", "e", priority="high")
+    assert queue.to_front(e) == f"Job {e} is now first of yours of high priority."
+    assert queue.to_back(a) == f"Job {a} is now last of yours that may not be pushed aside."
+
+
+def test_a_job_put_first_that_waits_for_another_says_so(queue):
+    a, b = submit(queue, "a", "b")
+    [c] = submit(queue, "c", after=(b,))
+    assert queue.to_front(c) == f"Job {c} is now first, but starts only after #{b}."
+    assert in_order(queue) == [a, b]
+
+
+@pytest.mark.parametrize("act", ["hold", "release", "to_front", "move_up", "move_down", "to_back"])
 def test_only_what_waits_can_be_held_or_moved(queue, act):
     running, ended = submit(queue, "a", "b")
     claim(queue, running)
@@ -218,6 +315,20 @@ def test_an_overview_counts_what_there_is(queue):
     assert (queue.unfinished_of("nobody"), queue.queued_of("nobody")) == ([], 0)
 
 
+def test_what_is_unfinished_can_be_asked_for_by_owner_group_and_state(queue):
+    a, b, c = submit(queue, *"abc", group="g")
+    [theirs] = queue.submit([replace(a_spec(), owner="ann", group="g")], {KEY: VARIABLES})
+    [alone] = submit(queue, "d")
+    claim(queue, a)
+    end(queue, c)
+    assert queue.unfinished() == [a, b, theirs, alone]
+    assert queue.unfinished(owner="somebody") == [a, b, alone]
+    assert queue.unfinished(group="g") == [a, b, theirs]
+    assert queue.unfinished(group="g", owner="ann", states=[State.QUEUED]) == [theirs]
+    assert queue.unfinished(states=[State.STARTING, State.RUNNING]) == [a]
+    assert (queue.unfinished(group="h"), queue.unfinished(owner="nobody")) == ([], [])
+
+
 def test_what_is_asked_often_is_found_by_index(queue):
     """A scan of the table would read every job there ever was."""
     asked = []
@@ -230,8 +341,15 @@ def test_what_is_asked_often_is_found_by_index(queue):
     [job_id] = submit(queue, "a")
     queue.hold(job_id)
     queue.release(job_id)
+    [other] = submit(queue, "b", group="g")
     queue.move_up(job_id)
+    queue.move_down(job_id)
     queue.to_front(job_id)
+    queue.move(job_id, "after", other)
+    queue.move(job_id, "last")
+    queue.unfinished(group="g")
+    queue.unfinished(states=[State.RUNNING])
+    queue.edit(job_id, Edit(values={"after": (other,)}))
     queue.store.connection.set_trace_callback(None)
     selects = [sql for sql in asked if sql.startswith(("SELECT", "WITH")) and "jobs" in sql]
     assert len(selects) > 8

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON = (3, 10)
 SANE_YEARS = range(2024, 2100)
-CGROUPS = "/sys/fs/cgroup"
+HOW_TO_ENFORCE = (
+    "if you want that: a systemd service (systemd 254 or newer) with Delegate=yes and DelegateSubgroup=nightshift;"
+    " see docs/running.md"
+)
 
 
 def python() -> Iterator[Finding]:
@@ -157,12 +160,21 @@ def clock() -> Iterator[Finding]:
     )
 
 
-def cgroup() -> Iterator[Finding]:
-    """Not needed, but good to know."""
-    if not os.path.exists(os.path.join(CGROUPS, "cgroup.controllers")):
-        yield Finding(INFO, "cgroup", "no unified hierarchy (not needed)")
+def limits(home: str) -> Iterator[Finding]:
+    """Whether the kernel keeps jobs to the cores and the memory they asked for; good to have, not needed."""
+    from runner.home import RUNNER_LOCK
+    from runner.presence import holder
+    from runner.supervisor import cgroup
+
+    pid = holder(home, RUNNER_LOCK)
+    if pid is None:
+        yield Finding(INFO, "limits", "whether --cpus and --ram of jobs are enforced is known when a runner is up")
         return
-    with open("/proc/self/cgroup", encoding="ascii") as file:
-        own = file.read().strip().rpartition("::")[2]
-    delegated = os.access(os.path.join(CGROUPS, own.lstrip("/"), "cgroup.procs"), os.W_OK)
-    yield Finding(OK if delegated else INFO, "cgroup", "delegated to us" if delegated else "not delegated (not needed)")
+    try:
+        given = cgroup.controllers(cgroup.delegated(pid))
+    except cgroup.NotEnforcedError as why:
+        told = f"--cpus and --ram are reckoned with and told to the job, not enforced: {why}"
+        yield Finding(INFO, "limits", told, HOW_TO_ENFORCE)
+        return
+    what = " and ".join({cgroup.CPU: "--cpus", cgroup.MEMORY: "--ram"}[name] for name in given)
+    yield Finding(OK, "limits", f"{what} of jobs are enforced by control groups")

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from runner.settings import Settings
 
 # What a job finds in its environment; a doctor called from within one must not take them for mistakes.
-_IN_JOBS = ("JOB_ID", "RUN_ID", "ATTEMPT", "BATCH_SIZE", "PROBE")
+_IN_JOBS = (
+    *("JOB_ID", "JOB_CPUS", "JOB_RAM_MIB", "RUN_ID", "ATTEMPT", "SUBMIT_DIR"),
+    *("BATCH_SIZE", "GRAD_ACCUM", "PROBE", "SCRATCH"),
+)
 _SECRET = ("token", "password", "secret", "key")
 
 

@@ -1,0 +1,89 @@
+"""Changing what waits: any option of a job, its command, its place in the queue."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bot import parse
+from bot.gate import Role
+from bot.handlers.acting import require_owner
+from bot.handlers.submitting import place_of
+from bot.richtext import Shrink, bold, code, escape, fit, pre
+from runner.api.chat import read_text
+from runner.api.edits import CLEAR, Edit, options_of
+from runner.errors import UserError
+from runner.model import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.turn import Turn
+    from runner.model import Job
+
+_NUMBERS = re.compile(r"\s*(#?[0-9][0-9#,-]*)(?:\s+|$)")
+MOVE_LIKE = "/move 12 first, sooner, later or last, or /move 12 after 14"
+
+
+async def edit(turn: Turn, rest: str) -> None:
+    """Set what is named for jobs that wait; without anything named, tell how."""
+    turn.require(Role.USER)
+    numbers, rest = _numbers(turn, rest, "/edit 12 --time 4h")
+    jobs = _theirs(turn, numbers)
+    values, command = read_text(rest, (CLEAR,))
+    command = command.strip()
+    if not values and not command:
+        turn.reply(how_to(jobs[0]), job_id=jobs[0].id)
+        return
+    place = await place_of(turn.chat, values["workspace"]) if "workspace" in values else None
+    wanted = Edit(
+        values=values, command=command or None, script="\n" in command, workspace=place.workspace if place else None,
+        environment=(place.key, place.variables) if place else None,
+    )  # fmt: skip
+    with turn.effect():
+        _theirs(turn, numbers)  # a login shell took its time: they may have lost their role in it
+        said = "\n".join(turn.queue.edit(job.id, wanted) for job in jobs)
+        parts: list[str | Shrink] = [escape(said)]
+        if command:
+            parts += ["\n", Shrink(turn.job(jobs[0].id).spec.command, pre, keep="both")]
+        turn.reply(fit(parts), job_id=jobs[0].id if len(jobs) == 1 else None)
+
+
+def how_to(job: Job) -> str:
+    """How a job is edited, beginning from what it is now."""
+    if job.state is not State.QUEUED:
+        raise UserError(f"#{job.id} does not wait any more: only a job that waits can be edited.")
+    number = job.id
+    examples = [f"/edit {number} --time 4h --priority high", f"/edit {number} --clear time,after"]
+    shown = "\n".join([*map(code, examples), "A new command may follow: " + code(f"/edit {number} python train.py")])
+    parts: list[str | Shrink] = [f"To change {bold(f'#{number}')}, send for example\n{shown}\nNow it is\n"]
+    parts.append(Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre, keep="both"))
+    return fit(parts)
+
+
+async def move(turn: Turn, rest: str) -> None:
+    """Put a job elsewhere among its owner's of its priority."""
+    turn.require(Role.USER)
+    numbers, rest = _numbers(turn, rest, MOVE_LIKE)
+    words = rest.lower().split()
+    if len(numbers) != 1 or not 1 <= len(words) <= 2:
+        raise UserError(f"Where to? Send {MOVE_LIKE}.")
+    where, other = words[0].lstrip("-"), parse.job_numbers(words[1])[0] if len(words) == 2 else None
+    [job] = _theirs(turn, numbers)
+    with turn.effect():
+        said = turn.chat.named(turn.queue.move(job.id, where, other))
+        turn.reply(fit([escape(said)]), job_id=job.id)
+
+
+def _theirs(turn: Turn, numbers: Sequence[int]) -> list[Job]:
+    """Jobs that they may change."""
+    jobs = [turn.job(number) for number in numbers]
+    for job in jobs:
+        require_owner(turn, job)
+    return jobs
+
+
+def _numbers(turn: Turn, rest: str, example: str) -> tuple[list[int], str]:
+    """The jobs named by the first word, or the one that is replied to, and what follows."""
+    found = _NUMBERS.match(rest)
+    return turn.numbers(found[1] if found else "", example), rest[found.end() :] if found else rest

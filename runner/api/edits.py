@@ -1,0 +1,232 @@
+"""Another spec for a job that waits: what is named is set, what is cleared goes, the rest stays. Pure."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+from runner.api.probes import BATCH, probe_asked
+from runner.errors import UserError
+from runner.model import JobSpec, Priority
+from runner.options import OPTIONS, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from runner.workspace import Workspace
+
+COMMAND, PLACE = "command", "workspace"
+_ALWAYS_THERE = frozenset({"dir", "workspace"})
+_NAMES: dict[str, str] = {}  # field of the spec -> what its option is called
+_CLEARED: dict[str, str] = {}  # what --clear takes -> field of the spec
+for _option in OPTIONS:
+    _long = [flag[2:] for flag in _option.flags if flag.startswith("--")]
+    if _NAMES.setdefault(_option.key, _long[0]) in _long and _option.key not in _ALWAYS_THERE:
+        _CLEARED |= dict.fromkeys(_long, _option.key)
+_NAMES |= {"command": COMMAND, "argv": COMMAND, "script": COMMAND, "environment": PLACE, "env_file": PLACE}
+_DEFAULTS = {one.name: one.default for one in fields(JobSpec) if one.default is not MISSING} | {"env": {}}
+_PROBED = frozenset({"command", "argv", "script", "dir", "environment", "env", "env_file", "gpus", "probe"})
+_LONGEST_SHOWN = 60
+
+
+def _clear(text: str) -> tuple[str, ...]:
+    names = [part.strip().lstrip("-") for part in text.split(",")]
+    for name in names:
+        if name not in _CLEARED:
+            raise UserError(f"{name!r} cannot be taken away: choose among {', '.join(sorted(_CLEARED))}")
+    return tuple(_CLEARED[name] for name in names)
+
+
+CLEAR = Option(("--clear",), "time,after", "clear", "take these away, by the names of their options", _clear, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is to be changed: options as `runner.options` reads them with CLEAR among them, and perhaps the command."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    command: str | None = None
+    argv: Sequence[str] | None = None
+    script: bool = False
+    workspace: Workspace | None = None  # where `values` names another, with the environment captured for it
+    environment: tuple[str, Mapping[str, str]] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be changed."""
+        return not self.values and self.command is None and self.argv is None
+
+
+def edited(spec: JobSpec, edit: Edit) -> JobSpec:
+    """The spec with that changed; UserError where its parts contradict each other."""
+    values = edit.values
+    changed: dict[str, Any] = {key: _DEFAULTS[key] for key in values.get("clear", ())}
+    changed |= {key: values[key] for key in values if key in _DEFAULTS and key not in {"env", "probe", "workspace"}}
+    if "priority" in changed:
+        changed["priority"] = Priority(changed["priority"])
+    if "env" in values:
+        changed["env"] = {**changed.get("env", spec.env), **values["env"]}
+    changed |= _placed(spec, edit)
+    if edit.argv is not None:
+        changed |= {"command": shlex.join(edit.argv), "argv": tuple(edit.argv), "script": False}
+    elif edit.command is not None:
+        changed |= {"command": edit.command, "argv": None, "script": edit.script}
+    found = replace(spec, **changed)
+    _refuse_disagreeing(found)
+    return replace(found, probe=_probe(spec, found, edit))
+
+
+def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
+    """Another workspace brings its folder and environment along; a folder is named from the one it had."""
+    changed: dict[str, Any] = {}
+    folder = spec.dir
+    if edit.workspace is not None and edit.environment is not None:
+        folder = edit.workspace.dir
+        changed = {"workspace": edit.workspace.name, "env_file": edit.workspace.env_file}
+        changed |= {"environment": edit.environment[0], "dir": folder}
+    if "dir" in edit.values:
+        changed["dir"] = os.path.abspath(os.path.join(folder, os.path.expanduser(edit.values["dir"])))
+    return changed
+
+
+def _refuse_disagreeing(spec: JobSpec) -> None:
+    if spec.on and spec.gpus == 0:
+        raise UserError(f"--gpus 0 asks for no GPU, yet the job names some ({','.join(spec.on)}): add --clear on")
+    if spec.on and spec.gpus > len(spec.on):
+        named = ",".join(spec.on)
+        raise UserError(f"{spec.gpus} GPUs are more than the job names ({named}): name more with --on, or --clear on")
+
+
+def _probe(before: JobSpec, after: JobSpec, edit: Edit) -> dict[str, Any] | None:
+    asked, kept = edit.values.get("probe"), after.probe
+    same = (before.command, before.argv, before.script) == (after.command, after.argv, after.script)
+    if asked is None and same and "probe" not in edit.values.get("clear", ()):
+        return kept
+    if kept is not None and _asks(before) and not _asks(after) and not kept.get("batch_arg"):
+        kept = None  # the placeholder asked for it, and is gone
+    if asked is not None and "profile" in asked:
+        kept = None  # two profiles at once would mix two programs
+    wanted = {"probe": {**(kept or {}), **(asked or {})}} if asked is not None or kept is not None else {}
+    return probe_asked(wanted, command=after.command, argv=after.argv, script=after.script)
+
+
+def _asks(spec: JobSpec) -> bool:
+    return any(BATCH in text for text in ([spec.command] if spec.argv is None else spec.argv))
+
+
+def differences(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
+    """Both values of each field that is not the same, in JSON's own types; of variables only the names."""
+    old, new = before.to_json(), after.to_json()
+    found = {key: (old[key], new[key]) for key in old if old[key] != new[key]}
+    if "env" in found:
+        found["env"] = (_without(old["env"], new["env"]), _without(new["env"], old["env"]))
+    return found
+
+
+def _without(variables: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """The names whose value the others do not have."""
+    return sorted(name for name in variables if others.get(name) != variables[name])
+
+
+def affects_probe(changed: Mapping[str, Any]) -> bool:
+    """Whether what was measured of its memory holds no more."""
+    return not _PROBED.isdisjoint(changed)
+
+
+def in_words(changed: Mapping[str, tuple[Any, Any]]) -> str:
+    """`time 6h → 4h, priority normal → high`; of a command only that it is another."""
+    said: dict[str, str] = {}
+    for key, (before, after) in changed.items():
+        name = _NAMES[key]
+        if name == COMMAND:
+            said[name] = "another command"
+        elif name == PLACE and key != "workspace":
+            said.setdefault(name, "the workspace's environment as it is now")
+        elif key == "env":
+            said[name] = _variables(before, after)
+        else:
+            said[name] = f"{name} {as_typed(key, before)} → {as_typed(key, after)}"
+    return ", ".join(said.values())
+
+
+def _variables(before: Sequence[str], after: Sequence[str]) -> str:
+    gone = [name for name in before if name not in after]
+    told = [f"env {', '.join(after)} set"] if after else []
+    return ", ".join([*told, *([f"env {', '.join(gone)} taken away"] if gone else [])])
+
+
+def as_typed(key: str, value: Any) -> str:
+    """The value of an option as one would type it."""
+    if key in _TYPED:
+        return _TYPED[key](value)
+    if not value and value != 0:
+        return "none"
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(part) for part in value)
+    text = str(value.value if isinstance(value, Priority) else value)
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+
+
+def _size(mib: int | None) -> str:
+    if not mib:
+        return "none"
+    return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
+
+
+def _moment(stored: str | None) -> str:
+    moment = clock.moment(stored)
+    return f"{moment.astimezone():%Y-%m-%dT%H:%M}" if moment else "none"
+
+
+def _switch(on: bool) -> str:
+    return "yes" if on else "no"
+
+
+def _settings(probe: Mapping[str, Any] | None) -> str:
+    if probe is None:
+        return "none"
+    return ",".join(f"{name}={part}" for name, part in probe.items()) or "yes"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "none"
+    left_ms, told = round(seconds * 1000), ""
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        if count := left_ms // unit_ms:
+            told += f"{count}{unit}"
+        left_ms %= unit_ms
+    return told or "0s"
+
+
+_TYPED: dict[str, Callable[[Any], str]] = {
+    "time_limit_s": _duration,
+    "stop_grace_s": _duration,
+    "gpu_mem_mib": _size,
+    "ram_mib": _size,
+    "begin_at": _moment,
+    "preemptible": _switch,
+    "probe": _settings,
+    "retry_on": lambda reasons: ",".join(reasons).lower() or "none",
+}
+
+
+def options_of(spec: JobSpec) -> str:
+    """The options a job has now that are not the usual ones, as one would type them; variables by their names alone."""
+    told = []
+    for key in dict.fromkeys(option.key for option in OPTIONS):
+        value = getattr(spec, key)
+        if key == "dir" or value == _DEFAULTS.get(key):
+            continue
+        if key == "preemptible":
+            told.append("--preemptible")
+        elif key == "probe":
+            told.append("--probe")
+        elif key == "env":
+            told += [f"--env {name}=…" for name in spec.env]
+        else:
+            told.append(f"--{_NAMES[key]} {as_typed(key, value)}")
+    return " ".join(told)

@@ -1,0 +1,144 @@
+"""When a job counts as idle, and how that is written: `5%:5s:60:12`. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from runner.errors import UserError
+from runner.quantities import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+OFF = "off"
+FORM = "write it like 5%:5s:60:12 (threshold, period, samples in the window, samples to wait at the start) or off"
+
+_NUMBER = r"[0-9]{1,6}(?:\.[0-9]{1,3})?"
+_COUNT = r"[0-9]{1,9}"
+_SHORTEST_PERIOD_S, _LONGEST_PERIOD_S = 1.0, 3600.0
+_LONGEST_S = 7 * 86400.0
+_MOST_SAMPLES = 10_000  # they are kept, and written down for the next runner
+
+SHORTEST_GAP_S = 3.0  # on a busy box readings come late; that is not worth beginning anew for
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When a job counts as idle."""
+
+    threshold_percent: float
+    period_s: float
+    window: int  # samples, each of which must be below the threshold
+    delay: int  # samples to let pass at the start of the job
+
+    @property
+    def window_s(self) -> float:
+        """How long the job must have been idle."""
+        return self.window * self.period_s
+
+    @property
+    def gap_s(self) -> float:
+        """Readings may be missing for so long before the window begins anew."""
+        return max(2 * self.period_s, SHORTEST_GAP_S)
+
+    @property
+    def first_tick(self) -> int:
+        """The number of the first sample that counts. The original, too, never looks before the first period."""
+        return max(self.delay, 1)
+
+    def tick_at(self, since_start_s: float) -> int:
+        """The number of periods since the start; what is read every second is read a little early at times."""
+        return math.floor((since_start_s + min(0.1, self.period_s / 10)) / self.period_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, in JSON's own types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Policy:
+        """The inverse of to_json."""
+        return cls(*(data[name] for name in _PARTS))
+
+
+DEFAULT = Policy(threshold_percent=5.0, period_s=5.0, window=60, delay=12)
+
+
+def parse_policy(text: str, default: Policy = DEFAULT) -> Policy | None:
+    """A policy from `20%:3s:7:1`, parts left out from the right taken from the default; None for `off`.
+
+    Raises UserError that says what to write instead.
+    """
+    words = text.strip()
+    if words.lower() == OFF:
+        return None
+    parts = [part.strip() for part in words.split(":")]
+    if not words or len(parts) > 4 or not all(parts):
+        raise UserError(f"{text!r} is not a rule for idle jobs: {FORM}")
+    given = default.to_json()
+    for (name, read), part in zip(_PARTS.items(), parts, strict=False):
+        given[name] = read(part)
+    return _checked(Policy.from_json(given))
+
+
+def format_policy(policy: Policy | None) -> str:
+    """The text that parse_policy reads as this policy."""
+    if policy is None:
+        return OFF
+    return f"{plain(policy.threshold_percent)}%:{plain(policy.period_s)}s:{policy.window}:{policy.delay}"
+
+
+def _threshold(text: str) -> float:
+    number = text.removesuffix("%").strip()
+    if not re.fullmatch(_NUMBER, number) or float(number) > 100:
+        raise UserError(f"{text!r} is not a threshold: write a percentage from 1% to 100%, like 5%")
+    if float(number) == 0:
+        raise UserError("nothing is ever below 0 %: write 1% for a GPU that does nothing at all, or off")
+    return float(number)
+
+
+def _period(text: str) -> float:
+    seconds = round(parse_duration(text), 3)
+    if not _SHORTEST_PERIOD_S <= seconds <= _LONGEST_PERIOD_S:
+        raise UserError(f"{text!r} is no time between two samples: write one from 1s to 1h, like 5s")
+    return seconds
+
+
+def _window(text: str) -> int:
+    if not re.fullmatch(_COUNT, text) or not 1 <= int(text) <= _MOST_SAMPLES:
+        raise UserError(
+            f"{text!r} is no number of samples: write one from 1 to {_MOST_SAMPLES}, like 60;"
+            " a longer period makes the window longer"
+        )
+    return int(text)
+
+
+def _delay(text: str) -> int:
+    if not re.fullmatch(_COUNT, text):
+        raise UserError(f"{text!r} is no number of samples to wait at the start: write 0, 1, 2 …")
+    return int(text)
+
+
+_PARTS: dict[str, Callable[[str], float]] = {
+    "threshold_percent": _threshold,
+    "period_s": _period,
+    "window": _window,
+    "delay": _delay,
+}
+
+
+def _checked(policy: Policy) -> Policy:
+    for samples, what in ((policy.window, "the window"), (policy.delay, "the wait at the start")):
+        if samples * policy.period_s > _LONGEST_S:
+            raise UserError(
+                f"{what} of {samples} samples every {format_duration(policy.period_s)} is longer than 7 days:"
+                " write fewer samples, or off to never stop it"
+            )
+    return policy
+
+
+def plain(number: float) -> str:
+    """A number as people write it."""
+    return f"{number:.3f}".rstrip("0").rstrip(".")

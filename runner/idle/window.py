@@ -1,0 +1,137 @@
+"""The samples of one job over time, kept from one runner to the next. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from runner.idle.judgement import Action, judge
+from runner.idle.policy import Policy
+from runner.idle.readings import Sample
+from runner.quantities import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runner.idle.judgement import Verdict
+    from runner.idle.readings import Reading
+
+ASLEEP_AT_LEAST_S = 1.0
+HISTORY = 40  # samples from before the window, to show when it was last busy
+
+
+@dataclass(slots=True)
+class Window:
+    """Makes samples of readings as they come, about every second, and keeps those that the judgement needs."""
+
+    policy: Policy
+    gpus: tuple[str, ...]
+    started_at: float
+    _samples: deque[Sample] = field(init=False)
+    _open: Sample | None = None  # what has been read since the last sample
+    _tick: int = 0  # that of the last sample
+    _last_at: float | None = None
+    _asleep_s: float | None = None
+    _told: set[str] = field(default_factory=set)  # of this time of idleness
+
+    def __post_init__(self) -> None:
+        self._samples = deque(maxlen=self.policy.window + HISTORY)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The latest, oldest first."""
+        return tuple(self._samples)
+
+    def take(self, reading: Reading) -> Sample | None:
+        """Add a reading; the sample that it completes. One that is not newer than the last is passed over."""
+        if self._last_at is not None and reading.at <= self._last_at:
+            return None
+        anew = self._interrupted(reading)
+        self._last_at, self._asleep_s = reading.at, reading.asleep_s
+        self._open = _merged(None if anew else self._open, self._of_own(reading), anew)
+        tick = self.policy.tick_at(reading.at - self.started_at)
+        if tick <= self._tick:
+            return None
+        self._tick = tick
+        sample, self._open = replace(self._open, at=reading.at), None
+        self._samples.append(sample)
+        if sample.anew or not sample.is_idle(self.policy):
+            self._told.clear()
+        return sample
+
+    def judge(self, now: float, *, keep_until: float | None = None, warn_before_s: float | None = None) -> Verdict:
+        """What is to be done with the job now."""
+        if keep_until is not None and now < keep_until:
+            self._told.clear()
+        return judge(
+            self.samples, self.policy, now, self.started_at, keep_until=keep_until, warn_before_s=warn_before_s
+        )
+
+    def is_news(self, verdict: Verdict) -> bool:
+        """True once for the warning and once for the stop of each time of idleness, whoever runs then."""
+        if verdict.action is Action.KEEP or verdict.action.value in self._told:
+            return False
+        self._told.add(verdict.action.value)
+        return True
+
+    def to_json(self, boot_id: str) -> dict[str, Any]:
+        """For the next runner, which may take it up if the machine has not been restarted."""
+        return {
+            "boot_id": boot_id,
+            "policy": self.policy.to_json(),
+            "gpus": list(self.gpus),
+            "started_at": self.started_at,
+            "samples": [_row(sample, self.gpus) for sample in self._samples],
+            "open": _row(self._open, self.gpus) if self._open else None,
+            "tick": self._tick,
+            "last_at": self._last_at,
+            "asleep_s": self._asleep_s,
+            "told": sorted(self._told),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], boot_id: str) -> Window | None:
+        """Go on where another runner stopped; None after a restart of the machine, when its times mean nothing."""
+        if data["boot_id"] != boot_id:
+            return None
+        gpus = tuple(data["gpus"])
+        window = cls(Policy.from_json(data["policy"]), gpus, data["started_at"])
+        window._samples.extend(_sample(row, gpus) for row in data["samples"])
+        window._open = _sample(data["open"], gpus) if data["open"] else None
+        window._tick, window._last_at, window._asleep_s = data["tick"], data["last_at"], data["asleep_s"]
+        window._told = set(data["told"])
+        return window
+
+    def _of_own(self, reading: Reading) -> Sample:
+        percent = {uuid: reading.percent.get(uuid) for uuid in self.gpus}
+        missing = None in percent.values()
+        return Sample(reading.at, percent, (reading.unknown or "a GPU gives no reading") if missing else None)
+
+    def _interrupted(self, reading: Reading) -> str | None:
+        if self._last_at is None:
+            return None
+        slept_s = reading.asleep_s - (self._asleep_s or 0.0)
+        if slept_s >= ASLEEP_AT_LEAST_S:
+            return f"the machine was asleep for {format_duration(slept_s)}"
+        silent_s = reading.at - self._last_at
+        return f"there were no readings for {format_duration(silent_s)}" if silent_s > self.policy.gap_s else None
+
+
+def _merged(before: Sample | None, new: Sample, anew: str | None) -> Sample:
+    if before is None:
+        return replace(new, anew=anew)
+    percent = {uuid: _highest(before.percent[uuid], now) for uuid, now in new.percent.items()}
+    return Sample(new.at, percent, new.unknown or before.unknown, before.anew)
+
+
+def _highest(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else max(one, other)
+
+
+def _row(sample: Sample, gpus: Sequence[str]) -> list[Any]:
+    return [sample.at, [sample.percent[uuid] for uuid in gpus], sample.unknown, sample.anew]
+
+
+def _sample(row: Sequence[Any], gpus: Sequence[str]) -> Sample:
+    return Sample(row[0], dict(zip(gpus, row[1], strict=True)), row[2], row[3])

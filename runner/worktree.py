@@ -1,0 +1,201 @@
+"""What belongs to a project's code, and what is data and results beside it.
+
+In a git work tree git says it: tracked files and new ones are code, as they stand; what is ignored is data. Elsewhere
+it is said by names that results, datasets and virtual environments commonly have. An empty folder is a place for
+results.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MOST_ENTRIES = 100_000
+GIT_LIMIT_S = 60.0
+DATA = frozenset(
+    {
+        *("data", "datasets", "dataset", "wandb", "mlruns", "outputs", "output", "out", "runs", "results", "logs"),
+        *("lightning_logs", "multirun", "checkpoints", "ckpt", "ckpts", "weights"),
+        *("venv", ".venv", "env", "node_modules", "site-packages", ".cache"),
+    }
+)
+CACHE = "__pycache__"  # made again wherever the code runs
+GIT = ".git"
+
+
+class Tree(NamedTuple):
+    """A project: paths are relative to its root."""
+
+    root: str
+    files: tuple[str, ...]  # code: files and symbolic links
+    data: tuple[str, ...]  # files and folders that are data or results, the topmost of them
+    left_out: tuple[str, ...] = ()  # sockets, pipes, devices
+    commit: str | None = None
+
+
+def tree_of(folder: str, without: str = "") -> Tree:
+    """The project that a folder is part of, without one folder in it; UserError where that cannot be told."""
+    folder, without = os.path.realpath(folder), os.path.realpath(without) if without else ""
+    root = _root_of_repository(folder)
+    if root is not None:
+        tree = _by_git(root)
+        below = os.path.relpath(folder, root)
+        if not any(_is_in(below, entry) for entry in tree.data):
+            left = tuple(path for path in tree.files if not without or not _is_in(os.path.join(root, path), without))
+            return tree._replace(files=left)
+    return _by_names(folder, without)  # also a folder that its repository ignores
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
+
+
+# -- by git ----------------------------------------------------------------------------------------------------------
+
+
+def _root_of_repository(folder: str) -> str | None:
+    """The top of the work tree; None where there is none."""
+    here = folder
+    while not os.path.exists(os.path.join(here, GIT)):
+        if here == os.path.dirname(here):
+            return None
+        here = os.path.dirname(here)
+    return os.path.realpath(_git(folder, "rev-parse", "--show-toplevel")[:-1])
+
+
+def _by_git(root: str) -> Tree:
+    ignored = _entries(root, "--others", "--ignored", "--exclude-standard", "--directory")
+    data = set(_topmost(path.rstrip("/") for path in ignored if CACHE not in path.split("/")))
+    files: set[str] = set()
+    for path in _entries(root, "--cached", "--others", "--exclude-standard"):
+        name = path.rstrip("/")
+        if CACHE in name.split("/"):
+            continue
+        if path.endswith("/") or _is_folder(os.path.join(root, name)):
+            _add_inner(root, name, files, data)
+        elif os.path.lexists(os.path.join(root, name)):  # git still knows what was removed
+            files.add(name)
+    new = _entries(root, "--others", "--exclude-standard", "--directory")
+    data.update(_empty_folders(root, (path.rstrip("/") for path in new if path.endswith("/")), data))
+    data.difference_update({parent for path in files for parent in _parents(path)})
+    return Tree(root, tuple(sorted(files)), tuple(sorted(data)), commit=_commit(root))
+
+
+def _add_inner(root: str, name: str, files: set[str], data: set[str]) -> None:
+    """A repository within this one: git names only its folder."""
+    inner = os.path.join(root, name)
+    tree = _by_git(inner) if os.path.exists(os.path.join(inner, GIT)) else _by_names(inner)
+    files.update(f"{name}/{path}" for path in tree.files)
+    data.update(f"{name}/{path}" for path in tree.data)
+
+
+def _empty_folders(root: str, folders: Iterable[str], data: set[str]) -> Iterator[str]:
+    for folder in folders:
+        if folder in data:
+            continue
+        for parent, folders_in, names in os.walk(os.path.join(root, folder)):
+            if not folders_in and not names:
+                yield os.path.relpath(parent, root)
+            folders_in[:] = [name for name in folders_in if name != GIT]
+
+
+def _topmost(paths: Iterable[str]) -> Iterator[str]:
+    last = None
+    for path in sorted(set(paths), key=lambda path: path.split("/")):
+        if last is None or not _is_in(path, last):
+            last = path
+            yield path
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := os.path.dirname(path):
+        yield path
+
+
+def _entries(root: str, *options: str) -> list[str]:
+    found = [path for path in _git(root, "ls-files", "-z", *options).split("\0") if path]
+    if len(found) > MOST_ENTRIES:
+        raise UserError(_too_many(root))
+    return found
+
+
+def _commit(root: str) -> str | None:
+    try:
+        return _git(root, "rev-parse", "--verify", "HEAD").strip()
+    except UserError:
+        return None  # nothing was committed yet
+
+
+def _git(folder: str, *words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *words], env={**environment, "LC_ALL": "C"}, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=GIT_LIMIT_S, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise UserError(f"{folder} is in a git repository, and git, which knows its files, is not installed.") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"git takes too long to list the files of {folder}.") from None
+    if done.returncode != 0:
+        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
+        raise UserError(f"git cannot list the files of {folder}: {said}")
+    return os.fsdecode(done.stdout)
+
+
+# -- by names --------------------------------------------------------------------------------------------------------
+
+
+def _by_names(root: str, without: str = "") -> Tree:
+    files: list[str] = []
+    data: list[str] = []
+    left_out: list[str] = []
+    waiting = [""]
+    while waiting:
+        here = waiting.pop()
+        entries = _listed(os.path.join(root, here))
+        if not entries and here:
+            data.append(here)
+        for entry in entries:
+            path = os.path.join(here, entry.name)
+            if entry.name in {CACHE, GIT} or entry.path == without:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                (data if _is_data(entry) else waiting).append(path)
+            elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                files.append(path)
+            else:
+                left_out.append(path)
+        if len(files) + len(data) + len(waiting) > MOST_ENTRIES:
+            raise UserError(_too_many(root))
+    return Tree(root, tuple(sorted(files)), tuple(sorted(data)), tuple(sorted(left_out)))
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be copied: {error.strerror}.") from error
+
+
+def _is_data(entry: os.DirEntry[str]) -> bool:
+    return entry.name.lower() in DATA or os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _too_many(root: str) -> str:
+    return f"{root} has more than {MOST_ENTRIES:,} entries: too many to copy. Name its data in .gitignore."

@@ -1,0 +1,275 @@
+"""Copies of the code as it was: what is in them, when they are shared, and that none is ever half there."""
+
+import errno
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import frozen, retention
+from runner.errors import UserError
+from runner.retention import Rules, prune
+from runner.store.connection import open_store
+from runner.store.jobs import Jobs
+from tests.jobs import a_spec
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with code, data, results, changes that are not committed, and links."""
+    folder = tmp_path / "project"
+    write(folder, "train.py", "print(1)")
+    write(folder, "pkg/model.py", "layers = 2")
+    write(folder, "removed.py", "")
+    write(folder, ".gitignore", "data/\n*.pt\n__pycache__/\n.env\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=somebody", "-c", "user.email=a@b", "commit", "-qm", "first")
+    write(folder, "pkg/model.py", "layers = 3")
+    write(folder, "new.py", "not added")
+    write(folder, "data/images.bin", "x" * 1000)
+    write(folder, "out/last.pt", "weights")
+    write(folder, ".env", "KEY=secret")
+    write(folder, "pkg/__pycache__/model.pyc", "stale")
+    (folder / "results").mkdir()
+    (folder / "removed.py").unlink()
+    (folder / "train.py").chmod(0o755)
+    (folder / "entry.py").symlink_to("train.py")
+    (folder / "abroad").symlink_to("../elsewhere")
+    (folder / "by_full_path.py").symlink_to(folder / "train.py")
+    return folder
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *words], check=True)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def frozen_tree(folder: Path, home: Path) -> Path:
+    (spec,) = frozen.freeze([a_spec(folder=str(folder), snapshot=True)], str(home))
+    return Path(frozen.work_folder(str(home), spec))
+
+
+def copies(home: Path) -> list[str]:
+    return sorted(os.listdir(home / "snapshots")) if (home / "snapshots").exists() else []
+
+
+def test_code_is_copied_as_it_stands_and_stays_so(project: Path, home: Path) -> None:
+    tree = frozen_tree(project, home)
+    write(project, "train.py", "print('edited')")
+    assert (tree / "train.py").read_text() == "print(1)"
+    assert (tree / "pkg/model.py").read_text() == "layers = 3"
+    assert (tree / "new.py").read_text() == "not added"
+    assert os.access(tree / "train.py", os.X_OK)
+    assert not (tree / "removed.py").exists()
+    assert not (tree / ".git").exists()
+    assert not (tree / "pkg/__pycache__").exists()
+
+
+def test_times_of_files_are_kept(project: Path, home: Path) -> None:
+    assert (frozen_tree(project, home) / "new.py").stat().st_mtime_ns == (project / "new.py").stat().st_mtime_ns
+
+
+def test_data_and_results_are_the_real_ones(project: Path, home: Path) -> None:
+    tree = frozen_tree(project, home)
+    assert {path.name for path in tree.iterdir() if path.is_symlink() and os.readlink(path).startswith("/")} == {
+        "data", "out", "results", ".env", "abroad"
+    }  # fmt: skip
+    (tree / "out/last.pt").write_text("better")
+    (tree / "results/table.csv").write_text("1")
+    assert (project / "out/last.pt").read_text() == "better"
+    assert (project / "results/table.csv").read_text() == "1"
+
+
+def test_links_lead_to_the_copy_within_the_tree_and_to_where_they_led_outside(project: Path, home: Path) -> None:
+    tree = frozen_tree(project, home)
+    assert (tree / "entry.py").resolve() == (tree / "by_full_path.py").resolve() == (tree / "train.py").resolve()
+    assert os.readlink(tree / "abroad") == str(project.parent / "elsewhere")
+
+
+def test_a_folder_within_the_project_is_at_the_same_place_in_the_copy(project: Path, home: Path) -> None:
+    folder = frozen_tree(project / "pkg", home)
+    assert (folder.name, (folder / "../train.py").read_text()) == ("pkg", "print(1)")
+
+
+def test_jobs_of_one_state_share_a_copy(project: Path, home: Path) -> None:
+    first = frozen_tree(project, home)
+    write(first, "__pycache__/train.pyc", "made by running it")
+    assert frozen_tree(project, home) == first
+    write(project, "new.py", "changed")
+    assert frozen_tree(project, home) != first
+
+
+@pytest.mark.parametrize("spoil", ["train.py", "written.txt"])
+def test_a_copy_that_a_job_has_changed_is_not_given_to_the_next(project: Path, home: Path, spoil: str) -> None:
+    first = frozen_tree(project, home)
+    write(first, spoil, "by a job")
+    second = frozen_tree(project, home)
+    assert second != first
+    assert (second / "train.py").read_text() == "print(1)"
+    assert not (second / "written.txt").exists()
+
+
+def test_a_repository_in_a_repository(project: Path, home: Path) -> None:
+    git(project, "init", "-q", "inner")
+    write(project, "inner/lib.py", "inner")
+    write(project, "inner/.gitignore", "cache/")
+    write(project, "inner/cache/big", "x")
+    tree = frozen_tree(project, home)
+    assert (tree / "inner/lib.py").read_text() == "inner"
+    assert (tree / "inner/cache").is_symlink()
+
+
+def test_a_folder_that_its_repository_ignores_is_a_project_of_its_own(project: Path, home: Path) -> None:
+    write(project, "data/tool/run.py", "tool")
+    tree = frozen_tree(project / "data/tool", home)
+    assert (tree / "run.py").read_text() == "tool"
+    assert not (tree / "run.py").is_symlink()
+
+
+def test_without_git_names_tell_what_is_data(tmp_path: Path, home: Path) -> None:
+    folder = tmp_path / "plain"
+    write(folder, "train.py", "print(1)")
+    write(folder, "sub/checkpoints/big", "x")
+    write(folder, "myenv/pyvenv.cfg", "")
+    (folder / "empty").mkdir()
+    os.mkfifo(folder / "pipe")
+    (spec,) = frozen.freeze([a_spec(folder=str(folder), snapshot=True)], str(home))
+    tree = Path(frozen.work_folder(str(home), spec))
+    assert (tree / "train.py").is_file()
+    assert all((tree / name).is_symlink() for name in ("sub/checkpoints", "myenv", "empty"))
+    assert frozen.words(spec) == "1 file; links to empty, myenv, sub/checkpoints; not copied, being no files: pipe"
+
+
+def test_the_state_folder_is_not_copied_into_itself(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "print(1)")
+    for _ in range(2):
+        tree = frozen_tree(tmp_path, tmp_path / "home")
+        assert os.listdir(tree) == ["train.py"]
+
+
+def test_too_much_is_refused_and_named(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIGHTSHIFT_SNAPSHOT_LIMIT", "1M")
+    write(project, "weights/model.bin", "x" * (1 << 20))
+    with pytest.raises(UserError, match=r"may have 1 MiB.*weights \(1 MiB\), .*name it in \.gitignore"):
+        frozen_tree(project, home)
+    assert copies(home) == []
+    write(project, ".gitignore", "weights/\n*.pt\ndata/\n")
+    assert (frozen_tree(project, home) / "weights").is_symlink()
+
+
+def test_what_cannot_be_read_is_named(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = open
+
+    def refuse(path: object, *rest: object, **more: object) -> object:
+        if str(path) == str(project / "new.py"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *rest, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("builtins.open", refuse)  # root may read everything
+    with pytest.raises(UserError, match=r"new\.py cannot be read: Permission denied"):
+        frozen_tree(project, home)
+    assert copies(home) == []
+
+
+def test_a_full_disk_leaves_nothing_behind(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(UserError, match=r"cannot be copied into .*snapshots: No space left on device"):
+            frozen_tree(project, home)
+    assert copies(home) == []
+    assert (frozen_tree(project, home) / "train.py").exists()
+
+
+@pytest.mark.parametrize("name", [".gitignore", "pkg/model.py"], ids=["copied already", "not yet copied"])
+def test_files_that_change_meanwhile(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    edits = iter(range(100))
+    real, most = os.chmod, 1
+
+    def edited(copy: str, mode: int) -> None:  # the first file is .gitignore
+        real(copy, mode)
+        if (number := next(edits)) < most:
+            write(project, name, f"# {number}\ndata/")
+            os.utime(project / name, ns=(number, number))
+
+    monkeypatch.setattr("os.chmod", edited)
+    tree = frozen_tree(project, home)
+    assert (tree / name).read_text() == "# 0\ndata/"
+    assert copies(home) == [tree.parents[0].name]
+    write(project, "new.py", "again")
+    most = 100
+    with pytest.raises(UserError, match=f"{name} keeps changing while the code is copied"):
+        frozen_tree(project, home)
+    assert copies(home) == [tree.parents[0].name]
+
+
+def test_git_that_cannot_tell_is_heard(tmp_path: Path, home: Path) -> None:
+    write(tmp_path, "project/.git", "gitdir: nowhere")
+    with pytest.raises(UserError, match=r"git cannot list the files of .*not a git repository"):
+        frozen_tree(tmp_path / "project", home)
+
+
+# -- removing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_goes_when_no_job_needs_it(project: Path, home: Path) -> None:
+    store = open_store(str(home))
+    jobs = Jobs(store)
+    asked = [a_spec(folder=str(project), snapshot=True)]
+    (waits,) = frozen.freeze(asked, store.home)
+    write(project, "new.py", "changed")
+    (ran,) = frozen.freeze(asked, store.home)
+    write(project, "new.py", "and again")
+    (unused,) = frozen.freeze(asked, store.home)
+    jobs.add(waits)
+    ran_id = jobs.add(ran)
+    (home / "runs" / str(ran_id)).mkdir(parents=True)
+    store.execute("UPDATE jobs SET state = 'SUCCEEDED', finished_at = '2026-01-01' WHERE id = ?", (ran_id,))
+    names = [spec.snapshot["name"] for spec in (waits, ran, unused) if spec.snapshot]
+    long_ago = time.time() - 3600
+    assert prune(store, Rules()).snapshots == 0  # all are young
+    for name in names:
+        os.utime(home / "snapshots" / name, (long_ago, long_ago))
+    assert prune(store, Rules(), dry_run=True).snapshots == 1
+    assert copies(home) == sorted(names)
+    assert prune(store, Rules()).snapshots == 1
+    assert copies(home) == sorted(names[:2])
+    assert prune(store, Rules(keep_runs=0.0)).snapshots == 1
+    assert copies(home) == names[:1]
+    assert (project / "out/last.pt").read_text() == "weights"  # what is linked is not removed
+    store.close()
+
+
+def test_a_copy_that_a_job_is_submitted_with_just_now_stays(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(home))
+    (spec,) = frozen.freeze([a_spec(folder=str(project), snapshot=True)], store.home)
+    assert spec.snapshot
+    os.utime(home / "snapshots" / spec.snapshot["name"], (0, 0))
+    needed = retention._needed_snapshots
+
+    def then_submitted(*given: Any) -> Any:
+        found = needed(*given)
+        Jobs(store).add(spec)
+        return found
+
+    monkeypatch.setattr(retention, "_needed_snapshots", then_submitted)
+    assert prune(store, Rules()).snapshots == 0
+    assert copies(home) == [spec.snapshot["name"]]
+    store.close()
