@@ -28,7 +28,7 @@ from bot import answering, quiet_log
 from bot.chat import Chat
 from bot.commands import COMMANDS
 from bot.dispatch import Dispatcher, let_in
-from bot.handlers import acting, editing, fitting, looking, people, submitting, taps, unknown
+from bot.handlers import acting, editing, fitting, grouped, looking, people, submitting, taps, unknown
 from bot.heartbeat import beat
 from bot.notify import Notifier
 from bot.patience import patiently
@@ -65,6 +65,8 @@ HANDLERS: dict[str, Handler] = {
     "keep": acting.keep,
     "extend": acting.extend,
     "rerun": submitting.rerun,
+    "sweep": grouped.sweep,
+    "group": grouped.group,
     "pause": acting.pause,
     "resume": acting.resume,
     "drain": acting.drain,

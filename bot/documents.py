@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bot.grouped import results_of
+from runner.api import groups
 from runner.errors import NightshiftError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bot.chat import Chat
     from bot.redact import Redactor
     from runner.api.chat import Log
@@ -23,6 +27,29 @@ class Document(NamedTuple):
     name: str
     content: bytes
     caption: str | None
+
+
+async def document_for(chat: Chat, body: Mapping[str, Any]) -> Document | None:
+    """What a message says is to be sent; None if there is nothing of it."""
+    if "csv_of" in body:
+        return await results_document(chat, str(body["csv_of"]))
+    return await log_document(chat, int(body["log_of"]))
+
+
+def missing(body: Mapping[str, Any]) -> str:
+    """What to say instead."""
+    if "csv_of" in body:
+        return f"There is no group {body['csv_of']} any more."
+    return f"There is no output of #{body['log_of']} to send."
+
+
+async def results_document(chat: Chat, group: str) -> Document | None:
+    """What came of a group's jobs, for a spreadsheet."""
+    try:
+        results = await results_of(chat, group)
+    except NightshiftError:
+        return None
+    return Document(f"{group}.csv", groups.as_csv(results).encode("utf-8", "replace"), None)
 
 
 async def log_document(chat: Chat, job_id: int) -> Document | None:

@@ -12,6 +12,7 @@ from runner.model import State
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runner.api.groups import Standing
     from runner.model import Job
 
 QUEUE_PAGE = 6
@@ -66,6 +67,17 @@ def of_extended(job: Job, by_s: float) -> list[list[Press]]:
 def _short(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:.0f} h" if hours == int(hours) else format_duration(seconds)
+
+
+def of_group(standing: Standing) -> list[list[Press]]:
+    """Under anything about a group: its results, and what can be done with all of it."""
+    which = {"group": standing.group.name}
+    row = [Press("Results", "group", data=which), Press("CSV", "group csv", data=which)]
+    failed = any(standing.counts.get(state) for state in (State.FAILED, State.LOST, State.CANCELLED))
+    again = Press("Rerun failed", "rerun failed", data=which)
+    if standing.unfinished:
+        return [row, [Press("Kill all", "kill group", data=which, style="danger"), again]]
+    return [[*row, again]] if failed else [row]
 
 
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> list[list[Press]]:

@@ -7,12 +7,14 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import alarms, excerpt, keyboards, plots, render
+from bot import alarms, excerpt, group_words, keyboards, plots, render
 from bot.chat import Picture
 from bot.gate import person_of
+from bot.grouped import results_of
 from bot.handlers.looking import LOG_BYTES
 from bot.patience import patiently
 from bot.richtext import CAPTION_UNITS, escape
+from runner.api import groups
 from runner.api.chat import clock
 from runner.model import Reason, State
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.chat import Chat, Press
+    from runner.api.chat import Thread
     from runner.model import Job, Notice
 
 log = logging.getLogger(__name__)
@@ -81,15 +84,37 @@ class Notifier:
             await self._wake.wait()
             self._wake.clear()
             while notices := await patiently(self._chat.queue.outbox.open):
-                for bundle in _bundles(notices):
+                left = await patiently(partial(self._leave_to_groups, notices))
+                for bundle in _bundles(left):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
+
+    def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
+        """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""
+        quiet = {notice.id for notice in notices if self._is_for_group(notice)}
+        if quiet:
+            with self._chat.transaction():
+                for number in quiet:
+                    self._chat.queue.outbox.told(number)
+        return [notice for notice in notices if notice.id not in quiet]
+
+    def _is_for_group(self, notice: Notice) -> bool:
+        if notice.kind not in {"started", "ended"} or notice.job_id is None:
+            return False
+        job = self._chat.queue.jobs.get(notice.job_id)
+        if job is None or job.spec.group is None:
+            return False
+        asked_for = notice.data.get("reason") == Reason.USER.value and notice.data.get("by") == job.spec.owner
+        return notice.kind == "started" or notice.data.get("state") == State.SUCCEEDED.value or asked_for
 
     async def tell(self, notice: Notice) -> None:
         """Write the messages of one notice, and with them that it was told."""
         job = self._chat.queue.jobs.get(notice.job_id) if notice.job_id is not None else None
         output = await self._output(notice, job)
         try:
-            said = self._words(notice, job and self._chat.shown(job), output)
+            if notice.kind == groups.DONE:
+                said = await self._group_done(notice)
+            else:
+                said = self._words(notice, job and self._chat.shown(job), output)
         except Exception:  # one odd notice must neither keep back those behind it nor be lost
             log.exception("notice %s (%s) is told in a few words", notice.id, notice.kind)
             said = Said(render.in_few_words(notice, self._chat.settings.box))
@@ -130,11 +155,11 @@ class Notifier:
     def _recipients(self, notice: Notice) -> list[Recipient]:
         """Where the job was asked for; the admins, for what came from a terminal or is about the box."""
         gate = self._chat.gate
-        if notice.job_id is not None and (thread := self._chat.threads.get(notice.job_id)) is not None:
-            if gate.may_reach(thread.person, thread.chat):
-                return [Recipient(thread.person, thread.chat, thread.message, thread.topic)]
-            if gate.role_of(thread.person) is not None:
-                return [Recipient(thread.person, thread.person)]
+        if notice.kind == groups.DONE:
+            return self._of_group(notice)
+        thread = self._chat.threads.get(notice.job_id) if notice.job_id is not None else None
+        if thread is not None and (found := self._at(thread)):
+            return [found]
         people = set(gate.admins())
         for number in notice.data.get("jobs", ()) if notice.kind == "paused" else ():
             other = self._chat.queue.jobs.get(number)
@@ -142,6 +167,25 @@ class Notifier:
             if owner is not None and gate.role_of(owner) is not None:
                 people.add(owner)
         return [Recipient(person, person) for person in sorted(people)]
+
+    def _at(self, thread: Thread) -> Recipient | None:
+        """Whoever asked, where they did, or in private; None if they may not be told any more."""
+        gate = self._chat.gate
+        if gate.may_reach(thread.person, thread.chat):
+            return Recipient(thread.person, thread.chat, thread.message, thread.topic)
+        return Recipient(thread.person, thread.person) if gate.role_of(thread.person) is not None else None
+
+    def _of_group(self, notice: Notice) -> list[Recipient]:
+        """Everybody who asked for one of its jobs, each once; the admins, for those that came from a terminal."""
+        threads, others = self._chat.threads.of_group(notice.data["group"], notice.data["after"])
+        found = [self._at(thread) for thread in threads]
+        people = {(to.person, to.chat): to for to in reversed(found) if to}
+        if others or None in found or not people:
+            told = {to.person for to in people.values()}
+            people |= {
+                (admin, admin): Recipient(admin, admin) for admin in self._chat.gate.admins() if admin not in told
+            }
+        return list(people.values())
 
     # -- in which words ----------------------------------------------------------------------------
 
@@ -197,6 +241,17 @@ class Notifier:
         words = render.OF_A_JOB.get(notice.kind)
         return Said(words(job, data, box) if words else render.in_few_words(notice, box), keyboards.of_job(job))
 
+    async def _group_done(self, notice: Notice) -> Said:
+        """With which was best; a group whose jobs are forgotten by now is told of by its numbers."""
+        name, box = str(notice.data["group"]), self._chat.settings.box
+        if self._chat.queue.groups.get(name) is None:
+            return Said(group_words.done(notice.data, box, groups.compared((), {}, None)))
+        results = await results_of(self._chat, name)
+        plot = plots.of_results(results)
+        picture = Picture(plot, group_words.done(notice.data, box, results, CAPTION_UNITS)) if plot else None
+        rows = keyboards.of_group(groups.standing(self._chat.queue, name))
+        return Said(group_words.done(notice.data, box, results), rows, picture)
+
     def _idle_warning(self, job: Job, data: dict[str, Any]) -> Said:
         """With what can be done about it, unless it comes too late."""
         box, plot = self._chat.settings.box, plots.of_idleness(data)
@@ -240,6 +295,8 @@ def _aspect(notice: Notice) -> str:
     """What a notice is to somebody who does not want to hear everything."""
     if notice.kind == "when empty ran" and notice.data.get("exit_code") == 0:
         return "queue empty"
+    if notice.kind == groups.DONE and set(notice.data["counts"]) <= {State.SUCCEEDED.value}:
+        return "succeeded"
     return "succeeded" if notice.data.get("state") == State.SUCCEEDED.value else notice.kind
 
 

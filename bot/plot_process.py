@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot import plot_fit, plot_idle
+from bot import plot_fit, plot_idle, plot_results
 from bot.plot_canvas import png
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def main(_arguments: Sequence[str] = ()) -> None:
     """Read, draw, write."""
     plot = json.load(sys.stdin)
-    draw = plot_fit.draw if "points" in plot else plot_idle.draw
+    draw = plot_results.draw if "results" in plot else plot_fit.draw if "points" in plot else plot_idle.draw
     sys.stdout.buffer.write(png(partial(draw, plot=plot)))
 
 

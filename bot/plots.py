@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import importlib.util
 import json
 import logging
@@ -12,8 +10,8 @@ from collections import OrderedDict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bot.within import within
-from runner.api.chat import python_command
+from bot.apart import answer_of
+from runner.api import groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DRAW_S = 20.0
+MOST_POINTS = 500
 KEPT = 8  # one is sent to several people, and again until it has arrived
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -47,6 +46,11 @@ def of_fit(probe: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: probe[name] for name in ("points", "line", "budget_mib", "margin", "batch", "too_large")}
 
 
+def of_results(results: groups.Results) -> dict[str, Any] | None:
+    """What to draw of the results of a sweep; None if there is nothing to compare, or nobody can draw it."""
+    return groups.plotted(results, MOST_POINTS) if available() else None
+
+
 async def drawn(plot: Mapping[str, Any], home: str) -> bytes | None:
     """The picture as a PNG; None if it cannot be drawn, which costs nobody the message."""
     key = json.dumps(plot)
@@ -58,25 +62,10 @@ async def drawn(plot: Mapping[str, Any], home: str) -> bytes | None:
 
 
 async def _draw(plot: str, home: str) -> bytes | None:
-    """In a process of its own, which is given what it needs and nothing else, and ended if it takes too long."""
-    environ = {"PATH": os.environ.get("PATH", os.defpath), "MPLBACKEND": "agg", "HOME": home}
-    process = None
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *python_command("bot.plot_process"), env=environ | {"MPLCONFIGDIR": os.path.join(home, "matplotlib")},
-            cwd="/", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
-        picture, said = await within(DRAW_S, process.communicate(plot.encode()))
-    except (OSError, asyncio.TimeoutError) as problem:
-        log.warning("a picture could not be drawn: %r", problem)
-        return None
-    finally:
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode != 0 or not picture.startswith(PNG):
-        log.warning("a picture could not be drawn: %s", said.decode(errors="replace")[-500:])
+    environ = {"MPLBACKEND": "agg", "HOME": home, "MPLCONFIGDIR": os.path.join(home, "matplotlib")}
+    what = "a picture could not be drawn"
+    picture = await answer_of("bot.plot_process", plot, within_s=DRAW_S, environ=environ, what=what)
+    if picture is not None and not picture.startswith(PNG):
+        log.warning("%s: %r", what, picture[:100])
         return None
     return picture

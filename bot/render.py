@@ -180,6 +180,7 @@ def job(
         f"{escape(name_of(found.spec.owner))} · {escape(found.spec.workspace or found.spec.dir)}",
         f"code as submitted: {escape(snapshot_words(found.spec))}" if found.spec.snapshot else "",
     ]
+    lines.append(escape(words.membership(found)))
     used = words.usage_words(usage, found.batch_size, told=bool(probe))
     ran = [words.duration(found, now), words.gpu_list(found, indices), used]
     lines += [" · ".join(escape(part) for part in ran if part), escape(probe or "")]

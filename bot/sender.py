@@ -25,7 +25,7 @@ from telegram.error import TelegramError
 
 from bot import plots
 from bot.delivery import Then, Verdict, after_failure
-from bot.documents import log_document
+from bot.documents import document_for, missing
 from bot.patience import patiently
 from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, italic, shorten, visible_units
 from bot.within import within
@@ -217,11 +217,10 @@ class Sender:
         )  # fmt: skip
         return sent.message_id
 
-    async def _send_log(self, message: Message) -> int | None:
-        document = await log_document(self._chat, message.body["log_of"])
+    async def _send_document(self, message: Message) -> int | None:
+        document = await document_for(self._chat, message.body)
         if document is None:
-            text = f"There is no output of #{message.body['log_of']} to send."
-            sent = await self._bot.send_message(message.chat, text, **_placed(message.body))
+            sent = await self._bot.send_message(message.chat, missing(message.body), **_placed(message.body))
         else:
             caption = ". ".join(part for part in (document.caption, _notes(message)) if part) or None
             sent = await self._bot.send_document(
@@ -262,7 +261,7 @@ class Sender:
 _CALLS: dict[str, Callable[[Sender, Message], Awaitable[int | None]]] = {
     "sendMessage": Sender._send_text,
     "sendPhoto": Sender._send_picture,
-    "sendDocument": Sender._send_log,
+    "sendDocument": Sender._send_document,
     "editMessageText": Sender._edit_text,
     "editMessageReplyMarkup": Sender._edit_keyboard,
     "answerCallbackQuery": Sender._answer,

@@ -135,6 +135,12 @@ class Turn:
                 self.caller.chat, "sendDocument", body, lane="file", person=self.caller.id, job_id=job_id
             )
 
+    def send_results(self, group: str) -> None:
+        """The results of a group as a file."""
+        body = {"csv_of": group, "reply_to": self.message_id} | ({"topic": self.topic} if self.topic else {})
+        with self._whole():
+            self.chat.messages.add(self.caller.chat, "sendDocument", body, lane="file", person=self.caller.id)
+
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
         if self.chat.queue.store.connection.in_transaction:

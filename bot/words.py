@@ -54,6 +54,12 @@ def command_line(job: Job, limit: int = _COMMAND_UNITS) -> str:
     return code(shorten(text, limit))
 
 
+def membership(job: Job) -> str:
+    """Its group, and what it was given of a sweep's values; empty if it is in none."""
+    given = " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
+    return " · ".join(part for part in (job.spec.group, given) if part)
+
+
 def duration(job: Job, now: datetime) -> str:
     """How long it has run, or ran."""
     if job.started_at is None:

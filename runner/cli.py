@@ -23,6 +23,7 @@ SECTIONS = {
         "feed": Entry("runner.cli:feed", "run one command per line from standard input, and stay until all is done"),
         "sweep": Entry("runner.cli:sweep", "queue a command for each combination of its parameters"),
         "ls": Entry(f"{_T}.ls:ls", "what runs, what waits, what ended last"),
+        "group": Entry(f"{_T}.grouped:group", "a sweep or another group of jobs: how far it is, the best of them"),
         "show": Entry(f"{_T}.show:show", "all about one job"),
         "log": Entry(f"{_T}.log:log", "the output of a job; -f follows it"),
         "kill": Entry(f"{_T}.acting:kill", "stop jobs that run, cancel those that wait"),

@@ -113,6 +113,8 @@ class JobSpec:
     priority: Priority = Priority.NORMAL
     preemptible: bool = False
     group: str | None = None
+    parameters: dict[str, str] = field(default_factory=dict)  # of a sweep: the values in its command
+    again_of: int | None = None  # the job of which this is a plain rerun
     retries: int = 0
     retry_on: tuple[str, ...] = ()  # reasons; none named: when it is lost
     stop_grace_s: float | None = None

@@ -37,6 +37,15 @@ def parse_name(text: str) -> str:
     return text
 
 
+def parse_group(text: str) -> str:
+    """A name for a group, which can be no job's number: both may stand behind `kill`."""
+    if not re.fullmatch(_NAME, text) or not text[0].isalpha():
+        raise UserError(f"{text!r} is not a group's name: a letter first, then letters, digits, '.', '_' or '-'")
+    if text.lower() in ("all", "mine", "failed"):
+        raise UserError(f"{text!r} means something else already: choose another name for the group")
+    return text
+
+
 def _count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,4}", text):
         raise UserError(f"{text!r} is not a count: write 0, 1, 2 …")
@@ -187,7 +196,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--begin",), "23:00", "begin_at", "not before: 23:00, +2h, 2026-12-24T18:00", _begin),
     Option(("--after-ok",), "12,13", "after_ok", "after these have succeeded", _jobs, repeatable=True),
     Option(("--after", "--after-any"), "12,13", "after", "after these have ended, well or not", _jobs, repeatable=True),
-    Option(("--group",), "NAME", "group", "told of as one, when the last of them is done", parse_name),
+    Option(("--group",), "NAME", "group", "told of as one, when the last of them is done", parse_group),
     Option(("--name",), "NAME", "name", "what to call it", parse_name),
     Option(("-w", "--workspace"), "NAME", "workspace", "where and as what it runs", parse_name),
     Option(("--dir",), "FOLDER", "dir", "the folder it runs in", _folder),

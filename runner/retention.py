@@ -134,6 +134,8 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
         for (job_id,) in ids:
             _remove_run(os.path.join(store.home, "runs", str(job_id)), removed)
         removed.jobs += len(ids)
+    known = "SELECT group_name FROM jobs WHERE group_name IS NOT NULL"
+    store.execute(f"DELETE FROM groups WHERE name NOT IN ({known})")  # noqa: S608
     store.execute("DELETE FROM environments WHERE key NOT IN (SELECT json_extract(spec, '$.environment') FROM jobs)")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runner import environment, options
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from runner.model import JobSpec
+    from runner.store.groups import Template
 
 USAGE = """\
 Usage: nightshift submit [options] -- COMMAND…
@@ -117,6 +119,7 @@ class Submission:
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self.ids: list[int] = []
+        self.group: str | None = None  # of a sweep
         self.refused = False
         self._said: set[str] = set()
 
@@ -138,14 +141,19 @@ class Submission:
         except UserError:
             return self._add_one_by_one(lines)
 
-    def submit_sweep(self, commands: Sequence[str | list[str]]) -> None:
-        """Queue all combinations of a sweep, or none of them."""
-        self._add(
-            [
-                self._spec(command, None, False) if isinstance(command, str) else self._spec("", command, False)
-                for command in commands
-            ]
-        )
+    def submit_sweep(self, commands: Sequence[tuple[str | list[str], dict[str, str]]], sweep: Template) -> None:
+        """Queue all combinations of a sweep, each with its values, as one group, or none of them."""
+        specs = [
+            replace(
+                self._spec(command, None, False) if isinstance(command, str) else self._spec("", command, False),
+                parameters=values,
+            )
+            for command, values in commands
+        ]
+        self.ids += self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
+        self.group = self._queue.job(self.ids[0]).spec.group
+        if not self._silent:
+            self._tell(f"{self.group}: {counted_ids(self.ids)}\n")
 
     def _add_one_by_one(self, lines: list[str]) -> dict[int, str]:
         """One line that cannot be must not keep back the others, nor end a pipe that is followed for days."""
@@ -197,13 +205,18 @@ class Submission:
     def finish(self) -> int:
         """The last words, and waiting where that is wanted; the exit code."""
         if self._as_json:
-            print(json.dumps({"ids": self.ids}))
+            print(json.dumps({"ids": self.ids} | ({"group": self.group} if self.group else {})))
         if not self._queue.runner_is_up():
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
         elif held := self._queue.held():
             _say(f"queued, but {held}")
         code = _wait(self._queue, self.ids) if self._values.get("wait") else 0
         return code or int(self.refused)
+
+
+def counted_ids(ids: Sequence[int]) -> str:
+    """`9 jobs, 41–49`; jobs that were queued at once have numbers in a row."""
+    return f"1 job, {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs, {ids[0]}–{ids[-1]}"
 
 
 def _current_folder() -> str:

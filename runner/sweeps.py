@@ -173,6 +173,15 @@ def _filling(found: re.Match[str], values: Mapping[str, str]) -> str:
     return values.get(found[2], found[0])
 
 
+def as_number(text: str) -> float | None:
+    """A value as a number; None if it is none, or none that can be drawn."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 # -- choosing ----------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bot import keyboards, words
 from bot.chat import Press
 from bot.gate import Role
+from bot.handlers import grouped
 from bot.parse import quiet_hours
 from bot.richtext import bold, escape, fit
 from bot.turn import STALE_S
@@ -31,13 +32,15 @@ EVERYONE = "everyone"
 STATES = {"queued": (State.QUEUED,), "running": (State.STARTING, State.RUNNING)}
 UNFINISHED = (State.QUEUED, State.STARTING, State.RUNNING)
 DOING = {"queued": "waits", "running": "runs"}
-KILL_LIKE = "/kill 12, /kill 12 13, /kill all, /kill queued or /kill group NAME"
+KILL_LIKE = "/kill 12, /kill 12 13, /kill sweep-1, /kill queued or /kill all"
 
 
 async def kill(turn: Turn, rest: str) -> None:
     """Ask before stopping jobs: those named, all of theirs, those of a state or a group."""
     turn.require(Role.USER)
     chosen = _chosen(turn, rest.split())
+    if chosen is None and grouped.is_group(turn, rest.strip()):
+        chosen = grouped.to_stop(turn, rest.strip())
     jobs = _named(turn, rest) if chosen is None else [turn.job(number) for number in chosen]
     live = [job for job in jobs if not job.state.final]
     if not live:

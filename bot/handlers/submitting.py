@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from telegram.error import BadRequest
 
-from bot import keyboards, parse, render
+from bot import group_words, keyboards, parse, render
 from bot.chat import Press
 from bot.gate import Role
 from bot.richtext import Shrink, bold, fit, pre
-from runner.api import job_spec
+from runner.api import groups, job_spec
 from runner.api.chat import Workspace, environment_of, read_text, stamp, validate
 from runner.errors import TransientError, UserError
 
@@ -160,7 +160,29 @@ async def queue_one(turn: Turn, values: dict[str, Any], command: str, *, script:
     await _queue(turn, [(values, command)], script=script)
 
 
-async def _queue(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, script: bool = False) -> None:
+async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], sweep: groups.Template) -> None:
+    """The jobs of a sweep, as one group."""
+    if len(wanted) > MOST_JOBS:
+        raise UserError(
+            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: /sweep -n 100 …"
+        )
+    await _queue(turn, wanted, sweep=sweep)
+
+
+def refuse_too_many(turn: Turn, count: int) -> None:
+    """So many more may not wait."""
+    most = turn.chat.settings.queued_per_person
+    if turn.chat.queue.queued_of(turn.caller.actor) + count > most:
+        raise UserError(
+            f"{most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON); nothing was queued. /queue shows "
+            "what waits."
+        )
+
+
+async def _queue(
+    turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, script: bool = False,
+    sweep: groups.Template | None = None,
+) -> None:  # fmt: skip
     """All or none."""
     chat = turn.chat
     places = {name: await place_of(chat, name) for name in dict.fromkeys(of.get("workspace") for of, _ in wanted)}
@@ -168,24 +190,25 @@ async def _queue(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, sc
     chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
     if any(spec.snapshot is not None for spec in specs):
         specs = await asyncio.to_thread(turn.queue.frozen, specs)
-    if chat.queue.queued_of(turn.caller.actor) + len(specs) > chat.settings.queued_per_person:
-        raise UserError(
-            f"{chat.settings.queued_per_person} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON); nothing "
-            "was queued. /queue shows what waits."
-        )
+    refuse_too_many(turn, len(specs))
     with turn.effect():
         turn.require(Role.USER)  # a login shell or a download took its time: they may have lost their role in it
         keys = [f"update {turn.update_id}.{number}" for number in range(len(specs))]
-        ids = turn.queue.submit(specs, {place.key: place.variables for place in places.values()}, keys)
+        ids = turn.queue.submit(specs, {place.key: place.variables for place in places.values()}, keys, sweep)
         for job_id in ids:
             turn.thread(job_id)
-        _acknowledge(turn, ids)
+        _acknowledge(turn, ids, swept=sweep is not None)
 
 
-def _acknowledge(turn: Turn, ids: list[int]) -> None:
+def _acknowledge(turn: Turn, ids: list[int], *, swept: bool = False) -> None:
     jobs = [turn.job(job_id) for job_id in ids[:1]]
     reason = turn.chat.queue.waiting_reasons(jobs).get(ids[0])
     reason = turn.chat.named(reason) if reason else None
+    if swept:
+        standing = groups.standing(turn.chat.queue, str(jobs[0].spec.group))
+        html = group_words.queued(standing.group.name, ids, standing.group.at_most, reason)
+        turn.reply(html, keyboards.of_group(standing))
+        return
     if len(ids) == 1:
         html = render.submitted(jobs[0], reason, jobs[0].spec.command)
         rows = keyboards.of_job(jobs[0])
@@ -245,6 +268,13 @@ async def rerun(turn: Turn, rest: str) -> None:
     """The same job again, perhaps with other arguments."""
     turn.require(Role.USER)
     first, _, more = rest.strip().partition(" ")
+    if turn.chat.queue.groups.get(first) is not None:
+        from bot.handlers.grouped import rerun_failed
+
+        if more.strip().lower() != "failed":
+            raise UserError(f"Of a group what failed is run again: /rerun {first} failed")
+        await rerun_failed(turn, first)
+        return
     if first and not first.lstrip("#").isdigit():
         first, more = "", rest.strip()
     job_id = turn.numbers(first, "/rerun 12")[0]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from bot import keyboards, render
 from bot.chat import QUESTION
 from bot.gate import Role, actor_of
-from bot.handlers import acting, editing, fitting, looking, people, submitting
+from bot.handlers import acting, editing, fitting, grouped, looking, people, submitting
+from runner.api import groups
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -148,6 +149,29 @@ async def _kill(turn: Turn, button: Button) -> None:
         turn.edit(None, keyboards.sure([job.id], back={"back": "job", **button.data}))
 
 
+async def _group(turn: Turn, button: Button) -> None:
+    await grouped.show(turn, button.data["group"])
+
+
+async def _group_csv(turn: Turn, button: Button) -> None:
+    with turn.effect():
+        turn.answer("sending the results")
+        turn.send_results(button.data["group"])
+
+
+async def _kill_group(turn: Turn, button: Button) -> None:
+    """Ask first, in place of the buttons that were there."""
+    name = button.data["group"]
+    numbers = grouped.to_stop(turn, name)
+    with turn.effect():
+        turn.answer("Sure?")
+        turn.edit(None, keyboards.sure(numbers, back={"back": "group", "group": name}))
+
+
+async def _rerun_failed(turn: Turn, button: Button) -> None:
+    await grouped.rerun_failed(turn, button.data["group"])
+
+
 async def _killed(turn: Turn, button: Button) -> None:
     with turn.effect():
         said = acting.stop_jobs(turn, button.data["jobs"])
@@ -171,6 +195,8 @@ def _back(turn: Turn, button: Button, outcome: str) -> None:
     back = button.data.get("back")
     if back == "queue":
         _show_queue(turn, button.data)
+    elif back == "group":
+        turn.edit(None, keyboards.of_group(groups.standing(turn.chat.queue, button.data["group"])))
     elif back == "job" and button.job_id is not None:
         turn.edit(None, keyboards.of_job(turn.job(button.job_id)), job_id=button.job_id)
     else:
@@ -273,6 +299,10 @@ ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
     "log": _log,
     "log again": _log_again,
     "fit": _fit,
+    "group": _group,
+    "group csv": _group_csv,
+    "kill group": _kill_group,
+    "rerun failed": _rerun_failed,
     "document": _document,
     "rerun": _rerun,
     "kill": _kill,

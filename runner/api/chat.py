@@ -1,6 +1,6 @@
 """What the chat face uses besides the queue itself."""
 
-from runner import clock
+from runner import clock, sweep_options, sweeps
 from runner.api.outlook import Outlook
 from runner.doorbell import Doorbell, ring
 from runner.frozen import words as snapshot_words
@@ -81,6 +81,8 @@ __all__ = [
     "stamp",
     "state_folder",
     "state_words",
+    "sweep_options",
+    "sweeps",
     "title",
     "validate",
     "warn_without_runner",

@@ -39,6 +39,8 @@ def described(job: Job, waiting_for: str | None, starts: Mapping[str, str | None
         "after": list(spec.after),
         "preemptible": spec.preemptible,
         "group": spec.group,
+        "parameters": spec.parameters,
+        "again_of": spec.again_of,
         "state": job.state.value,
         "reason": job.reason.value if job.reason else None,
         "exit_code": job.exit_code,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runner.api.edits import Edit
     from runner.model import Snapshot
     from runner.schedule import Room
+    from runner.store.groups import Template
 
 SHORTEST_KEEP_S = 1.0
 
@@ -58,10 +59,12 @@ class Queue(Extending):
         specs: Sequence[JobSpec],
         variables: Mapping[str, Mapping[str, str]],
         keys: Sequence[str] | None = None,
+        sweep: Template | None = None,
     ) -> list[int]:
         """Queue jobs, all or none; `variables` holds the captured environments by key. Durable on return.
 
-        A job whose key was used before is the one that was queued then, and nothing is changed.
+        A job whose key was used before is the one that was queued then, and nothing is changed. A sweep's jobs are one
+        group, of the name that it gives or of a new one.
         """
         specs = [self._limited(spec) for spec in specs]
         if any(spec.snapshot is not None for spec in specs):
@@ -74,8 +77,14 @@ class Queue(Extending):
             for spec in specs:
                 self._refuse_thawed(spec)  # here nobody can remove it any more: that is done in a transaction too
             known = [self.jobs.of_key(key) for _, key in keyed]
+            for (spec, _), before in zip(keyed, known, strict=True):
+                if before is None:
+                    self._refuse_unmet(spec)  # again: what it waits for may have ended since
             for name, captured in variables.items():
                 self.jobs.keep_environment(name, captured)
+            if sweep is not None and None in known:
+                group = self.groups.start(sweep, specs[0].owner)
+                keyed = [(replace(spec, group=group), key) for spec, key in keyed]
             ids = [self.jobs.add(spec, key) for spec, key in keyed]
             if new := [job_id for job_id, before in zip(ids, known, strict=True) if before is None]:
                 self.audit.add(self.actor, "submit", {"jobs": new})
@@ -135,7 +144,8 @@ class Queue(Extending):
         if (known := self.jobs.of_key(key)) is not None:
             return known
         spec = self._changed(self.job(job_id), changes)
-        spec = replace(spec, owner=owner or spec.owner)
+        # who asks for it now wants it now, whatever it waited for at first
+        spec = replace(spec, owner=owner or spec.owner, after=(), after_ok=(), begin_at=None)
         self.check(spec)
         with self.store.transaction():
             self._refuse_thawed(spec)
@@ -146,7 +156,7 @@ class Queue(Extending):
 
     def _changed(self, job: Job, changes: Sequence[str]) -> JobSpec:
         if not changes:
-            return job.spec
+            return replace(job.spec, again_of=job.id)
         if job.spec.script:
             raise UserError(
                 f"Job {job.id} is a whole script, which takes no arguments. Submit the changed file instead."
@@ -154,7 +164,8 @@ class Queue(Extending):
         from runner.arguments import changed
 
         command, argv = changed(job.spec.command, job.spec.argv, changes)
-        return replace(job.spec, command=command, argv=None if argv is None else tuple(argv))
+        words = None if argv is None else tuple(argv)
+        return replace(job.spec, command=command, argv=words, parameters={}, again_of=None)
 
     # -- editing -----------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ def job_spec(
         after=tuple(values.get("after", ())),
         preemptible=values.get("preemptible", False),
         group=values.get("group"),
+        parameters=dict(values.get("parameters", {})),
         retry_on=tuple(values.get("retry_on", ())),
         priority=Priority(values.get("priority", "normal")),
         retries=values.get("retries", 0),

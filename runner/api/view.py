@@ -18,6 +18,7 @@ from runner.store.audit import Audit
 from runner.store.box import WHEN_EMPTY, Box
 from runner.store.connection import open_store
 from runner.store.dependencies import Dependencies
+from runner.store.groups import Groups
 from runner.store.jobs import Jobs
 from runner.store.limits import box_limits
 from runner.store.line import CPU, Line
@@ -55,7 +56,7 @@ class View:
         self.store = open_store(self.home, backup_dir=home.backup_folder())
         self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
-        self.line = Line(self.store)
+        self.line, self.groups = Line(self.store), Groups(self.store)
         self.listing, self.watches = Listing(self.store), Watches(self.store)
 
     def job(self, job_id: int) -> Job:

@@ -16,7 +16,7 @@ except ImportError:
     import sqlite3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SCHEMA_VERSION = 5
 DATABASE = "nightshift.db"
@@ -55,18 +55,18 @@ class Store:
                 self.connection.rollback()
             raise
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
         """One statement."""
         try:
             return self.connection.execute(sql, values)
         except sqlite3.OperationalError as error:
             raise StoreError(_sentence(self.home, str(error))) from error
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         """All rows of a query; columns by name."""
         return list(self.execute(sql, values))
 
-    def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
+    def row(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """The first row of a query, or None."""
         return self.execute(sql, values).fetchone()
 

@@ -13,6 +13,7 @@ from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
+from runner.store.groups import Groups
 from runner.store.line import CPU, UnderWay
 from runner.store.outbox import Outbox
 from runner.store.shares import Shares
@@ -33,7 +34,7 @@ class Jobs:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._outbox = Outbox(store)
-        self._dependencies, self._shares = Dependencies(store), Shares(store)
+        self._dependencies, self._shares, self._groups = Dependencies(store), Shares(store), Groups(store)
 
     # -- coming in ---------------------------------------------------------------------------------
 
@@ -54,6 +55,8 @@ class Jobs:
             self._store.execute("UPDATE jobs SET position = id WHERE id = ?", (job_id,))
             if spec.after or spec.after_ok:
                 self._dependencies.add(int(job_id), spec)
+            if spec.group:
+                self._groups.join(spec.group, spec.owner, at)
             self.note(job_id, None, "submitted", {"by": spec.owner}, at=at)
             return int(job_id)
 
@@ -225,12 +228,17 @@ class Jobs:
             self._let_go(job.id, state)
 
     def _let_go(self, job_id: int, state: State) -> None:
-        """Those that waited for this one may start now; those that never can are cancelled, and so on."""
-        ended = [(job_id, state is State.SUCCEEDED)]
+        """Those that waited for this one may start now; those that never can are cancelled, and so on.
+
+        Of a group whose last one that was, it is told.
+        """
+        ended, gone = [(job_id, state is State.SUCCEEDED)], []
         while ended:
             number, succeeded = ended.pop()
+            gone.append(number)
             doomed = self._dependencies.settle(number, succeeded=succeeded)
             ended += [(one, False) for one in doomed if self._cancel(one, Reason.DEPENDENCY, f"#{number}")]
+        self._groups.settle(gone)
 
     def _attempt_ended(
         self, job: Job, at: str, started_at: str | None, how: tuple[State, Reason] | None, end: Exit | None,
@@ -317,12 +325,7 @@ class Jobs:
             return bool(changed)
 
     def note(
-        self,
-        job_id: int | None,
-        attempt: int | None,
-        kind: str,
-        data: Mapping[str, Any],
-        at: str | None = None,
+        self, job_id: int | None, attempt: int | None, kind: str, data: Mapping[str, Any], at: str | None = None
     ) -> None:
         """Write down a fact."""
         self._store.execute(

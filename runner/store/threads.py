@@ -32,6 +32,16 @@ class Threads:
         """Where this job was asked for; None for one that came from a terminal."""
         return _thread(self._store.row("SELECT * FROM threads WHERE job_id = ?", (job_id,)))
 
+    def of_group(self, name: str, after: int) -> tuple[list[Thread], bool]:
+        """Where its jobs with higher numbers were asked for, each place once; and whether one came from elsewhere."""
+        rows = self._store.rows(
+            "SELECT threads.*, min(jobs.id) AS first FROM jobs LEFT JOIN threads ON threads.job_id = jobs.id"
+            " WHERE jobs.group_name = ? AND jobs.id > ? GROUP BY person, chat ORDER BY first",
+            (name, after),
+        )
+        found = [_thread(row) for row in rows if row["job_id"] is not None]
+        return [thread for thread in found if thread], len(found) < len(rows)
+
     def begun_by(self, chat: int, message: int) -> list[int]:
         """The jobs that were asked for in this message."""
         sql = "SELECT job_id FROM threads WHERE chat = ? AND message = ? ORDER BY job_id"

@@ -9,6 +9,7 @@ import click
 
 from runner.terminal.numbers import UNFINISHED_JOBS
 from runner.terminal.session import (
+    GROUP,
     JOB,
     UNFINISHED_JOB,
     counted,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from runner.api import Queue
+    from runner.store.groups import Member
     from runner.terminal.numbers import Spans
 
 
@@ -33,7 +35,7 @@ LISTED = 20
 @click.argument("numbers", type=UNFINISHED_JOBS, metavar="[N…]", nargs=-1)
 @click.option("--state", type=click.Choice(list(_STATES)), help="Of those, the ones that wait or that run.")
 @click.option("--mine", is_flag=True, help="Of those, yours.")
-@click.option("--group", metavar="NAME", help="Of those, the ones of this group.")
+@click.option("--group", type=GROUP, metavar="NAME", help="Of those, the ones of this group.")
 @click.option("--all", "everything", is_flag=True, help="All that wait or run, whosever they are.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
@@ -80,6 +82,24 @@ def _chosen(queue: Queue, numbers: Sequence[Spans], *, state: str | None, mine: 
     if not found:
         raise UserError("No such job waits or runs.")
     return found
+
+
+def _meant(queue: Queue, job_ids: tuple[int, ...], group: str | None, which: str, none: str) -> tuple[int, ...]:
+    """The jobs that are named, or those of a group; a complaint if there are none."""
+    from runner.api.groups import find
+    from runner.errors import UserError
+
+    if group is None:
+        if not job_ids:
+            raise UserError("Which jobs? Name them by number, or a group with --group; `nightshift ls` lists them.")
+        return job_ids
+    if job_ids:
+        raise UserError(f"Either numbers or --group {group}, not both at once.")
+    find(queue, group)
+    found: list[Member] = getattr(queue.groups, which)(group)
+    if not found:
+        raise UserError(f"{group}: {none}.")
+    return tuple(member.id for member in found)
 
 
 def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
@@ -131,18 +151,26 @@ class WithChanges(click.Command):
 
 
 @click.command("rerun", cls=WithChanges)
-@click.argument("job_ids", type=JOB, metavar="N…", nargs=-1, required=True)
+@click.argument("job_ids", type=JOB, metavar="N…", nargs=-1)
+@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep, that have ended.")
+@click.option("--failed", is_flag=True, help="Of the group only those that failed and were not run again.")
 @click.option("--json", "as_json", is_flag=True, help='Print {"ids": [12]}.')
 @click.pass_obj
-def rerun(changes: Sequence[str] | None, job_ids: tuple[int, ...], as_json: bool) -> int:
+def rerun(
+    changes: Sequence[str] | None, job_ids: tuple[int, ...], group: str | None, failed: bool, as_json: bool
+) -> int:
     """Queue the same again, each under a new number.
 
     What comes after -- replaces or adds arguments of the command: nightshift rerun 12 -- --lr 3e-4
     """
     from runner.errors import UserError
 
+    if failed and group is None:
+        raise UserError("--failed of what? nightshift rerun --group NAME --failed")
     made = []
     with open_queue() as queue:
+        which, none = ("failed", "none of it has failed") if failed else ("ended", "nothing of it has ended")
+        job_ids = _meant(queue, job_ids, group, which, none)
         for job_id in job_ids:
             try:
                 made.append(queue.rerun(job_id, changes or ()))
@@ -160,7 +188,8 @@ def rerun(changes: Sequence[str] | None, job_ids: tuple[int, ...], as_json: bool
 
 @click.command("wait")
 @click.argument("job_ids", type=UNFINISHED_JOB, metavar="[N…]", nargs=-1)
-def wait(job_ids: tuple[int, ...]) -> int:
+@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep.")
+def wait(job_ids: tuple[int, ...], group: str | None) -> int:
     """Wait until these jobs have ended; without a number, all there are now.
 
     The exit code is 0 if all succeeded, otherwise that of the first that did not.
@@ -170,6 +199,8 @@ def wait(job_ids: tuple[int, ...]) -> int:
     from runner.waiting import wait_for
 
     with open_queue() as queue:
+        if group is not None:
+            job_ids = _meant(queue, job_ids, group, "current", "it has no jobs")
         awaited = job_ids or Listing(queue.store).unfinished()
         for job_id in awaited:
             queue.job(job_id)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from runner.model import Job
     from runner.options import Option
+    from runner.store.connection import Store
+
+T = TypeVar("T")
 
 VARIABLE = "_NIGHTSHIFT_COMPLETE"
 PROGRAM = "nightshift"
@@ -46,32 +49,42 @@ def complete(group: click.Command, instruction: str) -> int:
 
 
 def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
-    """The latest jobs; none, rather than a complaint in the middle of typing, where there is no queue to be had."""
+    """The latest jobs."""
+    from runner.store.listing import Listing
+
+    def latest(store: Store) -> list[Job]:
+        listing = Listing(store)
+        return listing.live() + listing.queued(OFFERED) if unfinished else listing.latest(OFFERED)
+
+    wanted = incomplete.removeprefix("#")
+    return [_item(job) for job in _looked_up(latest) if str(job.id).startswith(wanted)]
+
+
+def group_names(incomplete: str) -> list[CompletionItem]:
+    """The latest groups."""
+    from runner.store.groups import Groups
+
+    found = _looked_up(lambda store: Groups(store).latest(OFFERED))
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
+    """None, rather than a complaint in the middle of typing, where there is no queue to be had."""
     from runner import home
     from runner.errors import NightshiftError
-    from runner.store.connection import DATABASE, DatabaseError
+    from runner.store.connection import DATABASE, DatabaseError, open_store
 
     try:
         folder = home.state_folder()
         if not os.path.exists(os.path.join(folder, DATABASE)):
             return []
-        found = _latest(folder, unfinished)
+        store = open_store(folder)
+        try:
+            return look(store)
+        finally:
+            store.close()
     except (NightshiftError, DatabaseError, OSError):
         return []
-    wanted = incomplete.removeprefix("#")
-    return [_item(job) for job in found if str(job.id).startswith(wanted)]
-
-
-def _latest(folder: str, unfinished: bool) -> list[Job]:
-    from runner.store.connection import open_store
-    from runner.store.listing import Listing
-
-    store = open_store(folder)
-    try:
-        listing = Listing(store)
-        return listing.live() + listing.queued(OFFERED) if unfinished else listing.latest(OFFERED)
-    finally:
-        store.close()
 
 
 def _item(job: Job) -> CompletionItem:

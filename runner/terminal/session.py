@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from runner.api import Queue
 
     NumberType = click.ParamType[int]
+    NameType = click.ParamType[str]
 else:
-    NumberType = click.ParamType  # generic only in later versions of click
+    NumberType = NameType = click.ParamType  # generic only in later versions of click
 
 LARGEST_ID = (1 << 63) - 1  # SQLite's
 
@@ -56,6 +57,28 @@ class JobNumber(NumberType):
         return [item for item in job_numbers(incomplete, unfinished=self._unfinished) if item.value not in typed]
 
 
+class GroupName(NameType):
+    """The name of a group; that there is one is for the command to see."""
+
+    name = "group"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+        """As it is."""
+        return str(value)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The latest groups."""
+        from runner.terminal.completion import group_names
+
+        return group_names(incomplete)
+
+
+GROUP = GroupName()
 JOB = JobNumber()
 UNFINISHED_JOB = JobNumber(unfinished=True)
 

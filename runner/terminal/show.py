@@ -130,6 +130,12 @@ def _what(job: Job) -> Iterator[tuple[str, str]]:
     yield ("Script" if job.spec.script else "Command"), lines[0]
     for line in lines[1:]:
         yield "", line
+    if job.spec.group:
+        yield "Group", job.spec.group
+    if job.spec.parameters:
+        yield "Parameters", ", ".join(f"{name} = {value}" for name, value in job.spec.parameters.items())
+    if job.spec.again_of:
+        yield "Again", f"the same as job {job.spec.again_of}"
 
 
 def _where(job: Job, home: str) -> Iterator[tuple[str, str]]:

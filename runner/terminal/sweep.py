@@ -6,7 +6,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from runner import options, submit, sweeps
+from runner import options, submit, sweep_options, sweeps
 from runner.errors import UserError
 from runner.terminal.session import counted, say
 
@@ -23,39 +23,25 @@ Queue a command once for each combination of the values of its parameters, in ra
 
   nightshift sweep "python3 train_dnn.py --lr {lr} --batch_size {bs}" -p lr 0.001 0.0005 -p bs 32 64
 
+They are one group, of a name of its own (sweep-1) or of --group: `nightshift group sweep-1` shows how far it is and,
+with --metric, which values are best; `kill --group` and `rerun --group` act on it.
+
 With -n a value may be a range to draw from: -p lr log:1e-5..1e-2 -p dropout lin:0..0.5
 Values are put in as they are. {{name}} stands for {name}; every other brace is the shell's.
 
 Options:
 """
 EXAMPLE = 'nightshift sweep "python train.py --lr {lr}" -p lr 0.1 0.01'
-GRID, SHUFFLED = "grid", "shuffled_grid"
 
 
 def _single(text: str) -> str:
     raise UserError(f"write the name and then the values: -p {text or 'lr'} 0.1 0.01")
 
 
-def _mode(text: str) -> str:
-    if text not in (GRID, SHUFFLED):
-        raise UserError(f"{text!r} is not an order: choose {GRID} or {SHUFFLED}")
-    return text
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UserError(f"{text!r} is not a whole number") from None
-
-
 OWN = (
     options.Option(("-p", "--parameter"), "NAME VALUES…", "parameter", "a parameter; once for each", _single),
-    options.Option(("-n", "--n-samples"), "N", "samples", "so many combinations, chosen at random", _number),
-    options.Option(
-        ("--sampling-mode",), f"{GRID}|{SHUFFLED}", "mode", f"in order, or at random (default {SHUFFLED})", _mode
-    ),
-    options.Option(("--seed",), "N", "seed", "the same choice and order each time", _number),
+    *sweep_options.CHOOSING,
+    *sweep_options.OF_A_GROUP,
     options.Option(("--print",), "", "print", "print the commands instead, for a pipe", bool),
     *(option for option in submit.OWN if option.key != "script"),
 )
@@ -72,14 +58,20 @@ def main(words: Sequence[str]) -> int:
     parameters = _parameters(given)
     if not command:
         raise UserError(f"There is no command. It stands before the first -p, or behind --: {EXAMPLE}")
+    metric = sweep_options.metric_in(values)
     commands = _commands(command, parameters, values)
     if values.get("print"):
-        return _print(commands, values)
+        return _print([one for one, _ in commands], values)
     from runner.api import Queue
+    from runner.api.groups import Template, kept_values
 
+    sweep = Template(
+        group=values.get("group"), command=command[0] if len(command) == 1 else shlex.join(command),
+        parameters=kept_values(parameters), at_most=values.get("at_most"), metric=metric,
+    )  # fmt: skip
     with Queue(actor=submit.user()) as queue:
         submission = submit.Submission(queue, values)
-        submission.submit_sweep(commands)
+        submission.submit_sweep(commands, sweep)
         return submission.finish()
 
 
@@ -114,22 +106,23 @@ def _parameters(given: list[list[str]]) -> dict[str, Values]:
 
 def _commands(
     command: list[str], parameters: dict[str, Values], values: dict[str, Any]
-) -> Sequence[str | list[str]]:  # fmt: skip
-    """The command for each combination: shell text, or an argument list if it was given as one."""
+) -> list[tuple[str | list[str], dict[str, str]]]:
+    """The command for each combination, shell text or an argument list if it was given as one, and the combination."""
     sweeps.check(command, parameters)
     samples = values.get("samples")
     chosen = sweeps.combinations(
-        parameters, samples=samples, shuffled=values.get("mode") != GRID, seed=values.get("seed")
+        parameters, samples=samples, shuffled=values.get("mode") != sweep_options.GRID, seed=values.get("seed")
     )
     if samples is not None and len(chosen) < samples:
         say(f"there are only {counted(len(chosen), 'different combination')}: all of them are taken.")
     if len(command) == 1:
-        return [sweeps.filled(command[0], one) for one in chosen]
-    return [[sweeps.filled(word, one) for word in command] for one in chosen]
+        return [(sweeps.filled(command[0], one), one) for one in chosen]
+    return [([sweeps.filled(word, one) for word in command], one) for one in chosen]
 
 
 def _print(commands: Sequence[str | list[str]], values: dict[str, Any]) -> int:
-    for_jobs = {option.key: option.flags[0] for option in options.OPTIONS if option.key in values}
+    queued = (*options.OPTIONS, *sweep_options.OF_A_GROUP)
+    for_jobs = {option.key: option.flags[0] for option in queued if option.key in values}
     if for_jobs:
         flag = next(iter(for_jobs.values()))
         raise UserError(f"--print only prints the commands: {flag} belongs to the command that they are piped into.")

@@ -186,7 +186,7 @@ async def test_what_a_person_did_not_write_here_does_nothing(room):
 
 ARGUMENTS = {
     "submit": "-g 0 true", "batch": "\ntrue", "kill": "1", "rerun": "1", "log": "1", "ws": "lab", "pair": "user",
-    "notify": "ends", "edit": "2 --time 4h", "move": "2 first",
+    "notify": "ends", "edit": "2 --time 4h", "move": "2 first", "sweep": "-g 0 echo {a} ; a=1,2",
 }  # fmt: skip
 PEOPLE = {Role.ADMIN: "ada", Role.USER: "uma", Role.VIEWER: "vic"}
 
@@ -386,9 +386,16 @@ def test_a_button_gives_no_right_that_its_presser_has_lost(action, tmp_path):
         async with a_room(tmp_path) as room:
             room.people.start(room.sam, room.chat.people.invite("admin", "test"))
             await room.settle()
-            await room.ask(room.uma, SUBMIT)
+            await room.ask(room.uma, "/submit -g 0 --group night true")
             await room.ask(room.ada, "/pause")
-            data = {"person": room.sam.id, "jobs": [1], "values": {}, "text": "true", "noise": "none", "first": 0}
+            data = {"group": "night"} | {
+                "person": room.sam.id,
+                "jobs": [1],
+                "values": {},
+                "text": "true",
+                "noise": "none",
+                "first": 0,
+            }
             nonce = room.chat.buttons.make(room.sam.id, action, 1, data)
             room.chat.people._set(room.sam.id, "role", "viewer")
             before = traces(room, ("jobs", "events", "audit", "box", "pairings", "workspaces"))
@@ -404,6 +411,7 @@ def test_a_button_gives_no_right_that_its_presser_has_lost(action, tmp_path):
 
 
 LOOKING = {"status", "gpus", "queue", "details", "fit", "log", "log again", "document", "back", "dismiss", "noise"}
+LOOKING |= {"group", "group csv"}
 
 
 @in_room()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot import plots
+from bot import apart, plots
 from bot.gate import Role
 from bot.local_chat.photo import dimensions
 from bot.local_chat.remote import WorldProcess
@@ -349,7 +349,7 @@ async def test_the_end_is_a_picture_too(room, stage):
 
 @pytest.mark.parametrize("broken", [["false"], ["/no/such/python"], ["echo", "no picture"]], ids=str)
 def test_without_a_picture_the_words_are_sent(broken, tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "python_command", lambda *_: broken)
+    monkeypatch.setattr(apart, "python_command", lambda *_: broken)
 
     @staged(pictures=True)
     async def scene(room, stage):
@@ -364,7 +364,7 @@ def test_without_a_picture_the_words_are_sent(broken, tmp_path, monkeypatch):
 
 
 def test_a_picture_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "python_command", lambda *_: ["sleep", "300"])
+    monkeypatch.setattr(apart, "python_command", lambda *_: ["sleep", "300"])
     monkeypatch.setattr(plots, "DRAW_S", 0.2)
 
     @staged(pictures=True)
@@ -405,7 +405,7 @@ def test_a_picture_is_drawn_beside_the_loop_and_once(tmp_path, monkeypatch):
             await asyncio.sleep(0.005)
             turns += 1
         assert turns > 10
-        monkeypatch.setattr(plots, "python_command", lambda *_: ["false"])
+        monkeypatch.setattr(apart, "python_command", lambda *_: ["false"])
         assert await plots.drawn(plot, str(tmp_path)) == drawing.result()
         return drawing.result()
 

@@ -37,7 +37,7 @@ NO_NUMBER = "is not the number of a job"
         (["kill", "-1"], "-1"),
         (["log", "9" * 5000], NO_NUMBER),
         (["show"], "Missing argument"),
-        (["kill"], "Missing argument"),
+        (["kill"], "Which jobs?"),
         (["show", "1", "2"], "unexpected extra argument"),
         (["ls", "--limit", "many"], "many"),
         (["ls", "--faild"], "--failed"),

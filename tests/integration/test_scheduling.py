@@ -57,6 +57,8 @@ def test_what_can_never_run_any_more_is_cancelled_and_so_is_what_waits_for_that(
     assert f"Job {first} has ended (failed)" in said.stderr
     assert f"--after {first}" in said.stderr
     assert "no job 99" in box.run("submit", "--after", "99", "--", "true").stderr
+    assert box.run("rerun", str(second)).returncode == 0  # now, since somebody asks for it now
+    box.wait_state(whatever + 1, "SUCCEEDED")
 
 
 def test_a_job_that_is_held_and_waits_for_others_needs_both(box):

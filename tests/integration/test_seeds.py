@@ -229,7 +229,8 @@ def a_sample_in_the_queue(stage: Stage, pair: Pair) -> None:
 
 
 def _queued_and_trained(stage: Stage, pair: Pair) -> set[str]:
-    ids = [int(number) for number in re.findall(r"^Submitted job (\d+)$", stage.shell(pair.here), re.MULTILINE)]
+    first, last = re.findall(r"^sweep-\d+: \d jobs, (\d+)–(\d+)$", stage.shell(pair.here), re.MULTILINE)[0]
+    ids = list(range(int(first), int(last) + 1))
     for job_id in ids:
         stage.box.wait_state(job_id, "SUCCEEDED", timeout=30)
     found = trained(stage)

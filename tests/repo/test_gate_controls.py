@@ -12,6 +12,7 @@ from tests.fault import test_secrets as secret
 from tests.integration import test_chat_editing as editing
 from tests.integration import test_chat_gate as whole
 from tests.integration import test_chat_groups as groups
+from tests.integration import test_chat_sweeps as sweeps
 from tests.integration import test_pairing as pairing
 from tests.integration import test_time_limit as limits
 from tests.mutants import conditions, replaced, without
@@ -169,6 +170,17 @@ CONTROLS = {
         "bot.handlers.taps", "_edit", "acting.require_owner(turn, job)", "pass",
         whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
+    "to stop or repeat a group's jobs of another": Control(
+        "bot.handlers.grouped", "_theirs", "turn.is_admin or one.owner == turn.caller.actor", "True",
+        sweeps.test_users_act_on_their_own_jobs_of_a_group_admins_on_all,
+    ),
+    "to stop or repeat a group": Control(
+        "bot.handlers.grouped", "_theirs", "turn.require(Role.USER)", "pass", "button kill group"
+    ),
+    "to change another's group": voided(
+        "bot.handlers.grouped", "_require_owner_of_group", "owner != turn.caller.actor and not turn.is_admin",
+        sweeps.test_users_act_on_their_own_jobs_of_a_group_admins_on_all,
+    ),
     # -- buttons
     "a button is one person's": Control(
         "bot.handlers.taps", "tapped", " or button.person != turn.caller.id", "",
@@ -190,7 +202,7 @@ CONTROLS = {
         pairing.test_what_waits_to_be_sent_to_somebody_revoked_is_not_sent,
     ),
     "notices go to who may": Control(
-        "bot.notify", "Notifier._recipients", "gate.may_reach(thread.person, thread.chat)", "True",
+        "bot.notify", "Notifier._at", "gate.may_reach(thread.person, thread.chat)", "True",
         pairing.test_notices_of_somebody_revoked_go_to_the_admins,
     ),
     "only a served group is followed": voided(
@@ -207,6 +219,9 @@ CONTROLS = {
     "no secret of a job is told": Control(
         "bot.notify", "Notifier._read_output", "redactor.data, ", "bytes, ",
         secret.test_no_secret_leaves_in_the_chat,
+    ),
+    "no secret is in a sweep's values": Control(
+        "bot.chat", "Chat.shown", "redactor.text(value)", "value", sweeps.test_no_secret_leaves_with_the_results
     ),
     "no secret is in a file": Control(
         "bot.documents", "_document", 'b"".join(redactor.stream(piece for _, piece in output.parts()))',
@@ -236,7 +251,17 @@ NAMED = {
         f"button {action}": lambda folder, action=action: whole.test_a_button_gives_no_right_that_its_presser_has_lost(
             action, folder
         )
-        for action in ("rerun", "drain", "revoke", "revoked", "people", "cancel links", "cancel when empty", "kill")
+        for action in (
+            "rerun",
+            "drain",
+            "revoke",
+            "revoked",
+            "people",
+            "cancel links",
+            "cancel when empty",
+            "kill",
+            "kill group",
+        )
     },
 }
 

@@ -65,7 +65,7 @@ def test_rerun_is_the_same_again_for_whoever_wants_it(queue):
     [job_id] = submit(queue, "true", name="small")
     again = queue.acting_as("tg:1001").rerun(job_id, key="update 9", owner="tg:1001")
     assert queue.rerun(job_id, key="update 9") == again
-    assert queue.job(again).spec == replace(queue.job(job_id).spec, owner="tg:1001")
+    assert queue.job(again).spec == replace(queue.job(job_id).spec, owner="tg:1001", again_of=job_id)
     assert queue.job(again).run_id != queue.job(job_id).run_id
     assert queue.job(queue.rerun(again)).spec.owner == "tg:1001"
     assert actions(queue)[:2] == [("somebody", "submit"), ("tg:1001", "rerun")]
@@ -357,6 +357,20 @@ def test_what_is_asked_often_is_found_by_index(queue):
         plan = [row["detail"] for row in queue.store.rows(f"EXPLAIN QUERY PLAN {sql}")]
         tables = [step for step in plan if step.startswith(("SCAN jobs", "SEARCH jobs"))]
         assert all("INDEX" in step or "PRIMARY KEY" in step for step in tables), (sql, plan)
+
+
+def test_what_fails_between_the_check_and_the_queueing_is_seen(queue, monkeypatch):
+    [first] = submit(queue, "false")
+    checked = queue.check
+
+    def check_and_lose(spec):
+        checked(spec)
+        queue.stop(first)
+
+    monkeypatch.setattr(queue, "check", check_and_lose)
+    with pytest.raises(UserError, match=f"Job {first} has ended"):
+        submit(queue, "true", after_ok=(first,))
+    assert [job.id for job in queue.jobs.find()] == [first]
 
 
 def test_the_environment_of_a_job_is_what_it_was_given(queue, tmp_path):

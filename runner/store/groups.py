@@ -1,0 +1,194 @@
+"""Groups of jobs: a sweep, or whatever was submitted with the same `--group`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner import clock
+from runner.model import State
+from runner.store.box import Box
+from runner.store.outbox import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from runner.metrics import Metric
+    from runner.store.connection import Store
+
+DONE = "group done"  # the notice
+_SWEEPS = "sweeps"  # how many there were: a name is not given again when its jobs are forgotten
+_UNFINISHED = "state IN ('QUEUED', 'STARTING', 'RUNNING')"
+# what failed and was run again is told by the new job alone
+_REPLACED = (
+    "(state IN ('FAILED', 'CANCELLED', 'LOST') AND id IN (SELECT json_extract(spec, '$.again_of') FROM jobs"
+    " WHERE group_name = :name AND json_extract(spec, '$.again_of') IS NOT NULL))"
+)
+_FAILED = "(state IN ('FAILED', 'LOST') OR state = 'CANCELLED' AND reason NOT IN ('USER', 'DEPENDENCY'))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """What makes a sweep of a group: its command, the values, how many at once, what they are compared by."""
+
+    group: str | None = None  # None for a name of its own
+    command: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    at_most: int | None = None
+    metric: Metric | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group as it is kept."""
+
+    name: str
+    owner: str | None = None
+    at_most: int | None = None
+    command: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    metric: Mapping[str, Any] | None = None  # as runner.metrics keeps it
+
+
+class Member(NamedTuple):
+    """As little of a job as is needed to act on it."""
+
+    id: int
+    owner: str
+
+
+class Groups:
+    """Part of the caller's transaction. Their jobs are found by the index on the group's name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- coming in ---------------------------------------------------------------------------------
+
+    def join(self, name: str, owner: str, at: str) -> None:
+        """A job belongs to it; the first one makes it."""
+        self._store.execute(
+            "INSERT OR IGNORE INTO groups (name, body, created_at) VALUES (?, ?, ?)",
+            (name, json.dumps({"owner": owner}), at),
+        )
+
+    def start(self, sweep: Template, owner: str) -> str:
+        """A group for these jobs, or the one that is named; its name."""
+        name = sweep.group or self._new_name()
+        self.join(name, owner, clock.text(clock.now()))
+        self.change(name, {"command": sweep.command, "parameters": sweep.parameters})
+        if sweep.at_most is not None:
+            self.limit(name, sweep.at_most)
+        if sweep.metric is not None:
+            self.change(name, {"metric": sweep.metric.to_json()})
+        return name
+
+    def _new_name(self) -> str:
+        box, number = Box(self._store), 0
+        while number == 0 or self.get(f"sweep-{number}") is not None:
+            number = int(box.get(_SWEEPS, 0)) + 1
+            box.set(_SWEEPS, number)
+        return f"sweep-{number}"
+
+    def change(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Keep these beside what is known of it."""
+        row = self._store.row("SELECT body FROM groups WHERE name = ?", (name,))
+        if row is not None:
+            body = json.dumps({**json.loads(row["body"]), **fields})
+            self._store.execute("UPDATE groups SET body = ? WHERE name = ?", (body, name))
+
+    def limit(self, name: str, at_most: int | None) -> None:
+        """So many of its jobs at once; None for no limit."""
+        self._store.execute("UPDATE groups SET at_most = ? WHERE name = ?", (at_most, name))
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Group | None:
+        """One of them, or None."""
+        row = self._store.row("SELECT at_most, body FROM groups WHERE name = ?", (name,))
+        if row is None:
+            return None
+        body = json.loads(row["body"])
+        return Group(
+            name=name, at_most=row["at_most"], owner=body.get("owner"), command=body.get("command"),
+            parameters=body.get("parameters"), metric=body.get("metric"),
+        )  # fmt: skip
+
+    def latest(self, limit: int) -> list[str]:
+        """The names of those that had a job last, the latest first."""
+        rows = self._store.rows(
+            "SELECT group_name, max(id) AS newest FROM jobs WHERE group_name IS NOT NULL GROUP BY group_name"
+            " ORDER BY newest DESC LIMIT ?",
+            (limit,),
+        )
+        return [row["group_name"] for row in rows]
+
+    def counts(self, name: str, after: int = 0) -> dict[State, int]:
+        """How many of its jobs are in which state; of those numbered higher, where a number is given."""
+        rows = self._store.rows(
+            "SELECT state, count(*) AS jobs FROM jobs WHERE group_name = :name AND id > :after"  # noqa: S608
+            f" AND NOT {_REPLACED} GROUP BY state",
+            {"name": name, "after": after},
+        )
+        return {State(row["state"]): row["jobs"] for row in rows}
+
+    def current(self, name: str) -> list[Member]:
+        """Its jobs, without those that failed and were run again."""
+        return self._members(f"NOT {_REPLACED}", name)
+
+    def unfinished(self, name: str) -> list[Member]:
+        """Those that wait or run."""
+        return self._members(_UNFINISHED, name)
+
+    def failed(self, name: str) -> list[Member]:
+        """Those that did not succeed and were not run again; what somebody stopped did not fail."""
+        return self._members(f"{_FAILED} AND NOT {_REPLACED}", name)
+
+    def ended(self, name: str) -> list[Member]:
+        """Those that have ended and were not run again."""
+        again = "SELECT coalesce(json_extract(spec, '$.again_of'), 0) FROM jobs WHERE group_name = :name"
+        return self._members(f"NOT {_UNFINISHED} AND id NOT IN ({again})", name)
+
+    def _members(self, which: str, name: str) -> list[Member]:
+        sql = f"SELECT id, owner FROM jobs WHERE group_name = :name AND {which} ORDER BY id"  # noqa: S608
+        return [Member(*row) for row in self._store.rows(sql, {"name": name})]
+
+    def usual_s(self, name: str) -> float | None:
+        """How long those took that succeeded, on average; None if none has."""
+        row = self._store.row(
+            "SELECT avg(julianday(finished_at) - julianday(started_at)) * 86400 FROM jobs"
+            " WHERE group_name = ? AND state = 'SUCCEEDED' AND started_at IS NOT NULL",
+            (name,),
+        )
+        return None if row[0] is None else float(row[0])
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def settle(self, ended: Iterable[int]) -> None:
+        """These jobs have ended for good: of each group whose last that was, everybody is told once."""
+        names = {self._store.row("SELECT group_name FROM jobs WHERE id = ?", (job_id,))[0] for job_id in ended}
+        for name in sorted(names - {None}):
+            left = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"  # noqa: S608
+            if self._store.row(left, (name,)) is None:
+                self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        """What was told of before is told again only as part of the whole."""
+        kept = self._store.row("SELECT json_extract(body, '$.told_through') FROM groups WHERE name = ?", (name,))
+        after = int(kept[0] or 0) if kept else 0
+        row = self._store.row(
+            "SELECT max(id) AS last, min(started_at) AS since, max(finished_at) AS until FROM jobs"
+            " WHERE group_name = ? AND id > ?",
+            (name, after),
+        )
+        told = {state.value: count for state, count in self.counts(name, after).items()}
+        in_all = {state.value: count for state, count in self.counts(name).items()}
+        Outbox(self._store).add(
+            DONE,
+            {
+                "group": name, "counts": told, "in_all": in_all, "after": after, "last": row["last"],
+                "since": row["since"], "until": row["until"],
+            },
+        )  # fmt: skip
+        self.change(name, {"told_through": row["last"]})
