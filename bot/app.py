@@ -63,6 +63,7 @@ HANDLERS: dict[str, Handler] = {
     "edit": editing.edit,
     "move": editing.move,
     "keep": acting.keep,
+    "extend": acting.extend,
     "rerun": submitting.rerun,
     "sweep": grouped.sweep,
     "group": grouped.group,

@@ -30,6 +30,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("edit", U, "12 [options] [COMMAND]", "change a job that waits", "/edit 12 --time 4h"),
     Command("move", U, "12 first|sooner|later|last|after 14", "put a job that waits elsewhere", "/move 12 after 14"),
     Command("keep", U, "12 [2h]", "leave a job alone whose GPUs are idle", "/keep 12 2h"),
+    Command("extend", U, "12 2h", "give a job more time than its limit", "/extend 12 2h"),
     Command("rerun", U, "12 [changes] | GROUP failed", "the same job again", "/rerun 12 --lr 1e-3"),
     Command("batch", U, "lines", "one job per line", "/batch\npython a.py\npython b.py"),
     Command(

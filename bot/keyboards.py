@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 QUEUE_PAGE = 6
 SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
+EXTENSIONS_S, LEAST_EXTENSION_S = (3600.0, 4 * 3600.0), 60.0
 
 
 def of_job(job: Job, *, details: bool = True) -> list[list[Press]]:
@@ -46,6 +47,26 @@ def of_idle(job: Job) -> list[list[Press]]:
         [Press("Keep 1 h", "keep", job.id, {"for_s": 3600.0}), Press("Keep for good", "keep", job.id)],
         [Press("Kill now", "kill now", job.id, style="danger"), Press("Log", "log", job.id)],
     ]
+
+
+def of_time(job: Job, limit_s: float, more_s: float | None) -> list[list[Press]]:
+    """Under the warning that a job's time is nearly up: as much more as the box allows."""
+    offered = [by_s for by_s in EXTENSIONS_S if more_s is None or by_s <= more_s]
+    if not offered and more_s is not None and more_s >= LEAST_EXTENSION_S:
+        offered = [more_s]
+    data = [{"by_s": by_s, "limit_s": limit_s} for by_s in offered]
+    extend = [Press(f"Extend {_short(one['by_s'])}", "extend", job.id, dict(one)) for one in data]
+    return [*([extend] if extend else []), *of_job(job)]
+
+
+def of_extended(job: Job, by_s: float) -> list[list[Press]]:
+    """In place of those."""
+    return [[Press(f"✓ Extended {_short(by_s)}", "details", job.id)], *of_job(job)]
+
+
+def _short(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.0f} h" if hours == int(hours) else format_duration(seconds)
 
 
 def of_group(standing: Standing) -> list[list[Press]]:

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import excerpt, group_words, keyboards, plots, render
+from bot import alarms, excerpt, group_words, keyboards, plots, render
 from bot.chat import Picture
 from bot.gate import person_of
 from bot.grouped import results_of
@@ -236,6 +236,8 @@ class Notifier:
             return self._ended(notice, job, output)
         if notice.kind == "idle warning":
             return self._idle_warning(job, data)
+        if notice.kind == "time warning":
+            return self._time_warning(job, data)
         words = render.OF_A_JOB.get(notice.kind)
         return Said(words(job, data, box) if words else render.in_few_words(notice, box), keyboards.of_job(job))
 
@@ -254,8 +256,14 @@ class Notifier:
         """With what can be done about it, unless it comes too late."""
         box, plot = self._chat.settings.box, plots.of_idleness(data)
         rows = keyboards.of_job(job) if job.state.final or job.stop else keyboards.of_idle(job)
-        picture = Picture(plot, render.idle_caption(job, data, box)) if plot else None
-        return Said(render.idle_warning(job, data, box), rows, picture)
+        picture = Picture(plot, alarms.idle_caption(job, data, box)) if plot else None
+        return Said(alarms.idle_warning(job, data, box), rows, picture)
+
+    def _time_warning(self, job: Job, data: dict[str, Any]) -> Said:
+        """Likewise; one that was extended meanwhile is extended further by a command."""
+        late = job.state.final or job.stop or job.spec.time_limit_s != data["limit_s"]
+        rows = keyboards.of_job(job) if late else keyboards.of_time(job, data["limit_s"], data.get("more_s"))
+        return Said(alarms.time_warning(job, data, self._chat.settings.box), rows)
 
     def _ended(self, notice: Notice, job: Job, output: Output) -> Said:
         data = notice.data

@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bot import words
+from bot.alarms import looks_hung
 from bot.commands import COMMANDS, HIDDEN, Command
-from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
+from bot.richtext import MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
 from bot.words import command_line, heading, sign
 from runner.api.chat import clock, format_duration, help_rows, short_time, snapshot_words, state_words
 from runner.model import Reason, State
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bot.gate import Role
-    from runner.api.chat import Overview
+    from runner.api.chat import Outlook, Overview
     from runner.model import Job, Notice
 
 _FEW = 5
@@ -67,6 +68,12 @@ class BoxView:
         return {number: self._chat.named(why) for number, why in found.items()}
 
     @cached_property
+    def ahead(self) -> Outlook:
+        """When they start, and when nothing is left to do."""
+        found: Outlook = self._chat.queue.outlook()
+        return found
+
+    @cached_property
     def ended(self) -> list[Job]:
         """What ended last, the latest first."""
         return [self._chat.shown(job) for job in self._chat.listing.finished(limit=_FEW)[::-1]]
@@ -84,13 +91,23 @@ def status(view: BoxView) -> str:
         parts += _more(len(view.running) - 2 * _FEW)
     if view.next:
         parts += ["", bold("Next")]
-        parts += [words.waiting_line(job, None if view.held else view.reasons.get(job.id)) for job in view.next]
+        parts += _waiting(view.next, view.reasons, view.held, view.ahead)
         parts += _more(view.counts.queued + view.counts.held - len(view.next))
+        parts += _until_empty(view.ahead)
     if view.ended:
         parts += ["", bold("Last")]
         parts += [words.ended_line(job, now) for job in view.ended]
     parts += _day(view.counts.ended)
     return fit(["\n".join(parts)])
+
+
+def _waiting(jobs: Sequence[Job], reasons: Mapping[int, str], held: str, ahead: Outlook) -> list[str]:
+    return [words.waiting_line(job, None if held else reasons.get(job.id), ahead.start_words(job.id)) for job in jobs]
+
+
+def _until_empty(ahead: Outlook) -> list[str]:
+    done = ahead.done_words()
+    return [f"🌅 {escape(done)}"] if done else []
 
 
 def _alarms(view: BoxView) -> list[str]:
@@ -136,24 +153,27 @@ def gpus(view: BoxView) -> str:
     return fit(["\n".join(parts)])
 
 
-def queue(jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, signs: str = "") -> str:
+def queue(
+    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook, signs: str = "",
+) -> str:  # fmt: skip
     """A page of what waits."""
     if not jobs:
         return "Nothing waits. /submit queues a job."
     parts = [bold(f"{total:,} waiting")]
     parts += [f"⏸ {escape(held)}"] if held else []
-    parts += [words.waiting_line(job, None if held else reasons.get(job.id)) for job in jobs]
-    parts += [*_more(total - first - len(jobs)), *([italic(signs)] if signs else [])]
+    parts += _waiting(jobs, reasons, held, ahead)
+    parts += [*_more(total - first - len(jobs)), *_until_empty(ahead), *([italic(signs)] if signs else [])]
     return fit(["\n".join(parts)])
 
 
 def job(
     found: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
-    name_of: Callable[[str], str], events: Sequence[str] = (), probe: str | None = None,
+    name_of: Callable[[str], str], events: Sequence[str] = (), probe: str | None = None, starts: str = "",
 ) -> str:  # fmt: skip
     """All about one job."""
     now = clock.now()
     state = reason if found.state is State.QUEUED and reason else state_words(found)
+    state = f"{state} · {starts}" if starts else state
     lines = [
         f"{sign(found)} {heading(found)} · {escape(state)}",
         words.command_line(found, 1500),
@@ -257,30 +277,6 @@ def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]
     by = name_of(str(notices[0].data["by"]))
     which = f"{bold(f'#{numbers[0]}')} to {bold(f'#{numbers[-1]}')}"
     return f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began: {which}"
-
-
-def idle_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's GPUs do nothing, and it will be stopped if nobody minds."""
-    shown = str(data.get("text") or data.get("why", ""))
-    return fit([_will_be_stopped(found, data, box), Shrink(shown, pre, keep="end", at_least=200)])
-
-
-def idle_caption(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """The same below a picture, which shows the samples."""
-    return fit([_will_be_stopped(found, data, box), escape(str(data.get("why", "")))], CAPTION_UNITS)
-
-
-def _will_be_stopped(found: Job, data: Mapping[str, Any], box: str) -> str:
-    due = clock.moment(data.get("stops_at"))
-    when = f"at {due.astimezone():%H:%M:%S}" if due else "soon"
-    return f"💤 {heading(found)} on {escape(box)} is idle and will be stopped {when}\n"
-
-
-def looks_hung(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's GPUs spin and do no work, as far as one can see."""
-    return fit(
-        [f"🧊 {heading(found)} on {escape(box)} {escape(str(data.get('why', 'looks hung')))}\n", command_line(found)]
-    )
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:

@@ -116,9 +116,10 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
     return f"{bold(str(gpu['index']))} {code(bar(gpu['utilization']))} {use} · {' · '.join([memory, *heat])} · {last}"
 
 
-def waiting_line(job: Job, reason: str | None) -> str:
-    """A job that waits, and what for, as HTML."""
-    why = f" — {escape(reason)}" if reason else ""
+def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
+    """A job that waits, what for, and until when as far as that is known, as HTML."""
+    told = " · ".join(part for part in (reason, starts) if part)
+    why = f" — {escape(told)}" if told else ""
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{why}"
 
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runner import oom, rundir
+from runner import extension, oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.logs import Log
 from runner.model import Exit, Job, Phase, Reason, State
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from runner.gpu.telemetry import Telemetry
     from runner.probes import Probes
-    from runner.store.jobs import Jobs, UnderWay
+    from runner.store.jobs import Jobs
+    from runner.store.line import UnderWay
     from runner.usage import Usage
     from runner.wait import Waiter
 
@@ -63,6 +64,8 @@ class Watch:
     gone_at: float | None = None  # when its processes were gone, by the monotonic clock
     probed: bool = False  # its batch is known and told
     trouble: str | None = None  # the supervisor's own word on why it could not start the job
+    limit_s: float | None = None  # as it was told to the supervisor ...
+    knows_limit: bool = False  # ... if that is known
 
 
 class Attempts:
@@ -79,9 +82,11 @@ class Attempts:
         self._watches: dict[int, Watch] = {}
         self.never_ran = 0  # attempts in a row that came back unexecuted
 
-    def add(self, job_id: int, attempt: int, gpus: tuple[str, ...], leash: int | None) -> None:
+    def add(
+        self, job_id: int, attempt: int, gpus: tuple[str, ...], leash: int | None, limit_s: float | None = None
+    ) -> None:
         """An attempt was given to the engine; without a leash its run directory tells."""
-        watch = Watch(attempt=attempt, gpus=gpus, leash=leash, spoke=leash is None)
+        watch = Watch(attempt=attempt, gpus=gpus, leash=leash, spoke=leash is None, limit_s=limit_s, knows_limit=True)
         self._watches[job_id] = watch
         if leash is not None:
             self._waiter.add(leash, lambda: self._hear(watch))
@@ -114,6 +119,22 @@ class Attempts:
                 signal.pidfd_send_signal(watch.pidfd, signal.SIGTERM)
             watch.stop_passed_on = True
             self._jobs.stopping(row.id)
+
+    def pass_on_limits(self, under_way: list[UnderWay]) -> None:
+        """See to it that a longer limit is where the supervisor looks for it, whoever gave it and then was gone."""
+        for row in under_way:
+            watch = self._watches.get(row.id)
+            if row.limit_s is None or watch is None or (watch.knows_limit and watch.limit_s == row.limit_s):
+                continue
+            job = self._jobs.get(row.id)
+            assert job is not None
+            try:
+                extension.pass_on(self._home, job)
+            except OSError as error:
+                log.warning("job %s cannot be told of its new time limit now: %s", row.id, error)
+                self._waiter.after(TROUBLED_S, lambda: None)
+            else:
+                watch.limit_s, watch.knows_limit = row.limit_s, True
 
     def settle(self) -> None:
         """After the commit: let go of what has ended."""

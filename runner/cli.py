@@ -36,6 +36,7 @@ SECTIONS = {
         "later": Entry(f"{_T}.waiting:later", "put a job that waits one place further to the back"),
         "move": Entry(f"{_T}.waiting:move", "put a job that waits before or after another, first or last"),
         "keep": Entry(f"{_T}.waiting:keep", "leave jobs alone whose GPUs are idle"),
+        "extend": Entry(f"{_T}.waiting:extend", "give a job more time than its limit"),
         "wait": Entry(f"{_T}.acting:wait", "wait until jobs have ended"),
         "shell": Entry(f"{_T}.shell:shell", "a shell in a job's folder, with its environment and GPUs"),
         "watch": Entry(f"{_T}.watch:watch", "run a command here and now, and end it when the GPUs are idle"),

@@ -37,6 +37,7 @@ from runner.store.limits import box_limits, keep_limits
 from runner.store.line import CPU, Line
 from runner.store.outbox import Outbox
 from runner.supervisor import kernel
+from runner.time_watch import TimeWatch
 from runner.upkeep import Upkeep
 from runner.usage import Usage
 from runner.wait import Waiter
@@ -87,6 +88,7 @@ class Runner:
             with self._store.transaction():
                 self._recover_and_collect()
                 self._idle_watch.judge()
+                self._time_watch.judge(self._under_way)
                 self._pass_on_stops()
                 starts = self._schedule()
                 self._see_what_is_over()
@@ -129,6 +131,7 @@ class Runner:
 
     def _pass_on_stops(self) -> None:
         self._attempts.pass_on_stops(self._under_way)
+        self._attempts.pass_on_limits(self._under_way)
 
     def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
         """Claim what may start now."""
@@ -208,7 +211,7 @@ class Runner:
             self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(str(error)))
             self._waiter.after(0, lambda: None)
             return
-        self._attempts.add(job.id, attempt, gpus, leash)
+        self._attempts.add(job.id, attempt, gpus, leash, job.spec.time_limit_s)
         if leash is None:
             self._waiter.after(0, lambda: None)
 
@@ -269,6 +272,7 @@ class Runner:
         self._idle_watch = IdleWatch(
             settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
         )
+        self._time_watch = TimeWatch(settings, self._store, self._jobs, self._outbox, self._waiter)
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)
         self._attempts = Attempts(
             settings.home,

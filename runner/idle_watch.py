@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from runner.settings import Settings
     from runner.store.box import Box
     from runner.store.connection import Store
-    from runner.store.jobs import Jobs, UnderWay
+    from runner.store.jobs import Jobs
+    from runner.store.line import UnderWay
     from runner.store.outbox import Outbox
     from runner.store.watches import Keep, Watched
     from runner.usage import Live

@@ -86,7 +86,7 @@ def _from_json(cls: type[T], data: Mapping[str, Any]) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What was asked for. Changes only while the job waits."""
+    """What was asked for. Changes only while the job waits, but for its time limit, which may be extended."""
 
     command: str  # as given; an argument list is shown shell-quoted
     argv: tuple[str, ...] | None = None  # an exact argument list instead of shell text

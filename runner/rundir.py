@@ -8,6 +8,7 @@ A run directory holds
     output.log      the job's output from its beginning; beyond the limit its end in output.tail.0 (older) and .1
     output.times    when each part of the output came
     probe.json      how its batch is being found, where it is probed; probe-1.log … is what its probes printed
+    limit.json      a longer time limit than the spec's, given since; read when the old one is over
     exit.json       durable before the supervisor lets the lock go
     script          the job's own script, where it was submitted as a file
 
@@ -34,6 +35,7 @@ TAILS = ("output.tail.0", "output.tail.1")
 TIMES = "output.times"
 SCRIPT = "script"
 PROBE = "probe.json"
+LIMIT = "limit.json"
 SCRATCH = "scratch"  # for what probes write
 
 EXIT_ROOM = 4096  # bytes kept for exit.json, so that a full disk cannot swallow the result
@@ -116,6 +118,19 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def limit_s(folder: str, run_id: str) -> float | None:
+    """The time limit that was given to a live attempt since it began; None if none was."""
+    record = _of_run(read(folder, LIMIT), run_id) or {}
+    found = record.get("time_limit_s")
+    return float(found) if isinstance(found, (int, float)) else None
+
+
+def write_limit(folder: str, run_id: str, seconds: float) -> None:
+    """Give an attempt more time. Its supervisor looks when its time is up, so this need not wake anybody."""
+    record = {"version": VERSION, "run_id": run_id, "time_limit_s": seconds}
+    write_atomically(os.path.join(folder, LIMIT), json.dumps(record).encode())
 
 
 def write_started(folder: str, record: dict[str, Any]) -> None:

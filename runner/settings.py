@@ -105,6 +105,9 @@ class Settings(FromEnvironment):
     )  # fmt: skip
     time: Seconds | None = Field(None, gt=0, description="Time limit of a job that names none. Default: no limit.")
     time_max: Seconds | None = Field(None, gt=0, description="The longest that may be asked for. Default: any.")
+    time_warning: Seconds | None = Field(
+        None, ge=0, description="How long before the limit its owner is warned; 0: never. Default: a tenth, 1h at most."
+    )
     retry_on: Annotated[tuple[str, ...], NoDecode, refusing(_retry_reasons)] = Field(
         (), description="Jobs that end so are tried again, three times at most: HOST, SUPERVISOR. Default: none."
     )

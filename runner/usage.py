@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from runner.gpu.telemetry import Telemetry
     from runner.model import Gpu, Job
-    from runner.store.jobs import Jobs, UnderWay
+    from runner.store.jobs import Jobs
+    from runner.store.line import UnderWay
 
 FIRST_SAVE_S, SAVE_EVERY_S = 5.0, 30.0  # a crash loses at most what came since
 WAYS = ("process", "device")  # how memory is attributed, the surer first

@@ -122,6 +122,23 @@ async def keep(turn: Turn, rest: str) -> None:
         turn.reply(fit([escape("\n".join(said))]), job_id=jobs[0].id if len(jobs) == 1 else None)
 
 
+async def extend(turn: Turn, rest: str) -> None:
+    """Give jobs more time than their limit."""
+    turn.require(Role.USER)
+    told = rest.split()
+    if not told or told[-1].lstrip("#").isdigit():
+        raise UserError("Send /extend 12 2h, or reply to a job's message with /extend 2h")
+    by_s = parse_duration(told.pop())
+    jobs = [turn.job(number) for number in turn.numbers(" ".join(told), "/extend 12 2h")]
+    for job in jobs:
+        require_owner(turn, job)
+    with turn.effect():
+        said = [turn.queue.extend(job.id, by_s) for job in jobs]
+        turn.reply(fit([escape("\n".join(said))]), job_id=jobs[0].id if len(jobs) == 1 else None)
+    for job in jobs:
+        turn.queue.pass_on_limit(job.id)
+
+
 async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
     """Start nothing more."""
     turn.require(Role.ADMIN)

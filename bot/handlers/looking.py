@@ -85,9 +85,10 @@ def box_status(turn: Turn) -> str:
 def job_view(chat: Chat, job: Job) -> str:
     """All about one job."""
     reason = chat.queue.waiting_reasons([job]).get(job.id)
+    starts = chat.queue.outlook().start_words(job.id) if job.state is State.QUEUED else ""
     return render.job(
         job, indices=render.indices_of(chat.queue.gpus()), usage=chat.queue.usage(job.id),
-        reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job),
+        reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
     )  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def queue_page(chat: Chat, first: int) -> tuple[str, Any]:
     reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
     held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
     rows = keyboards.of_queue(jobs, first, total) if jobs else []
-    return render.queue(jobs, reasons, total, first, held, keyboards.SIGNS), rows
+    return render.queue(jobs, reasons, total, first, held, chat.queue.outlook(), keyboards.SIGNS), rows
 
 
 async def log(turn: Turn, rest: str) -> None:

@@ -52,6 +52,16 @@ async def _keep(turn: Turn, button: Button) -> None:
         turn.settle(_signed(turn, said), keyboards.of_kept(job, for_s), job_id=job.id)
 
 
+async def _extend(turn: Turn, button: Button) -> None:
+    job = turn.job(_job(button))
+    acting.require_owner(turn, job)
+    with turn.effect():
+        said = turn.queue.extend(job.id, button.data["by_s"], button.data["limit_s"])
+        turn.answer(said)
+        turn.settle(_signed(turn, said), keyboards.of_extended(job, button.data["by_s"]), job_id=job.id)
+    turn.queue.pass_on_limit(job.id)
+
+
 async def _kill_now(turn: Turn, button: Button) -> None:
     """The question was the warning itself."""
     with turn.effect():
@@ -298,6 +308,7 @@ ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
     "kill": _kill,
     "killed": _killed,
     "keep": _keep,
+    "extend": _extend,
     "kill now": _kill_now,
     "back": _back_again,
     "dismiss": _dismiss,

@@ -1,6 +1,7 @@
 """What the chat face uses besides the queue itself."""
 
 from runner import clock, sweep_options, sweeps
+from runner.api.outlook import Outlook
 from runner.doorbell import Doorbell, ring
 from runner.frozen import words as snapshot_words
 from runner.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file, state_folder
@@ -43,6 +44,7 @@ __all__ = [
     "Log",
     "Message",
     "Messages",
+    "Outlook",
     "Overview",
     "People",
     "Person",

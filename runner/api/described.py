@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from runner import clock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from runner.model import Job, Stop
 
+NO_ESTIMATE = dict.fromkeys(("estimated_start", "estimated_start_not_before", "estimated_start_not_after"))
 
-def described(job: Job, waiting_for: str | None) -> dict[str, Any]:
+
+def described(job: Job, waiting_for: str | None, starts: Mapping[str, str | None] | None = None) -> dict[str, Any]:
     """All that `ls --json` tells of a job."""
     spec = job.spec
     return {
@@ -53,6 +56,7 @@ def described(job: Job, waiting_for: str | None) -> dict[str, Any]:
         "stop": _stop(job.stop),
         "held_by": job.held_by,
         "waiting_for": waiting_for,
+        **(starts or NO_ESTIMATE),
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock, home
 from runner.api.edits import affects_probe, differences, edited, in_words
-from runner.api.ordering import Ordering
+from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.errors import UserError
 from runner.fitting import never_fits
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SHORTEST_KEEP_S = 1.0
 
 
-class Queue(Ordering):
+class Queue(Extending):
     """The queue of one state folder, as one caller uses it."""
 
     def __enter__(self) -> Queue:

@@ -30,9 +30,11 @@ from runner.store.workspaces import Workspaces
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from runner.api.outlook import Outlook
     from runner.gpu.standing import Standing
     from runner.model import Snapshot
     from runner.store.dependencies import Blocker
+    from runner.store.durations import Known
     from runner.store.line import Lease
     from runner.store.listing import Overview
 
@@ -68,7 +70,8 @@ class View:
         """Jobs for programs: the keys of the JSON output."""
         jobs = list(jobs)
         reasons = self.waiting_reasons(jobs)
-        return [described(job, reasons.get(job.id)) for job in jobs]
+        starts = self.outlook().described() if reasons else {}
+        return [described(job, reasons.get(job.id), starts.get(job.id)) for job in jobs]
 
     def waiting_reasons(self, jobs: Iterable[Job]) -> dict[int, str]:
         """Why each queued job among these waits."""
@@ -91,6 +94,20 @@ class View:
         free_cpu_slots = range(cpu_taken, cpu_slots)
         plan = choose(list(asked.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
         return held | {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
+
+    def outlook(self) -> Outlook:
+        """When those that wait are to start, and when nothing is left to do, as far as anybody knows."""
+        from runner.api.outlook import outlook  # only who asks pays for it
+
+        leases = self.leases()
+        rooms, cpu_slots = self._standing(leases).rooms(), int(self.box.get("cpu slots", 1))
+        return outlook(self.store, rooms, cpu_slots, leases, stands_still=self._why_nothing_starts() is not None)
+
+    def takes(self, job_id: int) -> Known:
+        """What tells how long a job takes."""
+        from runner.store.durations import Durations
+
+        return Durations(self.store).of([job_id])[job_id]
 
     def leases(self) -> list[Lease]:
         """Who holds what."""

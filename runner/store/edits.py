@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runner import clock
+from runner.kinds import kinds_of
 from runner.request import lane_of, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
@@ -26,10 +27,10 @@ class Edits:
         """Replace the spec of a queued job; False if it waits no more. Retries it has used stay used."""
         before = job.spec
         changed = self._store.execute(
-            "UPDATE jobs SET spec = ?, lane = ?, rank = ?, retries_left = max(0, retries_left + ?)"
-            " WHERE id = ? AND state = 'QUEUED'",
+            "UPDATE jobs SET spec = ?, lane = ?, rank = ?, kind = ?, shape = ?,"
+            " retries_left = max(0, retries_left + ?) WHERE id = ? AND state = 'QUEUED'",
             (
-                json.dumps(spec.to_json()), lane_of(request_of(spec)), -spec.priority.rank,
+                json.dumps(spec.to_json()), lane_of(request_of(spec)), -spec.priority.rank, *kinds_of(spec),
                 spec.retries - before.retries, job.id,
             ),
         ).rowcount  # fmt: skip

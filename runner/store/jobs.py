@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.kinds import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
-from runner.store.line import CPU
+from runner.store.line import CPU, UnderWay
 from runner.store.outbox import Outbox
 from runner.store.shares import Shares
 
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 _USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"
-
-
-class UnderWay(NamedTuple):
-    """A live job as the runner's loop sees it."""
-
-    id: int
-    attempt: int
-    stop_reason: str | None
-    probing: bool = False
 
 
 class Jobs:
@@ -54,10 +46,10 @@ class Jobs:
             body, at = json.dumps(spec.to_json()), clock.text(clock.now())
             job_id = self._store.execute(
                 "INSERT INTO jobs (spec, state, run_id, lane, rank, position, ready, begin_at, retries_left,"
-                " submitted_at, key) VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?, ?, ?)",
+                " submitted_at, key, kind, shape) VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     body, secrets.token_hex(4), lane_of(request_of(spec)), -spec.priority.rank,
-                    spec.begin_at is None, spec.begin_at, spec.retries, at, key,
+                    spec.begin_at is None, spec.begin_at, spec.retries, at, key, *kinds_of(spec),
                 ),
             ).lastrowid  # fmt: skip
             self._store.execute("UPDATE jobs SET position = id WHERE id = ?", (job_id,))
@@ -110,10 +102,10 @@ class Jobs:
     def under_way(self) -> list[UnderWay]:
         """The same, as little of each as the runner needs at every tick."""
         rows = self._store.rows(
-            "SELECT id, attempt, stop_reason, phase IS 'probing' AS probing FROM jobs"
+            "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
-        return [UnderWay(row["id"], row["attempt"], row["stop_reason"], bool(row["probing"])) for row in rows]
+        return [UnderWay._make((*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:])) for row in rows]
 
     def events(self, job_id: int) -> list[dict[str, Any]]:
         """What happened to a job, oldest first."""

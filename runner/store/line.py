@@ -27,6 +27,26 @@ class Lease(NamedTuple):
     memory_mib: int | None = None  # promised on that GPU; None for its slot's share
 
 
+class UnderWay(NamedTuple):
+    """A live job as the runner's loop sees it."""
+
+    id: int
+    attempt: int
+    stop_reason: str | None
+    probing: bool = False
+    limit_s: float | None = None
+    started_at: str | None = None
+    time_warning: str | None = None  # for which limit of which attempt it was warned
+
+
+class NotReady(NamedTuple):
+    """A queued job that may not start, whatever room there is."""
+
+    job: Waiting
+    held: bool
+    begins_in_s: float
+
+
 class Line:
     """As little of each job as a pass of the scheduler needs."""
 
@@ -49,6 +69,28 @@ class Line:
                 (lane, per_lane),
             )
         ]
+
+    def not_ready(self, limit: int) -> list[NotReady]:
+        """The first that may not start yet, for they are held, wait for others, or for their time."""
+        now = clock.now()
+        rows = self._store.rows(
+            "SELECT id, lane, position, submitted_at, held_by, begin_at FROM jobs INDEXED BY jobs_not_ready"
+            " WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
+            (limit,),
+        )
+        return [
+            NotReady(
+                Waiting(row["id"], request_in(row["lane"]), row["position"], _since_s(row["submitted_at"], now)),
+                row["held_by"] is not None,
+                max(0.0, -_since_s(row["begin_at"], now)) if row["begin_at"] else 0.0,
+            )
+            for row in rows
+        ]
+
+    def count_not_ready(self) -> int:
+        """How many those are in all."""
+        sql = "SELECT count(*) FROM jobs INDEXED BY jobs_not_ready WHERE state = 'QUEUED' AND ready = 0"
+        return int(self._store.row(sql)[0])
 
     def lanes(self) -> list[str]:
         """The distinct lanes of queued jobs, by one index seek each."""

@@ -8,9 +8,12 @@ import secrets
 import sqlite_utils
 from sqlite_utils import Migrations
 
+from runner.kinds import kinds_of
 from runner.model import JobSpec
 from runner.request import lane_of, request_of
 from runner.store.connection import SCHEMA_VERSION, connect
+
+KINDS_OF_LATEST = 5_000
 
 migrations = Migrations("nightshift")
 
@@ -43,6 +46,7 @@ def m004_probe(db: sqlite_utils.Database) -> None:
 def m005_scheduling(db: sqlite_utils.Database) -> None:
     """What a job waits for besides room, memory promised on GPUs, groups, and who had how much of late."""
     _run(db, _SCHEDULING)
+    _name_kinds(db)
 
 
 def _run(db: sqlite_utils.Database, statements: str) -> None:
@@ -253,6 +257,12 @@ ALTER TABLE jobs ADD COLUMN begin_at TEXT;
 ALTER TABLE jobs ADD COLUMN group_name TEXT GENERATED ALWAYS AS (json_extract(spec, '$.group')) VIRTUAL;
 CREATE INDEX jobs_to_begin ON jobs (begin_at) WHERE begin_at IS NOT NULL;
 CREATE INDEX jobs_of_group ON jobs (group_name, state) WHERE group_name IS NOT NULL;
+ALTER TABLE jobs ADD COLUMN kind TEXT;
+ALTER TABLE jobs ADD COLUMN shape TEXT;
+ALTER TABLE jobs ADD COLUMN time_warning TEXT;
+CREATE INDEX jobs_of_kind ON jobs (kind, finished_at) WHERE state = 'SUCCEEDED';
+CREATE INDEX jobs_of_shape ON jobs (shape, finished_at) WHERE state = 'SUCCEEDED';
+CREATE INDEX jobs_of_group_done ON jobs (group_name, finished_at) WHERE state = 'SUCCEEDED' AND group_name IS NOT NULL;
 CREATE INDEX jobs_not_ready ON jobs (rank, position) WHERE state = 'QUEUED' AND ready = 0;
 CREATE TABLE dependencies (
     on_job INTEGER NOT NULL,
@@ -281,6 +291,17 @@ def _name_lanes(db: sqlite_utils.Database) -> None:
     unfinished = db.execute("SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')").fetchall()
     lanes = [(lane_of(request_of(JobSpec.from_json(json.loads(spec)))), job_id) for job_id, spec in unfinished]
     db.conn.executemany("UPDATE jobs SET lane = ? WHERE id = ?", lanes)
+
+
+def _name_kinds(db: sqlite_utils.Database) -> None:
+    """Of which kind jobs are that were there before kinds were written down: all to come, and the latest that ran."""
+    found = db.execute(
+        "SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
+        " UNION ALL SELECT * FROM (SELECT id, spec FROM jobs WHERE state = 'SUCCEEDED' ORDER BY id DESC LIMIT ?)",
+        (KINDS_OF_LATEST,),
+    ).fetchall()
+    kinds = [(*kinds_of(JobSpec.from_json(json.loads(spec))), job_id) for job_id, spec in found]
+    db.conn.executemany("UPDATE jobs SET kind = ?, shape = ? WHERE id = ?", kinds)
 
 
 def migrate(path: str) -> None:

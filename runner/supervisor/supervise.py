@@ -52,6 +52,7 @@ def get_ready(boot_id: str) -> Ready:
         "boot_id": boot_id,
         # whoever holds this pipe open is of this attempt, whatever else it has cast off
         "pipe": os.fstat(pipe).st_ino,
+        "extendable": True,  # it looks for a longer limit before it keeps the one it was given
         "at": now(),
     }
     wake = _hear_signals()
@@ -282,13 +283,21 @@ class Execution:
 
     def _keep_time(self) -> None:
         now = time.monotonic()
-        if self._deadline is not None and now >= self._deadline:
+        if self._deadline is not None and now >= self._deadline and not self._was_extended(now):
             self._timed_out = True
             self._stop()
         if self._kill_at is not None and now >= self._kill_at:
             self._kill()
             self._kill_at = now + self._kill_every_s
             self._kill_every_s = min(self._kill_every_s * 1.2, KILL_EVERY_AT_MOST_S)
+
+    def _was_extended(self, now: float) -> bool:
+        """Whether more time was given since. Limits only ever grow, so it is enough to look when one is over."""
+        limit_s = rundir.limit_s(self._folder, self._spec["run_id"])
+        if limit_s is None or self._since is None:
+            return False
+        self._deadline = self._since.moment + limit_s
+        return now < self._deadline
 
     def _kill(self) -> None:
         """Stand them still first: a tree that cannot fork cannot outrun us."""

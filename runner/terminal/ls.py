@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runner.api import Queue
+    from runner.api.outlook import Outlook
     from runner.model import Job, State
     from runner.store.listing import Listing
 
@@ -98,7 +99,8 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> No
         print("There are none. Queue one: nightshift submit -- python train.py")
         return
     reasons, common = _reasons(queue, jobs)
-    _print_table(queue, jobs, reasons)
+    ahead = queue.outlook() if reasons or common else None
+    _print_table(queue, jobs, reasons, ahead)
     if not_shown:
         print(f"… and {not_shown:,} more queued")
     if older:
@@ -107,6 +109,8 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> No
         print(f"\nWaiting: {common}.")
     elif any(job.state.live for job in jobs) and not queue.runner_is_up():
         print("\nNo runner is up: jobs shown as running may have ended. Start one: nightshift up --detach")
+    if ahead and (done := ahead.done_words()):
+        print(f"{'' if common else chr(10)}The queue: {done}.")
     _print_what_is_due(queue)
 
 
@@ -121,12 +125,13 @@ def _print_what_is_due(queue: Queue) -> None:
         print(f"  {printable(due['command'])}")
 
 
-def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str]) -> None:
+def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahead: Outlook | None) -> None:
     from runner import clock
     from runner.terminal import words
     from runner.terminal.table import Row, print_table
 
     now, indices = clock.now(), gpu_indices(queue)
+    starts = {job.id: words_ for job in jobs if ahead and (words_ := ahead.start_words(job.id))}
     rows = []
     for job in jobs:
         when = job.finished_at or job.started_at or job.submitted_at
@@ -139,13 +144,22 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str]) -> N
                     words.duration_words(job, now),
                     words.short_time(when, now),
                     words.title(job),
+                    *([_starts(job, starts)] if starts else []),
                     *([reasons.get(job.id, "")] if reasons else []),
                 ],
                 {1: words.colour(job.state)},
             )
         )
-    headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *(["WAITS FOR"] if reasons else [])]
-    print_table(headers, rows, cut=(5, 6, 1) if reasons else (5, 1), right=(0, 3))
+    more = [*(["STARTS"] if starts else []), *(["WAITS FOR"] if reasons else [])]
+    headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *more]
+    print_table(headers, rows, cut=(5, 5 + len(more), 1) if reasons else (5, 1), right=(0, 3))
+
+
+def _starts(job: Job, starts: Mapping[int, str]) -> str:
+    """What is not known is called so, where it is known of others."""
+    from runner.model import State
+
+    return starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
 
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:

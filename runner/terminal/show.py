@@ -104,6 +104,7 @@ def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     yield "GPUs", _gpus(job, indices)
     yield from _limits(job)
     yield from _waiting(queue, job)
+    yield from _takes(queue, job)
     yield "Submitted", long_time(job.submitted_at)
     if job.started_at:
         yield "Started", long_time(job.started_at)
@@ -198,6 +199,26 @@ def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         ahead = Listing(queue.store).ahead_of(job.id)
         before = f"; {counted(ahead, 'job')} before it" if ahead else ""
         yield "Waits for", queue.waiting_reasons([job])[job.id] + before
+        yield "Starts", queue.outlook().start_words(job.id) or "at a time unknown"
+
+
+def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+    """How long it is expected to take, and by what; what is left of it once it runs."""
+    from datetime import timedelta
+
+    from runner import clock
+    from runner.quantities import format_duration
+
+    if job.state.final:
+        return
+    known = queue.takes(job.id)
+    length, runs = known.length, f"by {counted(len(known.past_s), 'run')} {known.like}"
+    if not length.known:
+        yield "Takes", f"unknown{f', longer than usual {runs}' if known.past_s else ''}"
+    elif job.started_at is None:
+        yield "Takes", f"about {format_duration(length.least_s)} {runs}"
+    else:
+        yield "Ends", f"about {long_time(clock.now() + timedelta(seconds=length.least_s))} {runs}"
 
 
 def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:

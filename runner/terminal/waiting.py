@@ -1,4 +1,4 @@
-"""Commands about single jobs: hold, release, first, sooner, later, move, keep."""
+"""Commands about single jobs: hold, release, first, sooner, later, move, keep, extend."""
 
 from __future__ import annotations
 
@@ -69,6 +69,17 @@ def keep(job_ids: tuple[int, ...], duration: str | None) -> int:
 
     for_s = parse_duration(duration) if duration else None
     return _each(job_ids, lambda queue, job_id: queue.keep(job_id, for_s))
+
+
+@click.command("extend")
+@click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
+@click.argument("duration", metavar="2h")
+def extend(job_id: int, duration: str) -> int:
+    """Give a job so much more time than its limit; it may be running already."""
+    from runner.quantities import parse_duration
+
+    by_s = parse_duration(duration)
+    return _each([job_id], lambda queue, each: queue.extend(each, by_s))
 
 
 def _each(job_ids: Iterable[int], act: Callable[[Queue, int], str]) -> int:

@@ -147,6 +147,7 @@ _EVENTS = {
     "idle warning": "warned: {why}",
     "stop put off": "its stop is put off: {why}",
     "looks hung": "{why}",
+    "time warning": "warned: its time is up soon",
 }
 
 
@@ -158,6 +159,8 @@ def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
     if kind == "started":
         gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in data.get("gpus", ()))
         return f"started on GPU {gpus}" if gpus else "started"
+    if kind == "extended":
+        return f"{data['by']} gave it {format_duration(data['by_s'])} more"
     if kind == "kept":
         until = clock.moment(data.get("until"))
         return f"kept by {data['by']} {f'until {long_time(until)}' if until else 'for good'}"

@@ -96,6 +96,7 @@ ANSWERS = {
     "edit": ("1 --time 4h", "only a job that waits"),
     "move": ("1 first", "only a job that waits"),
     "keep": ("1", "Job 1 is kept for good"),
+    "extend": ("1 2h", "Job 1 has no time limit"),
     "kill": ("1", "Stop this job?"),
     "rerun": ("1", "#1 again"),
     "submit": ("-g 0 --name second true", "#3 second queued"),

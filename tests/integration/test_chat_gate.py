@@ -417,8 +417,8 @@ LOOKING |= {"group", "group csv"}
 @in_room()
 async def test_a_button_for_a_job_of_another_is_for_its_owner_and_admins(room):
     await room.ask(room.uma, SUBMIT)
-    for action in ("kill", "killed", "hold", "release", "front", "up", "down", "edit"):
-        nonce = room.chat.buttons.make(room.una.id, action, 1, {"jobs": [1], "first": 0})
+    for action in ("kill", "killed", "hold", "release", "front", "up", "down", "edit", "keep", "extend"):
+        nonce = room.chat.buttons.make(room.una.id, action, 1, {"jobs": [1], "first": 0, "by_s": 60.0, "limit_s": 60.0})
         before = traces(room, EFFECTS)
         last = room.said(room.una)[-1].message_id
         assert "belongs to Uma" in "".join(await forged(room, room.una, nonce, None, last)), action

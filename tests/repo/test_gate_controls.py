@@ -14,6 +14,7 @@ from tests.integration import test_chat_gate as whole
 from tests.integration import test_chat_groups as groups
 from tests.integration import test_chat_sweeps as sweeps
 from tests.integration import test_pairing as pairing
+from tests.integration import test_time_limit as limits
 from tests.mutants import conditions, replaced, without
 from tests.unit import test_gate as alone
 
@@ -147,6 +148,14 @@ CONTROLS = {
     "to be asked about a job": Control(
         "bot.handlers.acting", "_named", "require_owner(turn, job)", "pass",
         whole.test_only_owners_and_admins_are_asked_about_a_job,
+    ),
+    "to extend a job": Control(
+        "bot.handlers.acting", "extend", "require_owner(turn, job)", "pass",
+        limits.test_extend_by_a_command_and_who_may,
+    ),
+    "to extend a job by a button": Control(
+        "bot.handlers.taps", "_extend", "acting.require_owner(turn, job)", "pass",
+        whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
     "to edit or move another's job": Control(
         "bot.handlers.editing", "_theirs", "require_owner(turn, job)", "pass",

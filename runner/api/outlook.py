@@ -1,0 +1,140 @@
+"""What is to be expected of the night: when each waiting job starts, and when nothing is left to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from runner import clock
+from runner.forecast import NOBODY_KNOWS, Forecast, forecast
+from runner.night import UNKNOWN, Held, Later, Length, Rest, Scene
+from runner.quantities import format_duration
+from runner.schedule import in_turn
+from runner.store.dependencies import Dependencies
+from runner.store.durations import Durations
+from runner.store.limits import box_limits
+from runner.store.line import CPU, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from runner.forecast import Estimate
+    from runner.schedule import Room
+    from runner.store.connection import Store
+    from runner.store.line import Lease
+
+EXACTLY = 100  # jobs that are looked at one by one; those behind them are summed up
+SOON_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A forecast and the moment it was made."""
+
+    at: datetime
+    forecast: Forecast
+    queued: int = 0  # that were looked at or summed up
+    held: int = 0  # that were not: nobody knows when they are released
+    stands_still: bool = False  # nothing starts at all
+
+    def start(self, job_id: int) -> Estimate:
+        """When a job starts."""
+        return self.forecast.starts.get(job_id, NOBODY_KNOWS)
+
+    def described(self) -> dict[int, dict[str, str | None]]:
+        """The starts for programs."""
+        return {
+            job_id: {
+                "estimated_start": self._text(found.about_s),
+                "estimated_start_not_before": self._text(found.earliest_s),
+                "estimated_start_not_after": self._text(found.latest_s),
+            }
+            for job_id, found in self.forecast.starts.items()
+        }
+
+    def start_words(self, job_id: int) -> str:
+        """When a job starts, in words; empty if that is not known, or at once."""
+        found = self.start(job_id)
+        if found.about_s is not None:
+            return f"about {self._clock(found.about_s)}" if found.about_s else ""
+        if found.latest_s is not None:
+            return f"by about {self._clock(found.latest_s)}"
+        return f"not before {self._clock(found.earliest_s)}" if (found.earliest_s or 0.0) >= SOON_S else ""
+
+    def done_words(self) -> str:
+        """When nothing is left to do, in words; empty where nothing waits, or nothing starts."""
+        if self.stands_still or not self.queued:
+            return ""
+        done, doubt = self.forecast.done, self._doubt()
+        if done.about_s is not None:
+            said = f"empty at about {self._when(done.about_s)}, if nothing takes longer than usual"
+        elif done.latest_s is not None:
+            said = f"empty by about {self._when(done.latest_s)}: {doubt}"
+        elif (done.earliest_s or 0.0) >= SOON_S:
+            said = f"not empty before {self._when(done.earliest_s or 0.0)}: {doubt}"
+        else:
+            said = f"when it is empty is unknown: {doubt}"
+        return f"{said}; {self.held:,} held" if self.held else said
+
+    def _doubt(self) -> str:
+        found = self.forecast
+        if found.unknown:
+            return f"{_jobs(found.unknown)} of unknown length"
+        if found.bounded:
+            return f"{_jobs(found.bounded)} known by the time limit only"
+        return "not all can be foreseen"
+
+    def _when(self, after_s: float) -> str:
+        return f"{self._clock(after_s)}, in {format_duration(after_s)}"
+
+    def _clock(self, after_s: float | None) -> str:
+        """A moment to come by the clock on the wall, as short as it stays clear."""
+        assert after_s is not None
+        here = (self.at + timedelta(seconds=after_s)).astimezone()
+        if after_s < 20 * 3600:
+            return here.strftime("%H:%M")
+        return here.strftime("%a %H:%M" if after_s < 6 * 86400 else "%Y-%m-%d")
+
+    def _text(self, after_s: float | None) -> str | None:
+        return None if after_s is None else clock.text(self.at + timedelta(seconds=after_s))
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def outlook(
+    store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool = False
+) -> Outlook:
+    """Look ahead from what is written down now."""
+    at, line, limits = clock.now(), Line(store), box_limits(store)
+    if stands_still:
+        return Outlook(at, Forecast(), stands_still=True)
+    queued = list(islice(in_turn(line.waiting(EXACTLY), limits), EXACTLY))
+    not_ready, running = line.not_ready(EXACTLY + 1), line.running()
+    free = [one for one in not_ready[:EXACTLY] if not one.held]
+    after = Dependencies(store).of(one.job.id for one in free)
+    later = [
+        Later(one.job, frozenset(other.job_id for other in after.get(one.job.id, ())), one.begins_in_s) for one in free
+    ]
+    durations = Durations(store)
+    known = durations.of([job.id for job in queued] + [job.id for job in running] + [one.job.id for one in later])
+    lengths = {number: one.length for number, one in known.items()}
+    lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping}  # within its grace
+    rest = durations.of_the_rest([job.id for job in queued])
+    if len(not_ready) > EXACTLY:  # how those behind hang together is anybody's guess
+        rest.append(Rest(line.count_not_ready() - EXACTLY, 0, UNKNOWN))
+    scene = Scene(
+        queued=queued, later=later, running=running, rooms=rooms, cpu_slots=cpu_slots, limits=limits, lengths=lengths,
+        held=[_held(lease) for lease in leases], rest=rest,
+    )  # fmt: skip
+    count = len(queued) + len(later) + sum(one.count for one in rest)
+    return Outlook(at, forecast(scene), count, sum(one.held for one in not_ready[:EXACTLY]))
+
+
+def _held(lease: Lease) -> Held:
+    gpu = "" if lease.resource == CPU else lease.resource
+    return Held(gpu, lease.slot, lease.job_id, lease.memory_mib)

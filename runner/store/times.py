@@ -1,0 +1,32 @@
+"""Time limits of jobs that have not ended: giving more, and who was warned of which."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner.request import lane_of, request_of
+
+if TYPE_CHECKING:
+    from runner.model import Job
+    from runner.store.connection import Store
+
+
+class Times:
+    """Part of the caller's transaction."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def give(self, job: Job, limit_s: float) -> None:
+        """Another time limit, for this attempt and those to come."""
+        spec = replace(job.spec, time_limit_s=limit_s)
+        self._store.execute(
+            "UPDATE jobs SET spec = ?, lane = ? WHERE id = ?",
+            (json.dumps(spec.to_json()), lane_of(request_of(spec)), job.id),
+        )
+
+    def warned(self, job_id: int, mark: str) -> None:
+        """It was warned of this limit of this attempt."""
+        self._store.execute("UPDATE jobs SET time_warning = ? WHERE id = ?", (mark, job_id))
