@@ -42,11 +42,14 @@ def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: M
     """
     if has_room(room, request, ()):
         return 0.0
-    times = {one.id: ends.get(one.id, math.inf if one.ends_in_s is None else one.ends_in_s) for one in running}
-    here = sorted((one for one in running if room.uuid in one.gpus), key=lambda one: times[one.id])
+
+    def end_of(one: Running) -> float:
+        return ends.get(one.id, math.inf if one.ends_in_s is None else one.ends_in_s)
+
+    here = sorted((one for one in running if room.uuid in one.gpus), key=end_of)
     for count, one in enumerate(here, 1):
         if has_room(room, request, here[:count]):
-            return times[one.id]
+            return end_of(one)
     return math.inf
 
 

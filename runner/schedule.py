@@ -182,22 +182,24 @@ class _Pass:
         self._awaited: set[str] = set()  # GPUs whose jobs are not pushed aside for those further behind
         self._pushed: set[int] = {job.id for job in running if job.stopping}
         self._quotas = Quotas(limits, self._running)
+        self._settled: dict[tuple[Request, int], str] = {}  # why all of a kind wait, until one more has started
 
     # -- one job -----------------------------------------------------------------------------------
 
     def consider(self, job: Waiting) -> None:
         """Start it, or say why not and keep what it waits for."""
-        request = job.request
-        if why := self._quotas.why_not(job):
-            self.plan.waiting[job.id] = why
-        elif request.gpus == 0:
+        kind = job.request, level_of(job, self._limits.age_s)
+        if why := self._settled.get(kind) or self._quotas.why_not(job):
+            self.plan.waiting[job.id] = self._settled[kind] = why
+        elif job.request.gpus == 0:
             self._give_cpu_slot(job)
         else:
             self._give_gpus(job)
 
     def _give_cpu_slot(self, job: Waiting) -> None:
         if not self._cpu_slots:
-            self.plan.waiting[job.id] = "waits for a CPU slot"
+            why = "waits for a CPU slot"
+            self.plan.waiting[job.id] = self._settled[job.request, level_of(job, self._limits.age_s)] = why
             self._quotas.keep_for(Head(job.id, job.request))
             return
         self._start(job, (("", self._cpu_slots.pop(0)),), ())
@@ -226,6 +228,7 @@ class _Pass:
         self.use[request.owner] += TURN_S * request.gpus
         uuids = tuple(room.uuid for room in rooms)
         self._running.append(Running(job.id, request, uuids, request.limit_s, job.waited_s))
+        self._settled.clear()
         for room in rooms:
             left = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
             # two that start at once on one GPU would each take the other's memory for free
@@ -245,11 +248,16 @@ class _Pass:
     def _keep_for(self, job: Waiting, level: int, able: Sequence[Room], free: Sequence[Room]) -> None:
         """Keep what is free for it, and push aside who may be if that is then enough."""
         request = job.request
+        claimed = self._awaited | self._kept.keys()
+        coming = [room for room in able if room not in free and room.uuid not in claimed]
         unkept = [room for room in free if room.uuid not in self._kept]
+        if not coming and not unkept:  # those before it have it all
+            self._settled[request, level] = self.plan.waiting[job.id]
+            self._quotas.keep_for(Head(job.id, request, level))
+            return
         missing = request.gpus - len(unkept)
         lower = [one for one in self._running if self._may_be_pushed(one, level)]
         leaving = [one for one in self._running if one.id in self._pushed]
-        coming = [room for room in able if room not in free and room.uuid not in self._awaited | self._kept.keys()]
         victims = who_leaves(coming, request, missing, leaving, lower)
         if victims is None:
             # what others share and is too little for it: it would wait for ever if they went on so
