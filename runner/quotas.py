@@ -1,6 +1,7 @@
 """What is counted over the whole box: places in a group, a person's GPUs, cores and memory of the host. Pure.
 
-Who waits keeps what it will need of these, too: otherwise a job behind it that takes the last of them would delay it.
+Who waits for room keeps what it will need of these, too. Otherwise a job behind it could take the last of them, and it
+would then have to wait for that, and no more keep the GPUs that come free meanwhile.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Quotas:
         if running >= at_most:
             return f"at most {at_most} of {group} at once"
         head = self._group_heads.get(group)
-        if head and running + 2 > at_most and not head.outlasts(request):
+        if head and running + 2 > at_most:
             return f"behind #{head.id}, for which a place in {group} is kept"
         return None
 
@@ -73,7 +74,7 @@ class Quotas:
         if not request.gpus:
             return None
         head = self._share_heads.get(request.owner)
-        if head and _counts_for(head.request, request) and not head.outlasts(request):
+        if head and _counts_for(head.request, request):
             left = self._left_of_share(head.request)
             if head.request.gpus + request.gpus > left:
                 return f"behind #{head.id}, for which {request.owner}'s share is kept"
@@ -108,7 +109,7 @@ class Quotas:
             why = f"needs {request.cpus} CPU cores, {max(0, cpus)} free"
         elif request.ram_mib > max(0, ram_mib):
             why = f"needs {format_mib(request.ram_mib)} of memory, {format_mib(int(max(0, ram_mib)))} free"
-        elif head and not head.outlasts(request):
+        elif head:
             takes_cpus = request.cpus and request.cpus + head.request.cpus > cpus
             takes_ram = request.ram_mib and request.ram_mib + head.request.ram_mib > ram_mib
             return f"behind #{head.id}, for which CPU cores or memory are kept" if takes_cpus or takes_ram else None

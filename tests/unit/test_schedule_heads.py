@@ -95,8 +95,7 @@ def test_an_unkept_gpu_is_filled_before_a_kept_one():
 def test_who_waits_for_a_gpu_keeps_the_cores_it_will_need():
     rooms, busy = [gpu(0, name="A", free=()), gpu(1, name="B")], [runs(9, 0, ends_in_s=60.0)]
     big = wants(1, gpu_type="a", cpus=6)
-    jobs = [big, wants(2, cpus=4), wants(3, cpus=4, limit_s=60.0)]
-    plan = choose(jobs, rooms, [], busy, Limits(cpus=8))
+    plan = choose([big, wants(2, cpus=4), wants(3)], rooms, [], busy, Limits(cpus=8))
     assert started(plan) == {3: ("GPU-1",)}
     assert plan.waiting[2] == "behind #1, for which CPU cores or memory are kept"
     assert started(choose([big, wants(2, cpus=2)], rooms, [], busy, Limits(cpus=8))) == {2: ("GPU-1",)}
