@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 GPUS, TOTAL_MIB = 4, 24_000
@@ -46,8 +46,9 @@ class Night:
 
     @classmethod
     def of(cls, number: int) -> Night:
+        """Always the same for the same number."""
         chance = Random(f"night {number}")
-        jobs = [_job(chance, JOB + 1) for JOB in range(JOBS)]
+        jobs = [_job(chance, place + 1) for place in range(JOBS)]
         for kind in (OOM, CRASH, IDLES, SPINS):  # each happens in every night
             if not any(job.fault == kind for job in jobs):
                 at = chance.randrange(JOBS)
@@ -55,7 +56,10 @@ class Night:
         jobs += _broken_sweep(chance, len(jobs) + 1)
         first = len(jobs) + 1
         jobs += [
-            Job(first + n, 0.0, 10 * NIGHT_S, mib=6_000, owner="di", rank=-1, retries=True, saves_every_s=600.0, filler=True)
+            Job(
+                first + n, 0.0, 10 * NIGHT_S, mib=6_000, owner="di", rank=-1, retries=True, saves_every_s=600.0,
+                filler=True,
+            )
             for n in range(GPUS)
         ]  # fmt: skip
         comes_s = chance.uniform(0.05, 0.7) * NIGHT_S
@@ -114,8 +118,6 @@ def _limit(work_s: float) -> float:
 
 
 def _with_fault(chance: Random, job: Job, kind: str) -> Job:
-    from dataclasses import replace
-
     gpus = max(job.gpus, 2) if kind == SPINS else job.gpus  # a dead-lock between GPUs needs two
     at_once = kind == CRASH and chance.random() < 0.5
     fault_s = chance.uniform(1, 8) if at_once else chance.uniform(0.05, 0.9) * job.work_s
