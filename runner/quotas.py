@@ -47,7 +47,7 @@ class Quotas:
     def keep_for(self, head: Head) -> None:
         """It waits for room: those behind it must leave it what it then needs."""
         request = head.request
-        if request.group in self._limits.groups:
+        if request.group is not None:
             self._group_heads.setdefault(request.group, head)
         if request.gpus:
             self._share_heads.setdefault(request.owner, head)
