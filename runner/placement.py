@@ -74,8 +74,10 @@ class Placement:
             on_it = [lease for lease in leases if lease.resource == gpu.uuid]
             room = room_of(gpu, on_it, slots, None)
             settling = self._settling.why_not(gpu, on_it, probing)  # always asked: it must see who comes and goes
-            why_not = (trouble or self._why_not(gpu, len(on_it)) or settling) if room.free_slots else None
-            found.append(replace(room, why_not=why_not))
+            taken = self._why_not(gpu, len(on_it)) if room.free_slots and not trouble else None
+            why_not = (trouble or taken or settling) if room.free_slots else None
+            lasting = taken is not None and gpu.uuid not in self._released  # a neighbour stays as long as he likes
+            found.append(replace(room, why_not=why_not, sick=room.sick or lasting))
         return found
 
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.making_room import frees_in_s, has_memory, has_room, promised_mib, who_leaves
 from runner.quantities import format_mib
+from runner.quotas import Head, Quotas
 from runner.request import HIGHEST_LEVEL, Request
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Waiting:
     id: int
     request: Request
     position: int = 0  # among its owner's of the same level the smallest goes first
-    waited_s: float = 0.0
+    waited_s: float = 0.0  # in the queue; what it ran before it was pushed aside does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Running:
     request: Request
     gpus: tuple[str, ...]  # UUIDs
     ends_in_s: float | None = None  # at the latest; None if it has no limit
-    waited_s: float = 0.0  # since it was submitted
+    waited_s: float = 0.0  # in the queue, before it started
     stopping: bool = False
 
 
@@ -51,7 +52,7 @@ class Room:
     memory_mib: int | None = None  # not promised to anybody; None if unknown
     share_mib: int | None = None  # of a job that names no memory, where several jobs share the GPU
     why_not: str | None = None  # it must not be used now, and the reason
-    sick: bool = False  # ... and nobody knows whether it will ever be well again
+    sick: bool = False  # ... and nobody knows whether that will ever pass
 
     def matches(self, names: tuple[str, ...]) -> bool:
         """Whether a job that named these GPUs may have this one."""
@@ -98,7 +99,7 @@ class Start(NamedTuple):
 
     job_id: int
     slots: tuple[tuple[str, int], ...]
-    memory_mib: int | None = None  # promised on each of them
+    memory_mib: int | None = None  # promised on each of them; None for its slot's share
 
 
 class Push(NamedTuple):
@@ -126,8 +127,8 @@ def choose(
     The higher level first; between people, who had the least of late; for each of them, in the order of
     their places. A job that cannot start keeps the free GPUs it could use from those behind it, so that it is
     not overtaken for ever. Behind it only those start there that are sure to be gone in time: by their own
-    limit, or because they may be pushed aside. One that waits for a sick GPU keeps nothing: it might wait for
-    ever, and the healthy ones with it.
+    limit, or because they may be pushed aside. One that waits for a sick GPU, or for memory that none has,
+    keeps nothing: it might wait for ever, and the healthy ones with it.
     """
     limits = limits or Limits()
     scene = _Pass(rooms, cpu_slots, running, limits)
@@ -166,14 +167,6 @@ def level_of(job: Waiting | Running, age_s: float) -> int:
     return min(job.request.level + grown, max(HIGHEST_LEVEL, job.request.level))
 
 
-class _Head(NamedTuple):
-    """A job that waits at the front, and when it could start at the latest."""
-
-    id: int
-    level: int
-    starts_in_s: float
-
-
 class _Pass:
     """One pass over the queue: what is still to be had, and who waits for what."""
 
@@ -185,170 +178,121 @@ class _Pass:
         self._limits, self._running = limits, list(running)
         self._rooms = {room.uuid: room for room in rooms}
         self._cpu_slots = list(cpu_slots)
-        self._kept: dict[str, _Head] = {}  # free GPU -> the first that waits for more than that
+        self._kept: dict[str, Head] = {}  # GPU -> the first that waits for more than that
+        self._awaited: set[str] = set()  # GPUs whose jobs are not pushed aside for those further behind
         self._pushed: set[int] = {job.id for job in running if job.stopping}
-        self._spoken_for: set[str] = set()  # GPUs that come free for somebody
-        self._host_kept: int | None = None  # the first that waits for cores or memory of the host
-        self._cpus = sum(job.request.cpus for job in running)
-        self._ram_mib = sum(job.request.ram_mib for job in running)
+        self._quotas = Quotas(limits, self._running)
+        self._settled: dict[tuple[Request, int], str] = {}  # why all of a kind wait, until one more has started
 
     # -- one job -----------------------------------------------------------------------------------
 
     def consider(self, job: Waiting) -> None:
         """Start it, or say why not and keep what it waits for."""
-        request = job.request
-        if why := self._beyond_limits(request) or self._beyond_host(job):
-            self.plan.waiting[job.id] = why
-        elif request.gpus == 0:
+        kind = job.request, level_of(job, self._limits.age_s)
+        if why := self._settled.get(kind) or self._quotas.why_not(job):
+            self.plan.waiting[job.id] = self._settled[kind] = why
+        elif job.request.gpus == 0:
             self._give_cpu_slot(job)
         else:
             self._give_gpus(job)
 
     def _give_cpu_slot(self, job: Waiting) -> None:
         if not self._cpu_slots:
-            self.plan.waiting[job.id] = "waits for a CPU slot"
+            why = "waits for a CPU slot"
+            self.plan.waiting[job.id] = self._settled[job.request, level_of(job, self._limits.age_s)] = why
+            self._quotas.keep_for(Head(job.id, job.request))
             return
-        self._start(job, (("", self._cpu_slots.pop(0)),), (), None)
+        self._start(job, (("", self._cpu_slots.pop(0)),), ())
 
     def _give_gpus(self, job: Waiting) -> None:
         request, level = job.request, level_of(job, self._limits.age_s)
         allowed = [room for room in self._rooms.values() if room.suits(request)]
         free = [room for room in allowed if room.usable and room.fits(request)]
         open_to_it = [room for room in free if self._may_take(room, request, level)]
-        chosen = _emptiest(request.gpus, open_to_it)
-        if chosen is not None:
-            slots = tuple((room.uuid, room.free_slots[0]) for room in chosen)
-            self._start(job, slots, chosen, chosen[0].need_mib(request))
+        if len(open_to_it) >= request.gpus:
+            chosen = sorted(open_to_it, key=self._reluctance)[: request.gpus]
+            self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen)
             return
-        self.plan.waiting[job.id] = self._why(job, allowed, free)
-        if sum(not room.sick for room in allowed) >= request.gpus:
-            self._keep_for(job, level, allowed, free)
+        self.plan.waiting[job.id] = self._why(request, allowed, free, open_to_it)
+        able = [room for room in allowed if not room.sick and has_memory(room, request, self._running)]
+        if len(able) >= request.gpus:
+            self._keep_for(job, level, able, free)
 
-    def _start(
-        self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room], memory_mib: int | None
-    ) -> None:
-        self.plan.starts.append(Start(job.id, slots, memory_mib))
+    def _reluctance(self, room: Room) -> tuple[bool, int, int]:
+        """Those last that somebody waits for; and jobs share a GPU only when they must."""
+        return room.uuid in self._kept, room.slots - len(room.free_slots), room.index
+
+    def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room]) -> None:
         request = job.request
+        self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib))
         self.use[request.owner] += TURN_S * request.gpus
-        self._cpus += request.cpus
-        self._ram_mib += request.ram_mib
-        self._running.append(Running(job.id, request, tuple(room.uuid for room in rooms), request.limit_s))
+        uuids = tuple(room.uuid for room in rooms)
+        self._running.append(Running(job.id, request, uuids, request.limit_s, job.waited_s))
+        self._settled.clear()
         for room in rooms:
-            left = None if room.memory_mib is None or memory_mib is None else room.memory_mib - memory_mib
+            left = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
             # two that start at once on one GPU would each take the other's memory for free
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
             self._rooms[room.uuid] = replace(room, free_slots=room.free_slots[1:], memory_mib=left, why_not=why_not)
 
     # -- what holds it back ------------------------------------------------------------------------
 
-    def _beyond_limits(self, request: Request) -> str | None:
-        """Limits that have nothing to do with room: such a job keeps nothing from others."""
-        limits = self._limits
-        if request.group is not None and request.group in limits.groups:
-            at_most = limits.groups[request.group]
-            if sum(job.request.group == request.group for job in self._running) >= at_most:
-                return f"at most {at_most} of {request.group} at once"
-        at_most_gpus = limits.gpus_each_low if request.rank < 0 else limits.gpus_each
-        if at_most_gpus is not None and request.gpus:
-            held = sum(
-                len(job.gpus)
-                for job in self._running
-                if job.request.owner == request.owner and (request.rank < 0 or job.request.rank >= 0)
-            )
-            if held + request.gpus > at_most_gpus:
-                return f"{request.owner} has {held} of at most {counted(at_most_gpus)} at once"
-        return None
-
-    def _beyond_host(self, job: Waiting) -> str | None:
-        request, limits = job.request, self._limits
-        if not (request.cpus or request.ram_mib):
-            return None
-        if self._host_kept is not None:
-            return f"behind #{self._host_kept}, which waits for CPU cores or memory"
-        why = None
-        if limits.cpus is not None and self._cpus + request.cpus > limits.cpus:
-            why = f"needs {request.cpus} CPU cores, {max(0, limits.cpus - self._cpus)} free"
-        elif limits.ram_mib is not None and self._ram_mib + request.ram_mib > limits.ram_mib:
-            free_mib = max(0, limits.ram_mib - self._ram_mib)
-            why = f"needs {format_mib(request.ram_mib)} of memory, {format_mib(free_mib)} free"
-        if why:
-            self._host_kept = job.id
-        return why
-
     def _may_take(self, room: Room, request: Request, level: int) -> bool:
         """Nobody waits for it, or this one is sure to be gone when that one could start."""
         head = self._kept.get(room.uuid)
-        if head is None:
+        if head is None or head.outlasts(request):
             return True
-        if request.preemptible and head.level > level:
-            return True
-        return request.limit_s is not None and request.limit_s <= head.starts_in_s < math.inf
+        # not while that one's GPUs are about to come free: it would have to push this one aside at once
+        return request.preemptible and head.level > level and head.starts_in_s > 0
 
-    def _keep_for(self, job: Waiting, level: int, allowed: Sequence[Room], free: Sequence[Room]) -> None:
+    def _keep_for(self, job: Waiting, level: int, able: Sequence[Room], free: Sequence[Room]) -> None:
         """Keep what is free for it, and push aside who may be if that is then enough."""
-        head = _Head(job.id, level, self._starts_in_s(job.request, allowed, free))
-        unkept = [room for room in free if room.uuid not in self._kept]
-        missing = job.request.gpus - len(unkept)
-        # where others would go on sharing what is too little for it, it would wait for ever
-        short = [room for room in allowed if room.usable and room not in free and room.uuid not in self._kept]
-        for room in [*unkept, *short[:missing]]:
-            self._kept[room.uuid] = head
-        busy = [room for room in allowed if room not in free and not room.sick and room.why_not is None]
-        well = {room.uuid for room in busy} - self._spoken_for
-        coming = {uuid for one in self._running if one.id in self._pushed for uuid in one.gpus} & well
-        victims = self._victims(level, well - coming, missing - len(coming))
-        if len(coming) >= missing or victims:
-            self._spoken_for |= set(sorted(coming)[:missing])
-        for victim in victims:
-            self._pushed.add(victim.id)
-            self._spoken_for |= set(victim.gpus)
-            self.plan.pushes.append(Push(victim.id, job.id))
-
-    def _victims(self, level: int, gpus: set[str], missing: int) -> list[Running]:
-        """Those who lose least, the newest, that give so many of these GPUs; none if they would not be enough."""
-        chosen, gained = [], set[str]()
-        if missing <= 0:
-            return []
-        for one in sorted(self._running, key=lambda one: (one.request.level, one.waited_s)):
-            mine = set(one.gpus) & gpus
-            lower = one.request.preemptible and level_of(one, self._limits.age_s) < level
-            if lower and one.id not in self._pushed and mine - gained:
-                chosen.append(one)
-                gained |= mine
-                if len(gained) >= missing:
-                    return chosen
-        return []
-
-    def _starts_in_s(self, request: Request, allowed: Sequence[Room], free: Sequence[Room]) -> float:
-        """When it could start at the latest, if all who run use up their limits; inf if that is not known."""
-        times = []
-        for room in allowed:
-            if room in free:
-                times.append(0.0)
-            elif not room.sick:
-                ends = [one.ends_in_s for one in self._running if room.uuid in one.gpus]
-                times.append(min((math.inf if end is None else end for end in ends), default=math.inf))
-        times.sort()
-        return times[request.gpus - 1] if len(times) >= request.gpus else math.inf
-
-    def _why(self, job: Waiting, allowed: Sequence[Room], free: Sequence[Room]) -> str:
-        """One sentence for the person who asks."""
         request = job.request
+        claimed = self._awaited | self._kept.keys()
+        coming = [room for room in able if room not in free and room.uuid not in claimed]
+        unkept = [room for room in free if room.uuid not in self._kept]
+        if not coming and not unkept:  # those before it have it all
+            self._settled[request, level] = self.plan.waiting[job.id]
+            self._quotas.keep_for(Head(job.id, request, level))
+            return
+        missing = request.gpus - len(unkept)
+        lower = [one for one in self._running if self._may_be_pushed(one, level)]
+        leaving = [one for one in self._running if one.id in self._pushed]
+        victims = who_leaves(coming, request, missing, leaving, lower)
+        if victims is None:
+            # what others share and is too little for it: it would wait for ever if they went on so
+            ends = {one.id: 0.0 for one in (*leaving, *lower)}
+            frees = {room.uuid: frees_in_s(room, request, self._running, ends) for room in able}
+            short = sorted((room for room in coming if room.usable), key=lambda room: frees[room.uuid])
+            starts_in_s = sorted(frees.values())[request.gpus - 1]
+            taken = short[:missing]
+            self._awaited |= frees.keys()
+        else:
+            starts_in_s = 0.0
+            gone = [*leaving, *victims]
+            taken = sorted(coming, key=lambda room: not has_room(room, request, gone))[:missing]
+            self._awaited |= {room.uuid for room in taken}
+            self._pushed |= {one.id for one in victims}
+            self.plan.pushes.extend(Push(one.id, job.id) for one in victims)
+        head = Head(job.id, request, level, starts_in_s)
+        self._kept |= {room.uuid: head for room in (*unkept, *taken)}
+        self._quotas.keep_for(head)
+
+    def _may_be_pushed(self, one: Running, level: int) -> bool:
+        lower = level_of(one, self._limits.age_s) < level
+        return one.request.preemptible and lower and one.id not in self._pushed
+
+    def _why(self, request: Request, allowed: Sequence[Room], free: Sequence[Room], open_to_it: Sequence[Room]) -> str:
+        """One sentence for the person who asks."""
         if len(allowed) < request.gpus:
             return f"needs {wanted(request)}; there are {len(allowed)} that it may use"
-        holding_back = [self._kept[room.uuid].id for room in free if room.uuid in self._kept]
-        if holding_back:
-            return f"behind #{holding_back[0]}, which waits for the same GPUs"
+        if len(free) >= request.gpus:
+            first = next(self._kept[room.uuid].id for room in free if room not in open_to_it)
+            return f"behind #{first}, which waits for the same GPUs"
         troubles = [f"GPU {room.index} {room.why_not}" for room in allowed if room.why_not is not None]
         short = [room for room in allowed if room.usable and not room.fits(request)]
         troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
         return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
-
-
-def _emptiest(count: int, rooms: Sequence[Room]) -> list[Room] | None:
-    """So that jobs share a GPU only when they must."""
-    in_order = sorted(rooms, key=lambda room: (room.slots - len(room.free_slots), room.index))
-    return in_order[:count] if len(in_order) >= count else None
 
 
 def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:

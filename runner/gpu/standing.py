@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.gpu.free import is_free
@@ -90,7 +91,8 @@ class Standing:
     def _room(self, gpu: Gpu) -> Room:
         leases = self._on(gpu)
         why_not = self._why_not(gpu, len(leases)) if self.is_current else f"was last read {_ago(self._age_s)}"
-        return room_of(gpu, leases, self._rules.slots, why_not)
+        room = room_of(gpu, leases, self._rules.slots, why_not)
+        return replace(room, sick=room.sick or (why_not is not None and self.is_current))
 
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:
         assert self._snapshot is not None

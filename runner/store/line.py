@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 CPU = "cpu"  # the resource a job without GPUs holds a lease on
+# a job that was pushed aside, or tried again, did not wait while it ran
+_RAN_S = (
+    "CASE attempt WHEN 0 THEN 0 ELSE (SELECT total(julianday(a.finished_at) - julianday(a.started_at)) * 86400"
+    " FROM attempts AS a WHERE a.job_id = jobs.id) END AS ran_s"
+)
 
 
 class Lease(NamedTuple):
@@ -61,11 +66,11 @@ class Line:
         """
         now = clock.now()
         return [
-            Waiting(row["id"], request_in(lane), row["position"], _since_s(row["submitted_at"], now))
+            Waiting(row["id"], request_in(lane), row["position"], _since_s(row["submitted_at"], now) - row["ran_s"])
             for lane in self.lanes()
             for row in self._store.rows(
-                "SELECT id, position, submitted_at FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ?"
-                " ORDER BY rank, position LIMIT ?",
+                f"SELECT id, position, submitted_at, {_RAN_S} FROM jobs"  # noqa: S608
+                " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?",
                 (lane, per_lane),
             )
         ]
@@ -105,7 +110,7 @@ class Line:
         """The jobs that hold something."""
         now = clock.now()
         rows = self._store.rows(
-            "SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at FROM jobs"
+            f"SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at, {_RAN_S} FROM jobs"  # noqa: S608
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
         found = []
@@ -113,7 +118,7 @@ class Line:
             request = request_in(row["lane"])
             ran_s = _since_s(row["started_at"], now) if row["started_at"] else 0.0
             ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
-            gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now)
+            gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now) - ran_s - row["ran_s"]
             found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, row["stop_reason"] is not None))
         return found
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from runner import rundir
+from runner import clock, rundir
 from runner.api import Queue
 from runner.api.edits import Edit
 from runner.errors import NoSuchJobError, UserError
@@ -395,3 +395,16 @@ def test_when_the_output_last_grew(queue):
         with open(path, "w"):
             os.utime(path, (at, at))
     assert queue.last_log_at(job_id) == datetime.fromtimestamp(3000, timezone.utc)
+
+
+def test_a_job_does_not_wait_while_it_runs(queue, monkeypatch):
+    passed_s, began = 0.0, datetime.now(timezone.utc)
+    monkeypatch.setattr("runner.clock.now", lambda: began + timedelta(seconds=passed_s))
+    [job_id] = submit(queue, "true")
+    passed_s = 100.0
+    queue.jobs.started(claim(queue, job_id), clock.text(clock.now()))
+    passed_s = 1100.0
+    assert [round(one.waited_s) for one in queue.line.running()] == [100]
+    queue.jobs.back_to_queue(queue.job(job_id), "it made room", (State.CANCELLED, Reason.PREEMPTED))
+    passed_s = 1150.0
+    assert [round(one.waited_s) for one in queue.line.waiting(per_lane=9)] == [150]

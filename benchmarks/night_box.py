@@ -1,0 +1,392 @@
+"""A night of nightshift's on simulated GPUs, event by event, in virtual time.
+
+What decides is its own code: the scheduler, the idle rule, the rule for hung jobs, the breaker, the reading of "out of
+memory" from the output, and the plan that finds a batch. The oracle is the same without the delays.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from functools import cache
+
+from benchmarks.night import BOOT_S, CRASH, GPUS, IDLES, NIGHT_S, OK, OOM, SPINS, TOTAL_MIB, Job, Night
+from runner import breaker, hung, idle, oom
+from runner.batch import Measured, OutOfMemory, Plan, Probe, Run
+from runner.batch import Settings as BatchSettings
+from runner.model import Exit, State
+from runner.request import Request
+from runner.schedule import Limits, Room, Running, Waiting, choose
+
+NEXT_S = 1.0  # after a job, until a reading shows that its memory is back
+GRACE_S = 10.0
+FREE = "free, between jobs or kept for one that waits for more"
+PROBES = "probes"
+CAUSES = {
+    SPINS: "jobs hung at 100 %",
+    IDLES: "jobs that did nothing",
+    OOM: "jobs out of memory",
+    CRASH: "jobs that crashed",
+    "host": "work lost with the host",
+    "limit": "jobs beyond their limit",
+}
+OOM_SAID = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+@dataclass(frozen=True)
+class Way:
+    """How nightshift is set up. These are the defaults."""
+
+    hung: hung.Policy = hung.DEFAULT
+    breaker: int = 3
+    breaker_within_s: float = 10.0
+    tries_again_s: float | None = None  # after a pause by the breaker; as shipped, somebody has to
+    retry_host: bool = False
+    sees_early_hangs: bool = False  # of jobs whose usual power is not known yet: nightshift cannot, today
+    oracle: bool = False  # knows all that is wrong with a job as soon as it is
+
+
+SHIPPED, ORACLE = Way(), Way(oracle=True)
+
+
+# -- what nightshift's own code says of a job ----------------------------------------------------------------------
+
+
+@cache
+def idle_stop_s(busy_s: float) -> float:
+    """When the idle rule stops a job that does nothing any more after so long, from its start."""
+    began = max(0.0, busy_s - 60.0)
+    window = idle.Window(idle.DEFAULT, ("GPU-0",), 0.0)
+    for second in range(1, 3600):
+        at = began + second
+        sample = window.take(idle.Reading(at, {"GPU-0": 95.0 if at <= busy_s else 0.0}))
+        if sample and window.judge(at).action is idle.Action.STOP:
+            return at
+    return math.inf
+
+
+@cache
+def hung_s(busy_s: float, policy: hung.Policy) -> float:
+    """When a job that spins after so long is found to, from its start."""
+    pulses, began = hung.Pulses(), max(0.0, busy_s - 900.0)
+    for second in range(0, 7200, 10):
+        at = began + second
+        works = at <= busy_s
+        pulses.take(hung.Pulse(at, 99.0, 250.0 if works else 90.0), 1.0 if works else at - busy_s, policy)
+        if hung.judge(pulses, policy).hung:
+            return at
+    return math.inf
+
+
+def found_batch(job: Job) -> tuple[Plan, float]:
+    """The plan with its real run, and how long its probes took: 15 s to load, memory at rest 4 s later."""
+    settings = BatchSettings()
+    plan, spent_s = Plan.start(settings, TOTAL_MIB), 0.0
+    while isinstance(plan.step, Probe):
+        took_s = 19.0 + plan.step.quiet_s
+        mib = 1_500 + plan.step.batch * job.mib / 20
+        outcome = (
+            OutOfMemory(TOTAL_MIB, seconds=15.0) if mib > TOTAL_MIB else Measured(mib, 0.0, took_s, "plateau", 4.0)
+        )
+        plan, spent_s = plan.after(outcome), spent_s + outcome.seconds + 2.0
+    return plan, spent_s
+
+
+# -- nightshift, and the oracle ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Live:
+    """An attempt under way."""
+
+    job: Job
+    gpus: tuple[int, ...]
+    began_s: float
+    had_s: float  # of its work, from a checkpoint
+    ends_s: float
+    how: str
+    lead_s: float = 0.0  # before its work begins: probes
+    waited_s: float = 0.0
+    stopping: bool = False
+
+    def done_s(self, now_s: float) -> float:
+        """Of its work so far, in this attempt; what hangs does none."""
+        done_s = max(0.0, now_s - self.began_s - self.lead_s)
+        return min(done_s, self.job.fault_s - self.had_s) if self.how in (IDLES, SPINS) else done_s
+
+
+@dataclass
+class Ours:
+    """One night of nightshift's, event by event."""
+
+    night: Night
+    way: Way
+    now_s: float = 0.0
+    counted_s: float = 0.0  # GPU seconds
+    waiting: dict[int, tuple[Job, float, float]] = field(default_factory=dict)  # job, work it has, since when
+    live: dict[int, Live] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)
+    healed: set[int] = field(default_factory=set)  # their fault does not come again
+    tried: set[int] = field(default_factory=set)  # had their retry
+    streak: breaker.Streak = field(default_factory=breaker.Streak)
+    paused: bool = False
+    up: bool = True
+    came: bool = True  # somebody new may push others aside, though no GPU is free
+    wasted: dict[str, float] = field(default_factory=dict)
+    _events: list[tuple[float, int, str, int]] = field(default_factory=list)
+    _free_from: dict[int, float] = field(default_factory=dict)
+
+    def share(self) -> float:
+        for job in self.night.jobs:
+            self._at(job.at_s, "comes", job.id)
+        for _, start, end, _ in self.night.neighbours:
+            self._at(start, "neighbour", 0)
+            self._at(end, "neighbour", 0)
+        self._at(self.night.reboot_s, "reboot", 0)
+        self._at(self.night.reboot_s + BOOT_S, "boot", 0)
+        while self._events and self._events[0][0] < NIGHT_S:
+            self._pass_time(self._events[0][0])
+            while self._events and self._events[0][0] <= self.now_s:
+                _, _, what, number = heapq.heappop(self._events)
+                getattr(self, f"_{what}")(number)
+            if self.up and not self.paused:
+                self._schedule()
+        self._pass_time(NIGHT_S)
+        for one in self.live.values():
+            self._morning(one)
+        return self.counted_s / (GPUS * NIGHT_S)
+
+    def _at(self, when_s: float, what: str, number: int) -> None:
+        heapq.heappush(self._events, (when_s, len(self._events) + number, what, number))
+
+    def _pass_time(self, until_s: float) -> None:
+        """Write down why GPUs without a job of ours had none."""
+        taken = {gpu for one in self.live.values() for gpu in one.gpus}
+        for gpu in set(range(GPUS)) - taken:
+            why = "the host is down" if not self.up else "the breaker has paused the queue" if self.paused else None
+            why = why or ("a neighbour" if self.night.foreign_mib(gpu, self.now_s) >= TOTAL_MIB / 10 else FREE)
+            self._lose(why, until_s - self.now_s)
+        self.now_s = until_s
+
+    def _lose(self, why: str, gpu_s: float) -> None:
+        self.wasted[why] = self.wasted.get(why, 0.0) + gpu_s
+
+    # -- what happens --
+
+    def _comes(self, number: int) -> None:
+        job = next(job for job in self.night.jobs if job.id == number)
+        hopeless = (job.fault == IDLES and not job.fault_s) or (job.fault == OOM and not job.probes)
+        if not (self.way.oracle and hopeless):
+            self.came = True
+            self.waiting[number] = job, 0.0, self.now_s
+
+    def _neighbour(self, _: int) -> None:
+        """Somebody's process comes or goes; jobs there run out of memory if it is too much."""
+        for one in list(self.live.values()):
+            if any(self.night.foreign_mib(gpu, self.now_s) + one.job.mib > TOTAL_MIB for gpu in one.gpus):
+                self._over(one, OOM)
+
+    def _reboot(self, _: int) -> None:
+        self.up = False
+        for one in list(self.live.values()):
+            self._over(one, "host")
+
+    def _boot(self, _: int) -> None:
+        self.up = True
+
+    def _look(self, _: int) -> None:
+        """There may be something to start."""
+
+    def _resume(self, _: int) -> None:
+        self.paused = False
+
+    def _ends(self, number: int) -> None:
+        one = self.live.get(number)
+        if one is not None and one.ends_s <= self.now_s:
+            self._over(one, one.how)
+
+    def _over(self, one: Live, how: str) -> None:
+        """An attempt has ended: count what counts, and queue it again where that is so."""
+        job, done_s = one.job, one.done_s(self.now_s)
+        del self.live[job.id]
+        if one.how in (IDLES, SPINS) and job.fault_s:
+            self.healed.add(job.id)
+        for gpu in one.gpus:
+            self._free_from[gpu] = self.now_s + (0.0 if self.way.oracle else NEXT_S)
+        self._at(self.now_s + NEXT_S, "look", 0)
+        if how in (OK, "pushed"):
+            self._lose(PROBES, one.lead_s * job.gpus)
+        if how == OK:
+            self._count(job, done_s)
+        elif how == "pushed":
+            self._count(job, done_s)  # it saves when it is told to stop
+            self.waiting[job.id] = job, one.had_s + done_s, self.now_s
+        elif self._goes_on(one, how):
+            saves_s = job.saves_every_s
+            kept_s = (one.had_s + done_s) // saves_s * saves_s - one.had_s if saves_s else 0.0
+            kept_s = max(0.0, kept_s)
+            self._count(job, kept_s)
+            self._waste(how, one, kept_s)
+            self.waiting[job.id] = job, one.had_s + kept_s, self.now_s
+        else:
+            # what it had saved before counts no more, since nobody goes on with it
+            self._count(job, -one.had_s)
+            self._waste(how, one, 0.0)
+        if how in (CRASH, OK, OOM) and not self.way.oracle:
+            self._see_streak(one, how)
+
+    def _goes_on(self, one: Live, how: str) -> bool:
+        job = one.job
+        if how == CRASH:
+            return False
+        if how == OOM:
+            if self.way.oracle or (job.probes and self._steps_back(one)):
+                self.healed.add(job.id)
+                return True
+            return False
+        if how == "host":
+            asked = job.retries and job.id not in self.tried
+            self.tried.add(job.id)
+            return self.way.oracle or self.way.retry_host or asked or job.filler
+        if self.way.oracle:
+            self.healed.add(job.id)
+            return True
+        return False
+
+    def _steps_back(self, one: Live) -> bool:
+        found = oom.recognise(OOM_SAID, exit_code=1)
+        plan = self.plans.get(one.job.id)
+        if found is None or plan is None:
+            return False
+        self.plans[one.job.id] = plan.after(OutOfMemory(TOTAL_MIB, seconds=one.done_s(self.now_s)))
+        return isinstance(self.plans[one.job.id].step, Run)
+
+    def _see_streak(self, one: Live, how: str) -> None:
+        state = State.SUCCEEDED if how == OK else State.FAILED
+        code = 0 if how == OK else one.job.exit_code if how == CRASH else 1
+        end = Exit(exit_code=code, started_at="", finished_at="", duration_s=self.now_s - one.began_s)
+        self.streak = breaker.after(self.streak, one.job.id, state, end, self.way.breaker_within_s)
+        if self.way.breaker and len(self.streak.jobs) >= self.way.breaker:
+            self.streak, self.paused = breaker.Streak(), True
+            if self.way.tries_again_s is not None:
+                self._at(self.now_s + self.way.tries_again_s, "resume", 0)
+
+    def _count(self, job: Job, work_s: float) -> None:
+        self.counted_s += work_s * job.gpus
+
+    def _waste(self, how: str, one: Live, kept_s: float) -> None:
+        how = one.how if one.how in (IDLES, SPINS) else how  # a reboot ends what hangs as well
+        self._lose(CAUSES[how], (self.now_s - one.began_s - kept_s) * one.job.gpus)
+
+    def _morning(self, one: Live) -> None:
+        """Still running, and it will come to its end."""
+        if one.how in (OK, "pushed"):
+            self._count(one.job, one.done_s(NIGHT_S))
+        else:
+            self._count(one.job, -one.had_s)
+            self._waste(one.how, one, 0.0)
+
+    # -- a pass --
+
+    def _schedule(self) -> None:
+        queued = [
+            Waiting(job.id, self._request(job, had_s), job.id, self.now_s - since_s)
+            for job, had_s, since_s in self.waiting.values()
+        ]
+        busy = {gpu for one in self.live.values() for gpu in one.gpus}
+        if not queued or (len(busy) == GPUS and not self.came):
+            return
+        self.came = False
+        queued = _first_of_each_kind(queued)
+        running = [self._running(one) for one in self.live.values()]
+        plan = choose(queued, [self._room(gpu) for gpu in range(GPUS)], (), running, Limits(use=self._use()))
+        for push in plan.pushes:
+            one = self.live[push.job_id]
+            one.stopping, one.how = True, "pushed"
+            one.ends_s = min(one.ends_s, self.now_s + (0.0 if self.way.oracle else GRACE_S))
+            self._at(one.ends_s, "ends", one.job.id)
+        for start in plan.starts:
+            self._start(start.job_id, tuple(int(uuid) for uuid, _ in start.slots))
+
+    def _request(self, job: Job, had_s: float) -> Request:
+        limit_s = job.limit_s
+        if self.way.oracle and not job.filler:
+            limit_s = math.ceil((job.work_s - had_s) / 300) * 300.0
+        mib = job.mib if self.way.oracle else None
+        return Request(
+            owner=job.owner, gpus=job.gpus, rank=job.rank, preemptible=job.filler, limit_s=limit_s, gpu_mem_mib=mib
+        )
+
+    def _running(self, one: Live) -> Running:
+        request = self._request(one.job, one.had_s)
+        ran_s = self.now_s - one.began_s
+        ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
+        return Running(one.job.id, request, tuple(map(str, one.gpus)), ends_in_s, one.waited_s, one.stopping)
+
+    def _room(self, gpu: int) -> Room:
+        taken = any(gpu in one.gpus for one in self.live.values())
+        foreign_mib, why_not, sick = self.night.foreign_mib(gpu, self.now_s), None, False
+        if not taken and foreign_mib >= TOTAL_MIB / 10 and not self.way.oracle:
+            why_not, sick = "is held by somebody else", True
+        elif self.now_s < self._free_from.get(gpu, 0.0):
+            why_not = "is being read"
+        ours_mib = sum(one.job.mib if self.way.oracle else TOTAL_MIB for one in self.live.values() if gpu in one.gpus)
+        left_mib = max(0, TOTAL_MIB - foreign_mib - ours_mib)
+        return Room(
+            index=gpu, uuid=str(gpu), slots=1, free_slots=() if taken else (0,), memory_mib=left_mib,
+            share_mib=TOTAL_MIB, why_not=why_not, sick=sick,
+        )  # fmt: skip
+
+    def _use(self) -> dict[str, float]:
+        used: dict[str, float] = {}
+        for one in self.live.values():
+            used[one.job.owner] = used.get(one.job.owner, 0.0) + (self.now_s - one.began_s) * len(one.gpus)
+        return used
+
+    def _start(self, number: int, gpus: tuple[int, ...]) -> None:
+        job, had_s, since_s = self.waiting.pop(number)
+        lead_s = 0.0
+        if job.probes and not self.way.oracle and number not in self.plans:
+            self.plans[number], lead_s = found_batch(job)
+        takes_s, how = self._fate(job, had_s, lead_s)
+        one = Live(job, gpus, self.now_s, had_s, self.now_s + takes_s, how, lead_s, self.now_s - since_s)
+        self.live[number] = one
+        if one.ends_s < NIGHT_S:
+            self._at(one.ends_s, "ends", number)
+
+    def _fate(self, job: Job, had_s: float, lead_s: float) -> tuple[float, str]:
+        """How long it holds its GPUs from now on, and how that ends."""
+        takes_s, how = lead_s + job.work_s - had_s, OK
+        left_s = lead_s + job.fault_s - had_s
+        if job.fault != OK and job.id not in self.healed and left_s >= 0:
+            how = job.fault
+            if self.way.oracle or how in (CRASH, OOM):
+                takes_s = left_s
+            elif how == IDLES:
+                takes_s = idle_stop_s(left_s) + GRACE_S
+            else:
+                takes_s = self._hangs_s(left_s)
+        if job.limit_s is not None and not self.way.oracle and takes_s > job.limit_s:
+            return job.limit_s + GRACE_S, how if how != OK else "limit"
+        return takes_s, how
+
+    def _hangs_s(self, busy_s: float) -> float:
+        if self.way.hung.action is not hung.Action.KILL:
+            return math.inf
+        found_s = hung_s(busy_s, self.way.hung)
+        if found_s == math.inf and self.way.sees_early_hangs:
+            found_s = busy_s + self.way.hung.silent_s + hung.EVERY_S
+        return found_s + GRACE_S
+
+
+def _first_of_each_kind(queued: list[Waiting]) -> list[Waiting]:
+    """As the runner does: those behind them that ask for the same cannot start before them."""
+    kinds: dict[Request, list[Waiting]] = {}
+    for job in sorted(queued, key=lambda job: job.position):
+        kinds.setdefault(job.request, []).append(job)
+    return [job for jobs in kinds.values() for job in jobs[:GPUS]]
+
+
+def oracle(night: Night) -> float:
+    return Ours(night, ORACLE).share()

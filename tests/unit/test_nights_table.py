@@ -1,0 +1,49 @@
+"""The tables of docs/nights.md, and what they show."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
+
+from benchmarks.night import CRASH, GPUS, IDLES, NIGHT_S, OOM, SPINS, Night
+from benchmarks.night_box import hung_s, idle_stop_s
+from benchmarks.nights import DOCUMENT, KILL, NIGHTS, line_of, row, rows, written
+
+
+def test_the_document_shows_this_night():
+    assert line_of(row(1)) in DOCUMENT.read_text(), "run: python -m benchmarks.nights --write"
+
+
+@pytest.mark.evidence
+def test_the_document_shows_these_tables():
+    document = DOCUMENT.read_text()
+    assert document == written(document, rows()), "run: python -m benchmarks.nights --write"
+
+
+def test_no_gpu_second_is_counted_twice_or_forgotten():
+    for variant, share in row(1).ours.items():
+        lost = sum(row(1).lost[variant].values()) / (GPUS * NIGHT_S)
+        assert share + lost == pytest.approx(1.0, abs=0.01), variant
+
+
+def test_ours_is_ahead_of_the_others_and_behind_the_oracle():
+    made = row(1)
+    assert max(made.simple, made.loop) < made.ours["as shipped"] < made.oracle < 1
+
+
+def test_every_night_has_all_that_can_go_wrong():
+    for number in range(1, NIGHTS + 1):
+        night = Night.of(number)
+        assert len(night.jobs) >= 200
+        assert {OOM, CRASH, IDLES, SPINS} <= {job.fault for job in night.jobs}
+        assert any(job.filler for job in night.jobs)
+        assert night == Night.of(number)
+
+
+def test_the_rules_are_those_of_the_runner():
+    assert idle_stop_s(1000.0) == pytest.approx(1300.0, abs=6)
+    assert hung_s(1000.0, KILL) == pytest.approx(1600.0, abs=12)
+    assert hung_s(60.0, KILL) == math.inf
