@@ -50,7 +50,7 @@ def test_an_edit_is_typed_like_a_submission(waiting):
         (["move", "3", "up"], "'first', 'sooner', 'later', 'last', 'before', 'after'"),
         (["kill", "4-3"], "'4-3' is not the number of a job, nor 14-16"),
         (["kill", "--state", "running"], "No such job waits or runs."),
-        (["kill", "--group", "day"], "No such job waits or runs."),
+        (["kill", "--group", "day"], "There is no group 'day'"),
     ],
 )
 def test_mistakes_say_what_to_type(waiting, words, said):
