@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
     from runner.store.line import Lease
 
-EXACTLY = 100  # jobs that are looked at one by one; those behind them are summed up
+EXACTLY = 30  # jobs that are looked at one by one; those behind them are summed up
 SOON_S = 60.0
 
 
