@@ -1,5 +1,7 @@
 """Fixtures for all tests."""
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -8,6 +10,10 @@ from tests.box import a_box
 # On a box that does other things as well an example may take its time; that is no failure.
 settings.register_profile("busy box", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy box")
+
+
+# Tests that a shell runs in the background are started deaf to it, and so would be all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -45,11 +45,6 @@ def turns_red(test, folder, like=None):
     return False
 
 
-def test_with_all_controls_in_place_all_is_green(tmp_path):
-    tests = [*suite(), *{guard_of(control) for control in CONTROLS.values()}]
-    assert [test for number, test in enumerate(tests) if turns_red(test, tmp_path / str(number))] == []
-
-
 def test_no_condition_of_the_gate_is_idle(tmp_path):
     idle, numbers, tests, looked = [], itertools.count(), suite(), 0
     fresh = tmp_path / "fresh"
