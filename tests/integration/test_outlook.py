@@ -166,8 +166,8 @@ def test_a_day_that_is_not_today_is_named(queue):
     runs_since(queue, numbers[1], 0)
     found = queue.outlook()
     in_two_days, in_ten_days = found.start_words(numbers[6]), found.start_words(numbers[26])
-    datetime.strptime(in_two_days.removeprefix("about "), "%a %H:%M")  # noqa: DTZ007
-    datetime.strptime(in_ten_days.removeprefix("about "), "%Y-%m-%d")  # noqa: DTZ007
+    assert datetime.strptime(in_two_days.removeprefix("about "), "%a %H:%M")  # noqa: DTZ007
+    assert datetime.strptime(in_ten_days.removeprefix("about "), "%Y-%m-%d")  # noqa: DTZ007
 
 
 @in_room()

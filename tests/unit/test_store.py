@@ -32,8 +32,9 @@ def store(tmp_path):
     store.close()
 
 
-def test_two_first_starts_at_once(tmp_path):
-    """Fresh state folders opened by two processes at the same moment, thirty times over."""
+@pytest.mark.parametrize("times", [30, pytest.param(1000, marks=pytest.mark.evidence)])
+def test_two_first_starts_at_once(tmp_path, times):
+    """Fresh state folders opened by two processes at the same moment, over and over."""
     code = (
         f"import sys; sys.path.insert(0, {ROOT!r})\n"
         "from runner.store.connection import open_store\n"
@@ -44,7 +45,7 @@ def test_two_first_starts_at_once(tmp_path):
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    for number in range(30):
+    for number in range(times):
         for opener in openers:
             opener.stdin.write(f"{tmp_path}/home{number}\n")
             opener.stdin.flush()
