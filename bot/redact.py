@@ -169,12 +169,16 @@ class Redactor:
         if b"\x1b" not in data:
             return _merged(self._found(data))
         plain, places, shifts = _without_escapes(data)
-        return _merged(
-            (_place(start, places, shifts), _place(end - 1, places, shifts) + 1) for start, end in self._found(plain)
-        )
+        found = [
+            (_place(begin, places, shifts), _place(end - 1, places, shifts) + 1) for begin, end in self._found(plain)
+        ]
+        return _merged([*found, *self._known(data)])  # an escape may seem to take the first letter of what follows
 
     def _found(self, data: bytes) -> list[Span]:
-        found = [*_named(data), *_shaped(data), *_bot_tokens(data)]
+        return [*_named(data), *_shaped(data), *_bot_tokens(data), *self._known(data)]
+
+    def _known(self, data: bytes) -> list[Span]:
+        found: list[Span] = []
         for form in self._forms:
             at = data.find(form)
             while at >= 0:
