@@ -163,7 +163,7 @@ def _in_turn(queued: Sequence[Waiting], use: Mapping[str, float], age_s: float) 
 
 def level_of(job: Waiting | Running, age_s: float) -> int:
     """With time everybody's turn comes: one priority higher for each of these times it has waited."""
-    grown = 2 * int(job.waited_s // age_s) if age_s else 0
+    grown = 2 * int(max(0.0, job.waited_s) // age_s) if age_s else 0  # a clock set back costs nobody his place
     return min(job.request.level + grown, max(HIGHEST_LEVEL, job.request.level))
 
 

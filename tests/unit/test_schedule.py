@@ -204,6 +204,10 @@ def test_with_time_everybodys_turn_comes():
     assert in_order(old, wants(2), wants(3, priority="high"), age_s=0) == [3, 2, 1]
 
 
+def test_a_clock_that_was_set_back_costs_nobody_his_place():
+    assert in_order(wants(1, waited_s=-1.0), wants(2)) == [1, 2]
+
+
 # -- going round those who wait ----------------------------------------------------------------------
 
 
