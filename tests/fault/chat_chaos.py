@@ -185,16 +185,21 @@ class ChatChaos:
 
     # -- the night ---------------------------------------------------------------------------------
 
-    def run(self, kills: int, timeout_s: float, *, from_scratch_every: int = 5, most_jobs: int = 10**6) -> Report:
+    def run(
+        self, kills: int, timeout_s: float, *, from_scratch_every: int = 5, fewest_jobs: int = 0,
+        most_jobs: int = 10**6,
+    ) -> Report:  # fmt: skip
         began = time.monotonic()
         self.world.do("repeat_updates", seed=self.report.seed, at_most=2)
         while self.report.kills < kills and time.monotonic() - began < timeout_s:
             self.start_bot(from_scratch=self.report.kills % from_scratch_every == from_scratch_every - 1)
-            if self.random.random() < 0.15:
+            missing = fewest_jobs * (self.report.kills + 1) // kills - len(self.names)
+            if self.random.random() < 0.15 and missing <= 0:
                 time.sleep(self.random.uniform(0, 0.2))  # while it comes up
             else:
                 self.until_it_polls()
-                for _ in range(self.random.choice((0, 1, 1, 2, 3)) if len(self.names) < most_jobs else 0):
+                wanted = self.random.choice((0, 1, 1, 2, 3)) if len(self.names) < most_jobs else 0
+                for _ in range(max(wanted, missing)):
                     self.write()
                 self.react()
                 time.sleep(self.random.choice((0.0, 1.0)) * self.random.uniform(0, 0.12))

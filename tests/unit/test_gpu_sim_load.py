@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, TimeoutError  # noqa: A004 - not the built-in one before 3.11
@@ -31,7 +32,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def _start(*options: str) -> subprocess.Popen[bytes]:
     start = "import sys; from runner.gpu.sim_load import main; sys.exit(main(sys.argv[1:]))"
-    return subprocess.Popen([sys.executable, "-c", start, *options], stderr=subprocess.DEVNULL)
+    words = [sys.executable, "-c", start, *options]
+    return subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _used(home: str, index: int) -> int:
@@ -162,7 +164,7 @@ def test_a_program_holds_of_the_gpu_what_it_holds_of_the_machine(home: str) -> N
         assert used < 16 * 200  # the interpreter's own included
         assert _used(home, 0) == 0
     finally:
-        around.kill()
+        os.killpg(around.pid, signal.SIGKILL)  # the program too
         around.wait()
 
 
