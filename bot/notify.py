@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import alarms, excerpt, group_words, keyboards, plots, render
+from bot import alarms, excerpt, group_words, keyboards, outlived, plots, render
 from bot.chat import Picture
 from bot.gate import person_of
 from bot.grouped import results_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
-MANY = 4
+MANY, BURST = 4, 20
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
 SILENT = {"started", "gpu back", "drained"}
@@ -87,6 +87,9 @@ class Notifier:
                 left = await patiently(partial(self._leave_to_groups, notices))
                 for bundle in _bundles(left):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
+                if len(notices) <= BURST:  # of more, a button that is pressed says that its job is over
+                    for job_id in _over(notices):
+                        await patiently(partial(outlived.take_away, self._chat, job_id))
 
     def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
         """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""
@@ -289,6 +292,11 @@ def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
         else:
             bundles.append([notice])
     return [part for bundle in bundles for part in ([bundle] if len(bundle) >= MANY else [[one] for one in bundle])]
+
+
+def _over(notices: Sequence[Notice]) -> list[int]:
+    """The jobs that have ended."""
+    return [notice.job_id for notice in notices if notice.kind == "ended" and notice.job_id is not None]
 
 
 def _aspect(notice: Notice) -> str:
