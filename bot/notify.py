@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import alarms, excerpt, group_words, keyboards, outlived, plots, render
+from bot import alarms, box_words, excerpt, group_words, keyboards, outlived, plots, render
 from bot.chat import Picture
 from bot.gate import person_of
 from bot.grouped import results_of
@@ -32,12 +32,12 @@ EXCERPT_UNITS = 2500
 MANY, BURST = 4, 20
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
-SILENT = {"started", "gpu back", "drained"}
+SILENT = {"started", "gpu back", "disk back", "drained"}
 # what each choice of noise leaves out
 LEAVES_OUT = {
     "all": frozenset(),
     "ends": frozenset({"started"}),
-    "failures": frozenset({"started", "succeeded", "requeued", "queue empty", "gpu back", "drained"}),
+    "failures": frozenset({"started", "succeeded", "requeued", "queue empty", "gpu back", "disk back", "drained"}),
 }
 
 
@@ -219,13 +219,13 @@ class Notifier:
         if job is not None:
             return self._about_job(notice, job, output)
         if notice.kind.startswith("gpu "):
-            return Said(render.gpu_trouble(notice.kind, data, box, render.indices_of(self._chat.queue.gpus())))
-        if notice.kind not in render.OF_THE_BOX:
+            return Said(box_words.gpu_trouble(notice.kind, data, box, render.indices_of(self._chat.queue.gpus())))
+        if notice.kind not in box_words.OF_THE_BOX:
             return Said(render.in_few_words(notice, box))
         rows = {"paused": keyboards.resume(), "drained": keyboards.resume()}.get(notice.kind, [])
         if notice.kind == "queue empty" and data.get("command"):
             rows = keyboards.cancel_when_empty()
-        return Said(render.OF_THE_BOX[notice.kind](data, box), rows)
+        return Said(box_words.OF_THE_BOX[notice.kind](data, box), rows)
 
     def _about_job(self, notice: Notice, job: Job, output: Output) -> Said:
         box, data = self._chat.settings.box, notice.data

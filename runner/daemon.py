@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from runner import breaker, clock, doorbell, home, orders, presence, rundir
 from runner.attempts import Attempts
+from runner.disk_watch import DiskWatch
 from runner.doorbell import Doorbell
 from runner.empty import WhenEmpty
 from runner.engines.local import LocalEngine
@@ -172,9 +173,10 @@ class Runner:
         return BUSY_PERIOD_S if self._under_way or queued else IDLE_PERIOD_S
 
     def _see_what_is_over(self) -> None:
-        """The box may be drained now, or have nothing left to do."""
+        """The box may be drained now, have nothing left to do, or no room on its disk."""
         self._usage.save()
         self._when_empty.look()
+        self._disk_watch.look()
         self._tell_if_drained()
 
     def _tell_if_drained(self) -> None:
@@ -293,6 +295,7 @@ class Runner:
             settings, self._store, self._jobs, self._outbox, self._box, self._waiter, self._backup
         )
         self._upkeep = Upkeep(settings, self._waiter)
+        self._disk_watch = DiskWatch(settings, self._box, self._outbox, self._waiter)
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
         install_command(settings.home)

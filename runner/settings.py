@@ -196,6 +196,10 @@ class Settings(FromEnvironment):
     disk_limit: Mebibytes | None = Field(
         None, description="Oldest run directories are removed when all together are larger."
     )
+    disk_warning: Mebibytes = Field(
+        1024, ge=0, description="The admins are told when less is free on the state folder's disk; 0: never.",
+        json_schema_extra={"shown_default": "1G"},
+    )  # fmt: skip
 
 
 # names that belong to the chat face; the runner only has to know that they are not misspelt

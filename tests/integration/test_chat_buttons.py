@@ -76,9 +76,12 @@ async def test_what_waits_to_be_sent_leaves_without_the_button(room):
     await room.ask(room.uma, SUBMIT)
     room.faults.outage = True
     begin(room, 1)
-    room.face.notifier.wake()
+    await room.settle()
+    assert "started" not in room.said(room.uma)[-1].text.text
     end(room, 1)
+    await room.settle()
     room.faults.outage = False
+    room.chat.queue.store.execute("UPDATE messages SET next_try_at = NULL")
     await room.settle()
     started = next(one for one in room.said(room.uma) if "started" in one.text.text)
     assert labels(started) == ["Log", "Details", "Rerun"]

@@ -542,7 +542,7 @@ async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
     kinds = set(re.findall(r'"([a-z ]+)"', found))
     assert kinds == {
         *("started", "ended", "requeued", "paused", "queue empty", "when empty ran", "drained"),
-        *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung", "time warning"),
+        *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung", "time warning", "disk low", "disk back"),
     }
 
 
