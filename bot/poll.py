@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from telegram import Update
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
-from bot.delivery import after_failure, pause_s
+from bot.delivery import after_failure, is_of_a_stranger, pause_s
 from bot.gate import Added, Caller, Denied
 from bot.patience import patiently
 from bot.richtext import escape, shorten
@@ -60,8 +60,11 @@ class Poller:
         while True:
             try:
                 updates = await within(self._poll_s + STALLED_AFTER_S, self._fetch())
-            except InvalidToken:
-                raise
+            except InvalidToken as problem:
+                if not is_of_a_stranger(problem) and await self._wire.is_unknown():
+                    raise
+                await self._failed(problem)
+                continue
             except (asyncio.TimeoutError, TelegramError) as problem:
                 await self._failed(problem)
                 continue

@@ -502,3 +502,17 @@ async def test_who_asks_is_answered_before_the_news(room):
     said = await room.ask(room.uma, "/whoami")
     order = ["You are" in message.text.text for message in said]
     assert order.index(True) < len(order) - 3
+
+
+@in_room()
+async def test_a_file_that_is_gone_is_asked_for_again(room):
+    from bot.local_chat.api import error_reply
+    from bot.local_chat.errors import ApiError
+
+    async def gone(*_):
+        return error_reply(ApiError(404, "Not Found"))
+
+    room.api.download = gone
+    room.people.send_document(room.uma, None, "night.sh", b"true\n")
+    await room.settle()
+    assert room.said(room.uma)[-1].text.text == "⚠️ Telegram no longer has that file. Send it again."
