@@ -58,7 +58,9 @@ def typed_in_chat(words: str) -> str:
     """How a command of the terminal is sent here; held jobs are released by their button."""
     name = words.split(maxsplit=1)[0]
     if name in {"release", "hold", "first", "sooner", "later"}:
-        return "/queue"
+        return "“go” in /queue" if name == "release" else "/queue"
+    if name == "ls":
+        return "/status"
     return f"/{words.replace(' -- ', ' ')}" if name in BY_NAME else f"`nightshift {words}` on the box"
 
 

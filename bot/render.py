@@ -83,7 +83,8 @@ class BoxView:
 def status(view: BoxView) -> str:
     """The whole box at a glance."""
     now, indices = clock.now(), indices_of(view.gpus)
-    parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {view.counts.queued + view.counts.held} queued"]
+    waiting = view.counts.queued + view.counts.not_yet
+    parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {waiting} queued"]
     parts += _alarms(view)
     parts += ["", *_gpu_lines(view)]
     if view.running:
@@ -93,7 +94,7 @@ def status(view: BoxView) -> str:
     if view.next:
         parts += ["", bold("Next")]
         parts += _waiting(view.next, view.reasons, view.held, view.ahead)
-        parts += _more(view.counts.queued + view.counts.held - len(view.next))
+        parts += _more(waiting - len(view.next))
         parts += _until_empty(view.ahead)
     if view.ended:
         parts += ["", bold("Last")]
@@ -150,7 +151,8 @@ def gpus(view: BoxView) -> str:
     """Each GPU with all that is known of it."""
     parts = [f"{bold(view.name)}{' · ' + italic('simulated') if view.simulated else ''}", *_alarms(view)]
     for gpu in view.gpus:
-        parts += ["", f"{words.gpu_line(gpu)}", f"   {escape(gpu['name'] or 'unknown model')} · {escape(gpu['state'])}"]
+        state = f" · {escape(gpu['state'])}" if gpu["jobs"] else ""  # else it stands in the line itself
+        parts += ["", words.gpu_line(gpu), f"   {escape(gpu['name'] or 'unknown model')}{state}"]
     if not view.gpus:
         parts.append("No GPUs are known. On the box: <code>nightshift doctor</code>")
     return fit(["\n".join(parts)])
@@ -313,8 +315,9 @@ def help_text(role: Role) -> str:
     shown = [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]
     parts = [_help_line(command) for command in shown]
     if any(command.name == "submit" for command in shown):
-        parts += ["", bold("Options of /submit"), pre("\n".join(f"{flags}\n  {text}" for flags, text in help_rows()))]
-        parts += ["Reply to a job's message with /log, /kill or /rerun: it is that job you mean."]
+        parts += ["", bold("Options of /submit")]
+        parts += [f"{code(flags)} {escape(text)}" for flags, text in help_rows()]
+        parts += ["", "Reply to a job's message with /log, /kill or /rerun: it is that job you mean."]
     return fit(["\n".join(parts)])
 
 

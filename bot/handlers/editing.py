@@ -57,7 +57,9 @@ def how_to(job: Job) -> str:
     examples = [f"/edit {number} --time 4h --priority high", f"/edit {number} --clear time,after"]
     shown = "\n".join([*map(code, examples), "A new command may follow: " + code(f"/edit {number} python train.py")])
     parts: list[str | Shrink] = [f"To change {bold(f'#{number}')}, send for example\n{shown}\nNow it is\n"]
-    parts.append(Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre, keep="both"))
+    parts.append(
+        Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre if job.spec.script else code, keep="both")
+    )
     return fit(parts)
 
 

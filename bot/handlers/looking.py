@@ -107,7 +107,7 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     """One page of what waits and its buttons."""
     chat, rights = turn.chat, Rights(turn.chat, turn.caller.id)
     counts = chat.queue.overview()
-    total = counts.queued + counts.held
+    total = counts.queued + counts.not_yet
     first = max(0, min(first, (total - 1) // keyboards.QUEUE_PAGE * keyboards.QUEUE_PAGE))
     jobs = [chat.shown(job) for job in chat.listing.queued(first + keyboards.QUEUE_PAGE)[first:]]
     reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}

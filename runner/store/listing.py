@@ -24,7 +24,7 @@ class Overview(NamedTuple):
     """How many jobs there are of each kind."""
 
     queued: int  # that may start
-    held: int  # queued as well, but not to start before they are released
+    not_yet: int  # queued as well, but held, or waiting for other jobs or for their time
     running: int
     ended: dict[State, int]
 
@@ -128,7 +128,7 @@ class Listing:
         )
         return Overview(
             queued=ready,
-            held=found.get(State.QUEUED, 0) - ready,
+            not_yet=found.get(State.QUEUED, 0) - ready,
             running=found.get(State.STARTING, 0) + found.get(State.RUNNING, 0),
             ended={State(state): int(count) for state, count in ended},
         )

@@ -209,7 +209,7 @@ def test_a_pattern_that_never_ends_costs_the_numbers_and_nothing_else(tmp_path, 
     async def check(room):
         await room.ask(room.uma, "/sweep -g 0 --metric '(a+)+b' echo {a} ; a=1")
         finish(room, 1, printed="a" * 200)
-        assert "all 1 done" in text(await room.ask(room.uma, "/group sweep-1"))
+        assert "sweep-1: done" in text(await room.ask(room.uma, "/group sweep-1"))
 
     check(tmp_path)
 

@@ -14,6 +14,7 @@ from runner.model import Reason, State
 from runner.schedule import in_turn
 from runner.store.limits import box_limits
 from runner.store.line import CPU
+from runner.store.standstill import Standstill
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit, submit
 
 
@@ -408,3 +409,18 @@ def test_a_job_does_not_wait_while_it_runs(queue, monkeypatch):
     queue.jobs.back_to_queue(queue.job(job_id), "it made room", (State.CANCELLED, Reason.PREEMPTED))
     passed_s = 1150.0
     assert [round(one.waited_s) for one in queue.line.waiting(per_lane=9)] == [150]
+
+
+def test_a_job_whose_time_is_to_come_is_something_left_to_do(queue):
+    """Or a rented machine would be stopped before it."""
+    standstill = Standstill(queue.store)
+    later = (datetime.now(timezone.utc) + timedelta(hours=2)).isoformat(timespec="microseconds")
+    [job_id] = submit(queue, "a", begin_at=later)
+    assert standstill.any_to_do()
+    queue.hold(job_id)
+    assert not standstill.any_to_do()
+    assert standstill.held() == 1
+    queue.release(job_id)
+    assert standstill.any_to_do()
+    queue.stop(job_id)
+    assert not standstill.any_to_do()

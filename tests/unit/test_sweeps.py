@@ -169,3 +169,18 @@ def test_a_message_is_read(text, sweep):
 def test_a_message_that_is_none_is_refused_with_what_to_write(text, said):
     with pytest.raises(UserError, match=said):
         parse_text(text)
+
+
+@pytest.mark.parametrize("word", ["1..9", "1e-5..1e-2", "0.1...0.5", "-1..1", "1..100:1"])
+def test_a_range_that_is_not_called_one_is_not_run_as_a_single_value(word):
+    with pytest.raises(UserError, match=r"is one value and no range: .* lin:[-0-9.e]+ or log:"):
+        values_of("lr", [word])
+
+
+@pytest.mark.parametrize("word", ["..", "../data", "a..b", "v1..2", "1.2.3"])
+def test_dots_alone_make_no_range(word):
+    assert values_of("x", [word]) == (word,)
+
+
+def test_several_values_with_dots_are_meant_as_they_are():
+    assert values_of("x", ["1..9", "2..8"]) == ("1..9", "2..8")
