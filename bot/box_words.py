@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot import words
 from bot.richtext import Shrink, bold, code, escape, fit
 from runner.api.chat import clock, format_duration, format_mib, short_time
+from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,10 +50,18 @@ def _done(data: Mapping[str, Any]) -> list[str]:
     if jobs:
         when = f" since {short_time(since, clock.now())}" if since else ""
         told.append(f"{jobs:,} job{'s' if jobs != 1 else ''}{when}")
-        told.append(f"{failed:,} without success" if failed else "all succeeded" if jobs > 1 else "it succeeded")
+        told += _how_they_ended(data.get("states") or {}, jobs, failed)
     if held:
         told.append(f"{held:,} held back")
     return [f"\n{' · '.join(told)}"] if told else []
+
+
+def _how_they_ended(states: Mapping[str, int], jobs: int, failed: int) -> list[str]:
+    if not failed:
+        return ["all succeeded" if jobs > 1 else "it succeeded"]
+    stopped = states.get(State.CANCELLED.value, 0)
+    words_of = {"failed": failed - stopped, "stopped": stopped}
+    return [f"{count:,} {word}" for word, count in words_of.items() if count]
 
 
 def when_empty_ran(data: Mapping[str, Any], box: str) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from runner.model import Job
 
 GONE = "That button is no longer good. Send the command again."
+JUST_NOW = "That was done a moment ago. Tap again in a few seconds if you want it once more."
+AGAIN, TWO_TAPS_S = frozenset({"rerun", "rerun failed"}), 5.0  # a thumb that slipped wants no second job
 NOT_YOURS = "That button is for somebody else. Send the command yourself."
 
 
@@ -38,11 +40,18 @@ async def tapped(turn: Turn, nonce: str) -> None:
     if button.expired or button.used or answered or action is None:
         turn.answer(GONE)
         return
+    if button.action in AGAIN and _was_just_pressed(button):
+        turn.answer(JUST_NOW)
+        return
     if button.action in WHILE_IT_LASTS and (over := _over(turn, button)) is not None:
         _tell_over(turn, button, over)
         return
     turn.uses += [nonce, asked] if asked else [nonce]
     await action(turn, button)
+
+
+def _was_just_pressed(button: Button) -> bool:
+    return button.pressed_at is not None and abs((clock.now() - button.pressed_at).total_seconds()) < TWO_TAPS_S
 
 
 def _over(turn: Turn, button: Button) -> Job | None:

@@ -13,7 +13,7 @@ from telegram import Update
 from bot.commands import BY_NAME, COMMANDS
 from bot.dispatch import let_in
 from bot.gate import Role
-from bot.handlers.taps import ACTIONS, GONE, NOT_YOURS
+from bot.handlers.taps import ACTIONS, GONE, JUST_NOW, NOT_YOURS
 from bot.local_chat.updates import KINDS
 from bot.local_chat.world import ANONYMOUS_ADMIN, CHANNEL_BOT
 from runner import rundir
@@ -346,6 +346,9 @@ async def test_the_next_morning_log_and_rerun_still_work(room):
         room.world.clock = lambda: world_now() + 9 * 3600
         assert "epoch 9" in text(await room.tap(room.uma, said, "Log"))
         assert "#2 queued" in text(await room.tap(room.uma, said, "Rerun"))
+        assert await room.tap(room.uma, said, "Rerun") == []  # a thumb that slipped
+        assert room.answers()[-1] == JUST_NOW
+        clock.now = lambda: now() + timedelta(hours=9, seconds=6)
         assert "#3 queued" in text(await room.tap(room.uma, said, "Rerun"))
         assert "✅ #1" in text(await room.tap(room.uma, said, "Details"))
     finally:

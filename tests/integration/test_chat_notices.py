@@ -457,7 +457,8 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
 async def test_an_empty_queue_is_told_with_what_was_done(room):
     since = clock.text(clock.now() - timedelta(minutes=1))
     for data, words in (
-        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 2 without success"),
+        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 2 failed"),
+        ({"jobs": 9, "failed": 3, "states": {"CANCELLED": 2, "LOST": 1}}, "9 jobs since {at} · 1 failed · 2 stopped"),
         ({"jobs": 1, "failed": 0, "held": 3}, "1 job since {at} · it succeeded · 3 held back"),
         ({"jobs": 1500, "failed": 0, "held": 0}, "1,500 jobs since {at} · all succeeded"),
     ):
