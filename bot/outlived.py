@@ -28,26 +28,29 @@ def take_away(chat: Chat, job_id: int) -> None:
         return
     with chat.transaction():
         moved = chat.people.successors()  # in a group that has a new id, messages have other numbers
-        found = chat.messages.shown_about(job.id, clock.text(job.submitted_at), LATEST)
-        latest = {shown.chat: shown.id for shown in reversed(found)}
-        for shown in found:
-            if shown.chat < 0 and shown.id != latest[shown.chat]:
+        changed: set[int] = set()
+        for shown in chat.messages.shown_about(job.id, clock.text(job.submitted_at), LATEST):
+            if shown.chat in moved or not shown.person or not chat.gate.may_reach(shown.person, shown.chat):
+                continue
+            if shown.chat < 0 and shown.chat in changed:
                 continue  # Telegram takes twenty messages a minute in a group, and counts changes
-            if shown.chat not in moved and shown.person and chat.gate.may_reach(shown.person, shown.chat):
-                _tidy(chat, job, shown, shown.person)
+            if _tidy(chat, job, shown, shown.person):
+                changed.add(shown.chat)
 
 
-def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> None:
+def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> bool:
+    """Whether there was anything to change."""
     left = _left(chat, job, shown, person)
     if left is None:
-        return
+        return False
     if shown.number is None:
         chat.messages.change(shown.id, {**shown.body, "keyboard": left})
-        return
+        return True
     body = {"message_id": shown.number, "keyboard": left}
     chat.messages.add(
         shown.chat, "editMessageReplyMarkup", body, lane="edit", person=person, job_id=job.id, lasts_s=LASTS_S
     )
+    return True
 
 
 def _left(chat: Chat, job: Job, shown: Shown, person: int) -> Keyboard | None:

@@ -190,3 +190,19 @@ def test_who_was_let_in_for_less_is_shown_less(role, tmp_path):
         assert labels((await room.ask(room.uma, "/group g"))[0]) == ["Results", "CSV", "Kill all"]
 
     check(tmp_path)
+
+
+@in_room(groups=(-5001,))
+async def test_in_a_group_only_the_latest_message_is_changed(room):
+    """Telegram takes few messages a minute there, and counts changes."""
+    group = room.world.add_group("Lab", (room.ada, room.uma))
+    queued = (await room.ask(room.uma, SUBMIT, group))[0]
+    begin(room, 1)
+    await room.settle()
+    started = room.said(room.uma, group)[-1]
+    end(room, 1)
+    await room.settle()
+    assert labels(queued) == ["Details", "Kill"]
+    assert labels(started) == ["Log", "Details", "Rerun"]
+    await room.tap(room.uma, queued, "Kill")
+    assert labels(queued) == ["Log", "Details", "Rerun"]
