@@ -239,7 +239,8 @@ class Notifier:
         if notice.kind == "time warning":
             return self._time_warning(job, data)
         words = render.OF_A_JOB.get(notice.kind)
-        return Said(words(job, data, box) if words else render.in_few_words(notice, box), keyboards.of_job(job))
+        said = words(job, data, box) if words else render.in_few_words(notice, box)
+        return Said(said, keyboards.of_idle(job) if _can_be_kept(notice, job) else keyboards.of_job(job))
 
     async def _group_done(self, notice: Notice) -> Said:
         """With which was best; a group whose jobs are forgotten by now is told of by its numbers."""
@@ -255,7 +256,7 @@ class Notifier:
     def _idle_warning(self, job: Job, data: dict[str, Any]) -> Said:
         """With what can be done about it, unless it comes too late."""
         box, plot = self._chat.settings.box, plots.of_idleness(data)
-        rows = keyboards.of_job(job) if job.state.final or job.stop else keyboards.of_idle(job)
+        rows = keyboards.of_idle(job) if _is_live(job) else keyboards.of_job(job)
         picture = Picture(plot, alarms.idle_caption(job, data, box)) if plot else None
         return Said(alarms.idle_warning(job, data, box), rows, picture)
 
@@ -277,6 +278,15 @@ class Notifier:
         why = str(output.against["why"]) if output.against else ""
         picture = Picture(plot, ended(excerpt=why, limit=CAPTION_UNITS, shown_as=escape)) if plot else None
         return Said(ended(excerpt=output.excerpt), keyboards.of_job(job), picture)
+
+
+def _is_live(job: Job) -> bool:
+    return not job.state.final and job.stop is None
+
+
+def _can_be_kept(notice: Notice, job: Job) -> bool:
+    """Whether it warns of a stop that somebody may still forbid."""
+    return notice.kind == "looks hung" and "stops_at" in notice.data and _is_live(job)
 
 
 def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:

@@ -155,7 +155,9 @@ class Settings(FromEnvironment):
         None, description="How long before that its owner is warned. Default: half the time."
     )
     hung: Annotated[str, refusing(_hung_rule)] = Field(
-        "alert", description="What looks hung (busy GPUs at low power, no output for 10 min): alert, kill or off."
+        "yield",
+        description="What looks hung (GPUs at 100 % and low power, no output for 10 min): yield (told, and stopped"
+        " where another job waits for its GPUs), alert, kill or off.",
     )
     probe_batch: int = Field(8, ge=1, le=4096, description="The batch of a probe's first run; see docs/batch.md.")
     probe_margin: Percent = Field(
