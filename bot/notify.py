@@ -161,7 +161,7 @@ class Notifier:
         if thread is not None and (found := self._at(thread)):
             return [found]
         people = set(gate.admins())
-        for number in notice.data.get("jobs", ()) if notice.kind == "paused" else ():
+        for number in notice.data.get("jobs", ()) if notice.kind in ("paused", "goes on") else ():
             other = self._chat.queue.jobs.get(number)
             owner = person_of(other.spec.owner) if other else None
             if owner is not None and gate.role_of(owner) is not None:
@@ -222,6 +222,8 @@ class Notifier:
         rows = {"paused": keyboards.resume(), "drained": keyboards.resume()}.get(notice.kind, [])
         if notice.kind == "queue empty" and data.get("command"):
             rows = keyboards.cancel_when_empty()
+        if notice.kind == "goes on" and data.get("held"):
+            rows = keyboards.release(data["held"])
         return Said(render.OF_THE_BOX[notice.kind](data, box), rows)
 
     def _about_job(self, notice: Notice, job: Job, output: Output) -> Said:

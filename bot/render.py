@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bot import words
 from bot.alarms import looks_hung
 from bot.commands import COMMANDS, HIDDEN, Command
+from bot.pauses import goes_on, paused
 from bot.richtext import MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
 from bot.words import command_line, heading, sign
 from runner.api.chat import clock, format_duration, help_rows, short_time, snapshot_words, state_words
@@ -287,17 +288,6 @@ def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
     return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found)])
 
 
-def paused(data: Mapping[str, Any], box: str) -> str:
-    """The breaker holds the queue."""
-    jobs = ", ".join(f"#{number}" for number in data.get("jobs", ()))
-    return fit(
-        [
-            f"⏸ {bold(box)} is paused: {escape(str(data['why']))}\n",
-            f"{escape(jobs)}. Running jobs go on, no more start. Resume if nothing is wrong with the box.",
-        ]
-    )
-
-
 def queue_empty(data: Mapping[str, Any], box: str) -> str:
     """Nothing is left to do."""
     parts: list[str | Shrink] = [f"🌅 {bold(box)} has nothing left to do"]
@@ -372,6 +362,7 @@ OF_A_JOB: dict[str, Callable[[Job, Mapping[str, Any], str], str]] = {
 }
 OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
     "paused": paused,
+    "goes on": goes_on,
     "queue empty": queue_empty,
     "when empty ran": when_empty_ran,
     "drained": drained,

@@ -147,6 +147,13 @@ class Settings(FromEnvironment):
         description="At once means within this time of starting.",
         json_schema_extra={"shown_default": "10s"},
     )
+    breaker_again: Seconds = Field(
+        300.0,
+        ge=0,
+        description="A queue that was paused so is tried with one job: at once with one unlike those that failed,"
+        " otherwise after this time, then after twice as long, up to 1h. 0s: never, somebody has to resume it.",
+        json_schema_extra={"shown_default": "5m"},
+    )
     idle: Annotated[str, refusing(_idle_rule)] = Field(
         "5%:5s:60:12",
         description="A job is stopped if all its GPUs stay below 5 % in 60 samples of 5 s, past its first 12; or off.",
