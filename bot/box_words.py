@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot import words
+from bot.pauses import goes_on, paused
 from bot.richtext import Shrink, bold, code, escape, fit
 from runner.api.chat import clock, format_duration, format_mib, short_time
 from runner.model import State
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FEW_FILES = 1000
-
-
-def paused(data: Mapping[str, Any], box: str) -> str:
-    """The breaker holds the queue."""
-    jobs = ", ".join(f"#{number}" for number in data.get("jobs", ()))
-    return fit(
-        [
-            f"⏸ {bold(box)} is paused: {escape(str(data['why']))}\n",
-            f"{escape(jobs)}. Running jobs go on, no more start. Resume if nothing is wrong with the box.",
-        ]
-    )
 
 
 def queue_empty(data: Mapping[str, Any], box: str) -> str:
@@ -120,6 +110,7 @@ def gpu_trouble(kind: str, data: Mapping[str, Any], box: str, indices: Mapping[s
 
 OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
     "paused": paused,
+    "goes on": goes_on,
     "queue empty": queue_empty,
     "when empty ran": when_empty_ran,
     "drained": drained,

@@ -154,6 +154,13 @@ def resume() -> list[list[Press]]:
     return [[Press("Resume", "resume", style="success"), Press("Status", "status")]]
 
 
+def release(held: Sequence[int]) -> list[list[Press]]:
+    """Under the word that jobs like those that failed wait."""
+    return [
+        [Press("Release them", "release all", data={"jobs": list(held)}), Press("Queue", "queue", data={"first": 0})]
+    ]
+
+
 def cancel_when_empty() -> list[list[Press]]:
     """Under the word that an idle box will do something."""
     return [[Press("Cancel that", "cancel when empty", style="danger")]]

@@ -164,7 +164,7 @@ class Notifier:
         if thread is not None and (found := self._at(thread)):
             return [found]
         people = set(gate.admins())
-        for number in notice.data.get("jobs", ()) if notice.kind == "paused" else ():
+        for number in notice.data.get("jobs", ()) if notice.kind in ("paused", "goes on") else ():
             other = self._chat.queue.jobs.get(number)
             owner = person_of(other.spec.owner) if other else None
             if owner is not None and gate.role_of(owner) is not None:
@@ -225,6 +225,8 @@ class Notifier:
         rows = {"paused": keyboards.resume(), "drained": keyboards.resume()}.get(notice.kind, [])
         if notice.kind == "queue empty" and data.get("command"):
             rows = keyboards.cancel_when_empty()
+        if notice.kind == "goes on" and data.get("held"):
+            rows = keyboards.release(data["held"])
         return Said(box_words.OF_THE_BOX[notice.kind](data, box), rows)
 
     def _about_job(self, notice: Notice, job: Job, output: Output) -> Said:
@@ -242,7 +244,8 @@ class Notifier:
         if notice.kind == "time warning":
             return self._time_warning(job, data)
         words = render.OF_A_JOB.get(notice.kind)
-        return Said(words(job, data, box) if words else render.in_few_words(notice, box), keyboards.of_job(job))
+        said = words(job, data, box) if words else render.in_few_words(notice, box)
+        return Said(said, keyboards.of_idle(job) if _can_be_kept(notice, job) else keyboards.of_job(job))
 
     async def _group_done(self, notice: Notice) -> Said:
         """With which was best; a group whose jobs are forgotten by now is told of by its numbers."""
@@ -258,7 +261,7 @@ class Notifier:
     def _idle_warning(self, job: Job, data: dict[str, Any]) -> Said:
         """With what can be done about it, unless it comes too late."""
         box, plot = self._chat.settings.box, plots.of_idleness(data)
-        rows = keyboards.of_job(job) if job.state.final or job.stop else keyboards.of_idle(job)
+        rows = keyboards.of_idle(job) if _is_live(job) else keyboards.of_job(job)
         picture = Picture(plot, alarms.idle_caption(job, data, box)) if plot else None
         return Said(alarms.idle_warning(job, data, box), rows, picture)
 
@@ -280,6 +283,15 @@ class Notifier:
         why = str(output.against["why"]) if output.against else ""
         picture = Picture(plot, ended(excerpt=why, limit=CAPTION_UNITS, shown_as=escape)) if plot else None
         return Said(ended(excerpt=output.excerpt), keyboards.of_job(job), picture)
+
+
+def _is_live(job: Job) -> bool:
+    return not job.state.final and job.stop is None
+
+
+def _can_be_kept(notice: Notice, job: Job) -> bool:
+    """Whether it warns of a stop that somebody may still forbid."""
+    return notice.kind == "looks hung" and "stops_at" in notice.data and _is_live(job)
 
 
 def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:

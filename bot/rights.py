@@ -9,7 +9,7 @@ from bot.gate import Role, actor_of
 if TYPE_CHECKING:
     from bot.chat import Chat, Press
 
-OF_USERS = frozenset({"rerun", "lines", "script", "resume"})
+OF_USERS = frozenset({"rerun", "lines", "script", "resume", "release all"})
 OF_OWNERS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
 OF_ADMINS = frozenset({"drain", "revoke", "revoked", "people", "cancel links", "cancel when empty"})
 KILL_GROUP, RERUN_FAILED = "kill group", "rerun failed"

@@ -14,10 +14,12 @@ import resource
 import signal
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner import breaker, clock, doorbell, home, orders, presence, rundir
+from runner import clock, doorbell, home, orders, presence, rundir
 from runner.attempts import Attempts
+from runner.breaker_watch import BreakerWatch
 from runner.disk_watch import DiskWatch
 from runner.doorbell import Doorbell
 from runner.empty import WhenEmpty
@@ -46,7 +48,7 @@ from runner.wait import Waiter
 if TYPE_CHECKING:
     from runner.model import Job
     from runner.request import Request
-    from runner.schedule import Push, Start
+    from runner.schedule import Push, Start, Waiting
     from runner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -136,9 +138,8 @@ class Runner:
 
     def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
         """Claim what may start now."""
-        held = self._held()
         self._let_begin()
-        queued = [] if held else self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
+        queued = self._may_start()
         self._telemetry.set_period(self._period_s(bool(queued)))
         if not queued:
             return []
@@ -146,10 +147,23 @@ class Runner:
         rooms = self._placement.rooms(leases, {row.id for row in self._under_way if row.probing})
         limits = box_limits(self._store)
         plan = choose(queued, rooms, self._placement.free_cpu_slots(leases), self._line.running(), limits)
+        if self._box.get("paused"):  # one of them alone, to see whether it fails, too
+            plan = replace(plan, starts=plan.starts[:1], pushes=plan.pushes[:0])
+            self._breaker.tries(plan.starts[0].job_id if plan.starts else None)
         for push in plan.pushes:
             self._push_aside(push)
         asked = {waiting.id: waiting.request for waiting in queued}
         return [claimed for start in plan.starts if (claimed := self._claim(start, asked[start.job_id]))]
+
+    def _may_start(self) -> list[Waiting]:
+        """Those who wait, as far as nothing holds the queue."""
+        now = time.monotonic()
+        if now < self._hold_until:
+            self._waiter.after(self._hold_until - now, lambda: None)
+            return []
+        if self._box.any("paused", "draining"):
+            return [] if self._box.get("draining") else self._breaker.candidates()
+        return self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
 
     def _let_begin(self) -> None:
         """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""
@@ -224,13 +238,6 @@ class Runner:
 
     # -- between the steps -------------------------------------------------------------------------
 
-    def _held(self) -> bool:
-        now = time.monotonic()
-        if now < self._hold_until:
-            self._waiter.after(self._hold_until - now, lambda: None)
-            return True
-        return self._box.any("paused", "draining")
-
     def _hold(self) -> None:
         """Nothing can be started just now: wait a little longer each time."""
         self._hold_until = time.monotonic() + min(0.05 * 2 ** min(self._attempts.never_ran, 10), HOLD_AT_MOST_S)
@@ -238,21 +245,8 @@ class Runner:
     def _on_end(self, job: Job, state: State | None, end: Exit | None, ended_at: float) -> None:
         """An attempt has ended, in this state unless it goes on in another; part of the transaction that records it."""
         self._placement.released(job.gpus, ended_at)
-        if self._settings.breaker and state is not None:
-            before = breaker.Streak(*self._box.get("streak", breaker.Streak()))
-            streak = breaker.after(before, job.id, state, end, self._settings.breaker_within)
-            if streak != before:
-                self._box.set("streak", streak)
-            if len(streak.jobs) >= self._settings.breaker:
-                self._pause(streak)
-
-    def _pause(self, streak: breaker.Streak) -> None:
-        why = f"{len(streak.jobs)} jobs in a row failed within seconds ({streak.manner})"
-        self._box.set("paused", {"by": "breaker", "why": why})
-        self._box.set("streak", None)
-        self._jobs.note(None, None, "paused", {"by": "breaker", "why": why, "jobs": streak.jobs})
-        self._outbox.add("paused", {"why": why, "jobs": streak.jobs})
-        log.warning("queue paused: %s", why)
+        if state is not None:
+            self._breaker.on_end(job.id, state, end)
 
     # -- coming up ---------------------------------------------------------------------------------
 
@@ -275,6 +269,7 @@ class Runner:
             settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
         )
         self._time_watch = TimeWatch(settings, self._store, self._jobs, self._outbox, self._waiter)
+        self._breaker = BreakerWatch(settings, self._store, self._jobs, self._outbox, self._box, self._waiter)
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)
         self._attempts = Attempts(
             settings.home,

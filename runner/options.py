@@ -205,7 +205,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--retries",), "N", "retries", "try again so often if it is lost with its host", _count),
     Option(("--retry-on",), "exit,oom", "retry_on", "... or if it ends for one of these reasons", parse_reasons),
     Option(("--idle",), "5%:5s:60:12|off", "idle", "stop it when its GPUs stay below 5 % for 60 × 5 s", _idle),
-    Option(("--hung",), "alert|kill|off", "hung", "what to do when it looks hung (default alert)", _hung),
+    Option(("--hung",), "yield|alert|kill|off", "hung", "what to do when it looks hung (default yield)", _hung),
     Option(("--grace",), "30s", "stop_grace_s", "time to end by itself when it is stopped", parse_duration),
     Option(("--probe",), "", "probe", "find the largest batch that fits; so does {batch_size}", _asks_for_probe, True),
     Option(("--profile",), "NAME", "probe", "probe as is known for a program: nanogpt, or your own", _profile, True),

@@ -280,6 +280,20 @@ async def _resume(turn: Turn, button: Button) -> None:  # noqa: ARG001
     await acting.resume(turn)
 
 
+async def _release_all(turn: Turn, button: Button) -> None:
+    """What is held of several jobs."""
+    turn.require(Role.USER)
+    found = [job for number in button.data["jobs"] if (job := turn.chat.queue.jobs.get(number)) and job.held_by]
+    for job in found:
+        acting.require_owner(turn, job)
+    with turn.effect():
+        for job in found:
+            turn.queue.release(job.id)
+        said = f"Released: {len(found)}." if found else "None of them is held any more."
+        turn.answer(said)
+        turn.settle(_signed(turn, said))
+
+
 async def _drain(turn: Turn, button: Button) -> None:  # noqa: ARG001
     acting.drain_now(turn)
 
@@ -358,6 +372,7 @@ ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
     "lines": _lines,
     "script": _script,
     "resume": _resume,
+    "release all": _release_all,
     "drain": _drain,
     "noise": _noise,
     "revoke": _revoke,

@@ -130,7 +130,9 @@ class View:
         paused = self.box.get("paused")
         goes_on = f"{self._typed('resume')} goes on"
         if paused and paused["by"] == "breaker":
-            return f"the queue is paused, because {paused['why']}; {goes_on}"
+            due = clock.moment(paused.get("try_at"))
+            again = f", one job is tried at {due.astimezone():%H:%M}" if due and not paused["trial"] else ""
+            return f"the queue is paused, because {paused['why']}{again}; {goes_on}"
         if paused:
             return f"the queue is paused by {paused['by']}; {goes_on}"
         if self.box.get("draining"):

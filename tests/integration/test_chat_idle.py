@@ -268,6 +268,31 @@ async def test_what_looks_hung_is_told(room, stage):
 
 
 @staged()
+async def test_what_looks_hung_and_will_be_stopped_can_be_kept(room, stage):
+    number = await a_job(room)
+    why, stops_at = "looks hung: 5 min silent at 31 % of its usual power", clock.now() + timedelta(minutes=5)
+    for yields, unless in ((False, ""), (True, " if another job waits for its GPUs")):
+        data = {"why": why, "stops_at": clock.text(stops_at), "yields": yields}
+        room.chat.queue.outbox.add("looks hung", data, number)
+        await room.settle()
+        said = room.said(room.uma)[-1]
+        assert words(said).splitlines()[:2] == [
+            f"🧊 #1 night on lab1 {why}",
+            f"It will be stopped at {stops_at.astimezone():%H:%M:%S}{unless}",
+        ]
+        assert labels(said) == BUTTONS
+    await room.tap(room.uma, said, "Keep 1 h")
+    assert room.chat.queue.watched(number)["kept"]["by"] == f"tg:{room.uma.id}"
+    room.face.notifier._wake.clear()
+    room.chat.queue.outbox.add("looks hung", data, number)
+    end(room.chat.queue, number)
+    await room.settle()
+    too_late = room.said(room.uma)[-2]
+    assert "looks hung" in words(too_late)
+    assert labels(too_late) == ["Log", "Details", "Rerun"]
+
+
+@staged()
 async def test_keep_as_a_command(room, stage):
     number, warning = await warned(room, stage)
     for sent, how, answer in (
@@ -450,7 +475,7 @@ def _one_is_kept_and_one_is_not(box, ada):
     assert "its GPU was idle" in text_of(said)
     assert "photo" in said
     with box.queue() as queue:
-        (notice,) = [one for one in queue.outbox.about(stopped) if one.kind == "idle warning"]
+        *_, notice = [one for one in queue.outbox.about(stopped) if one.kind == "idle warning"]
         assert is_on_time(queue.job(stopped).stop.at, clock.moment(notice.data["stops_at"]))
         assert queue.job(kept).state is State.RUNNING
         assert queue.job(kept).stop is None
