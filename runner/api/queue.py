@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from runner import clock, home
-from runner.api.edits import affects_probe, differences, edited, in_words
+from runner.api.edits import affects_probe, differences, edited, in_words, to_copy
 from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.errors import UserError
@@ -27,7 +27,7 @@ from runner.store.limits import TIMES, box_limits
 from runner.store.watches import Keep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runner.api.edits import Edit
     from runner.model import Snapshot
@@ -96,6 +96,12 @@ class Queue(Extending):
         from runner import frozen
 
         return frozen.freeze(specs, self.home)
+
+    def copies(self, folders: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """A copy of the code in each of these, for `Edit`. Not within a transaction."""
+        from runner import frozen
+
+        return {folder: frozen.take(folder, self.home) for folder in folders}
 
     def _refuse_thawed(self, spec: JobSpec) -> None:
         if spec.snapshot:
@@ -173,15 +179,22 @@ class Queue(Extending):
         """Change what a waiting job is to be, checked as when it is submitted; a sentence about it."""
         if edit.is_empty:
             raise UserError(f"What is to be changed? Try: {self._typed(f'edit {job_id} --time 4h')}")
+        folder = to_copy(self._queued(job_id).spec, edit)
+        if folder is not None:
+            edit = replace(edit, copies=self.copies([folder]))
         with self.store.transaction():
             job = self._queued(job_id)
             spec = edited(job.spec, edit)
+            if to_copy(job.spec, edit):
+                raise UserError(f"Job {job_id} was edited by somebody else at the same moment. Try again.")
             if "time_limit_s" in edit.values.get("clear", ()):
                 spec = self._limited(spec)
             changed = differences(job.spec, spec)
             if not changed:
                 return f"Job {job_id} is so already."
             self._check_edited(job_id, spec, edit)
+            if "snapshot" in changed:
+                self._refuse_thawed(spec)
             if edit.environment is not None:
                 self.jobs.keep_environment(*edit.environment)
             edits = Edits(self.store)
