@@ -24,6 +24,7 @@ from runner.store.box import WHEN_EMPTY
 from runner.store.dependencies import Dependencies
 from runner.store.edits import Edits
 from runner.store.limits import TIMES, box_limits
+from runner.store.reruns import Reruns
 from runner.store.watches import Keep
 
 if TYPE_CHECKING:
@@ -145,15 +146,30 @@ class Queue(Extending):
                     f" {self._typed(f'rerun {other}')} tries it again; --after {other} takes any end."
                 )
 
-    def rerun(self, job_id: int, changes: Sequence[str] = (), key: str | None = None, owner: str | None = None) -> int:
-        """The same job again, perhaps with some arguments changed: a new number and a new run id."""
+    def rerun(
+        self, job_id: int, changes: Sequence[str] = (), key: str | None = None, owner: str | None = None,
+        *, in_order: bool = False,
+    ) -> int:  # fmt: skip
+        """The same job again, perhaps with some arguments changed: a new number and a new run id.
+
+        It comes after those it came after that have not ended, or are run again. Who names it wants it whatever became
+        of the others; `in_order` refuses it if a success it was to come after did not come.
+        """
         if (known := self.jobs.of_key(key)) is not None:
             return known
         spec = self._changed(self.job(job_id), changes)
-        # who asks for it now wants it now, whatever it waited for at first
-        spec = replace(spec, owner=owner or spec.owner, after=(), after_ok=(), begin_at=None)
-        self.check(spec)
         with self.store.transaction():
+            awaited = Reruns(self.store).awaited(spec)
+            if in_order and awaited.in_vain:
+                other = awaited.in_vain[0]
+                raise UserError(
+                    f"Job {job_id} comes after the success of job {other}, which did not succeed:"
+                    f" {self._typed(f'rerun {other}')} comes first."
+                )
+            spec = replace(
+                spec, owner=owner or spec.owner, after=awaited.after, after_ok=awaited.after_ok, begin_at=None
+            )
+            self.check(spec)
             self._refuse_thawed(spec)
             new = self.jobs.add(spec, key)
             self.audit.add(self.actor, "rerun", {"job": job_id, "as": new, "changes": list(changes)})

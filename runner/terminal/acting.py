@@ -164,7 +164,10 @@ def rerun(
     """Queue the same again, each under a new number.
 
     What comes after -- replaces or adds arguments of the command: nightshift rerun 12 -- --lr 3e-4
+
+    A job comes after those it came after before, as far as they have not ended or are run again as well.
     """
+    from runner.api.groups import in_order
     from runner.errors import UserError
 
     if failed and group is None:
@@ -173,19 +176,25 @@ def rerun(
     with open_queue() as queue:
         which, none = ("failed", "none of it has failed") if failed else ("ended", "nothing of it has ended")
         job_ids = _meant(queue, job_ids, group, which, none)
-        for job_id in job_ids:
+        for job_id in in_order(queue, job_ids):
             try:
-                made.append(queue.rerun(job_id, changes or ()))
+                made.append(queue.rerun(job_id, changes or (), in_order=group is not None))
             except UserError as error:
                 say(str(error))
                 continue
             if not as_json:
-                print(f"Submitted job {made[-1]} ({job_id} again)")
+                print(f"Submitted job {made[-1]} ({job_id} again{_coming_after(queue, made[-1])})")
         if as_json:
             print_json({"ids": made})
         if made:
             warn_without_runner(queue, "they wait")
     return 0 if len(made) == len(job_ids) else 1
+
+
+def _coming_after(queue: Queue, job_id: int) -> str:
+    spec = queue.job(job_id).spec
+    others = ", ".join(f"#{number}" for number in sorted({*spec.after, *spec.after_ok}))
+    return f", after {others}" if others else ""
 
 
 @click.command("wait")
