@@ -19,9 +19,9 @@ from runner import extension, oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.logs import Log
 from runner.model import Exit, Job, Phase, Reason, State
+from runner.strays import end_strays, mark_of
 from runner.supervisor import cgroup, kernel
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
-from runner.sweep import end_strays, mark_of
 from runner.usage import Live
 
 if TYPE_CHECKING:
