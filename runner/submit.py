@@ -150,6 +150,8 @@ class Submission:
             )
             for command, values in commands
         ]
+        if self._values.get("snapshot"):
+            specs = self._frozen(specs)
         self.ids += self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
         self.group = self._queue.job(self.ids[0]).spec.group
         if not self._silent:

@@ -72,6 +72,8 @@ def values_of(name: str, words: Sequence[str]) -> Values:
         raise UserError(f"there is a NUL byte in a value of {name}")
     if len(words) == 1 and words[0].startswith(("lin:", "log:")):
         return parse_range(words[0])
+    if ranges := [word for word in words if _RANGE.fullmatch(word)]:
+        raise UserError(f"{ranges[0]!r} is a range, and stands alone: {name} has other values beside it")
     return tuple(dict.fromkeys(words))
 
 

@@ -273,3 +273,20 @@ def test_a_copy_that_a_job_is_submitted_with_just_now_stays(
     assert prune(store, Rules()).snapshots == 0
     assert copies(home) == [spec.snapshot["name"]]
     store.close()
+
+
+def test_a_folder_that_is_removed_while_others_are_listed_is_not_there(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "passing").mkdir()
+    (tmp_path / "train.py").write_text("new")
+    listed = os.scandir
+
+    def removed(folder: str) -> Any:
+        if folder.endswith("passing"):
+            (tmp_path / "passing").rmdir()
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", removed)
+    taken = frozen.take(str(tmp_path), str(home))
+    assert (taken["files"], taken["shared"]) == (1, [])
