@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.api.probes import BATCH, probe_asked
+from runner.api.specs import NO_RETRIES
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
 from runner.options import OPTIONS, Option
@@ -80,6 +81,8 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
     if values.get("snapshot") or (found.snapshot and found.dir != spec.dir):
         found = replace(found, snapshot=edit.copies.get(found.dir, {}))
     _refuse_disagreeing(found)
+    if values.get("retry_on") and not found.retries:
+        raise UserError(NO_RETRIES)
     return replace(found, probe=_probe(spec, found, edit))
 
 
@@ -105,9 +108,14 @@ def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
 def _refuse_disagreeing(spec: JobSpec) -> None:
     if spec.on and spec.gpus == 0:
         raise UserError(f"--gpus 0 asks for no GPU, yet the job names some ({','.join(spec.on)}): add --clear on")
+    if spec.gpus == 0 and (spec.gpu_mem_mib or spec.gpu_type):
+        raise UserError("--gpus 0 asks for no GPU, yet the job says which: add --clear gpu-mem,gpu-type")
     if spec.on and spec.gpus > len(spec.on):
         named = ",".join(spec.on)
-        raise UserError(f"{spec.gpus} GPUs are more than the job names ({named}): name more with --on, or --clear on")
+        raise UserError(
+            f"{spec.gpus} GPUs are more than the job names ({named}): add --gpus {len(spec.on)}, name more with --on,"
+            " or --clear on"
+        )
 
 
 def _probe(before: JobSpec, after: JobSpec, edit: Edit) -> dict[str, Any] | None:

@@ -337,3 +337,30 @@ def test_the_code_as_it_is_now_replaces_the_copy_a_job_had_or_gives_it_one(queue
     with pytest.raises(UserError, match="nowhere"):
         edit(queue, plain, "--dir", str(tmp_path / "nowhere"))
     assert copied(queue, plain) == "new"
+
+
+@pytest.mark.parametrize(
+    ("has", "words", "said"),
+    [
+        ({}, ["--retry-on", "exit"], "add --retries 2"),
+        ({"gpu_mem_mib": 4096}, ["-g", "0"], "add --clear gpu-mem,gpu-type"),
+        ({"gpus": 0}, ["--gpu-type", "a5000"], "add --clear gpu-mem,gpu-type"),
+    ],
+)
+def test_an_option_that_says_nothing_without_another_is_refused(queue, has, words, said):
+    [job_id] = submit(queue, "true", **has)
+    with pytest.raises(UserError, match=said):
+        edit(queue, job_id, *words)
+    values, _, _ = read_words(words)
+    with pytest.raises(UserError, match="how often|leave one of them out"):
+        submit(queue, "true", **{**has, **values})
+
+
+def test_other_gpus_are_as_many_as_before(queue):
+    [job_id] = submit(queue, "true")
+    assert edit(queue, job_id, "--on", "0,1") == f"Job {job_id} is edited: on none → 0,1."
+    assert queue.job(job_id).spec.gpus == 1
+    assert queue.job(submit(queue, "true", on=("0", "1"))[0]).spec.gpus == 2
+    edit(queue, job_id, "--gpus", "2")
+    with pytest.raises(UserError, match="add --gpus 1"):
+        edit(queue, job_id, "--on", "0")
