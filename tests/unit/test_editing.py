@@ -352,7 +352,7 @@ def test_an_option_that_says_nothing_without_another_is_refused(queue, has, word
     with pytest.raises(UserError, match=said):
         edit(queue, job_id, *words)
     values, _, _ = read_words(words)
-    with pytest.raises(UserError, match="how often|leave one of them out"):
+    with pytest.raises(UserError, match=r"how often|leave one of them out"):
         submit(queue, "true", **{**has, **values})
 
 
