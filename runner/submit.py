@@ -188,7 +188,7 @@ class Submission:
         from runner import frozen
 
         for spec in specs:
-            self._queue.check(spec)
+            self._queue.check(self._queue.limited(spec))
         taken = self._queue.frozen(specs)
         for spec in taken:
             if (said := frozen.told(spec, self._queue.home)) not in self._said:

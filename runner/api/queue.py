@@ -67,7 +67,7 @@ class Queue(Extending):
         A job whose key was used before is the one that was queued then, and nothing is changed. A sweep's jobs are one
         group, of the name that it gives or of a new one.
         """
-        specs = [self._limited(spec) for spec in specs]
+        specs = [self.limited(spec) for spec in specs]
         if any(spec.snapshot is not None for spec in specs):
             specs = self.frozen(specs)
         keyed = list(zip(specs, keys or repeat(None, len(specs)), strict=True))
@@ -110,7 +110,7 @@ class Queue(Extending):
 
             frozen.refuse_gone(self.home, spec)
 
-    def _limited(self, spec: JobSpec) -> JobSpec:
+    def limited(self, spec: JobSpec) -> JobSpec:
         """With the box's own time limit where it names none."""
         usual_s = self.box.get(TIMES, {}).get("usual_s")
         return replace(spec, time_limit_s=usual_s) if spec.time_limit_s is None and usual_s is not None else spec
@@ -169,6 +169,7 @@ class Queue(Extending):
             spec = replace(
                 spec, owner=owner or spec.owner, after=awaited.after, after_ok=awaited.after_ok, begin_at=None
             )
+            spec = self.limited(spec)
             self.check(spec)
             self._refuse_thawed(spec)
             new = self.jobs.add(spec, key)
@@ -204,7 +205,7 @@ class Queue(Extending):
             if to_copy(job.spec, edit):
                 raise UserError(f"Job {job_id} was edited by somebody else at the same moment. Try again.")
             if "time_limit_s" in edit.values.get("clear", ()):
-                spec = self._limited(spec)
+                spec = self.limited(spec)
             changed = differences(job.spec, spec)
             if not changed:
                 return f"Job {job_id} is so already."

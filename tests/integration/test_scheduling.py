@@ -122,9 +122,14 @@ def test_a_kind_of_gpu_or_memory_that_is_not_there_is_refused(box):
 
 
 def test_a_box_may_have_a_time_limit_of_its_own(box):
-    box.start_runner(time="1h")
+    without = box.submit("true")
+    box.start_runner(time="1h", time_max="2h")
     assert box.job(box.submit("true"))["time_limit_s"] == 3600
     assert box.job(box.submit("true", "-t", "2h"))["time_limit_s"] == 7200
+    copied = box.run("submit", "--json", "--snapshot", "--", "true", cwd=box.home.parent / "person")
+    assert box.job(json.loads(copied.stdout)["ids"][0])["time_limit_s"] == 3600
+    with box.queue() as queue:
+        assert queue.job(queue.rerun(without)).spec.time_limit_s == 3600
 
 
 def test_as_many_share_a_gpu_as_their_memory_allows(box):
