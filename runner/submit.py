@@ -129,10 +129,16 @@ class Submission:
 
     def follow(self, lines: Any) -> None:
         """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
+        self.refuse_hopeless()
         for batch in _batches(lines):
             self.submit_lines(batch)
         if not self.ids and not self.refused:
             raise UserError("There was no command on standard input: it takes one per line.")
+
+    def refuse_hopeless(self) -> None:
+        """UserError if with these options no line at all could be queued: better now than at each of them."""
+        if "probe" not in self._values:  # how that is to be done may be said by the command
+            self._queue.check(self._queue.limited(self._spec("true", None, False)))
 
     def submit_lines(self, lines: list[str]) -> dict[int, str]:
         """Queue one job for each of these; the lines that could be queued, by their jobs' numbers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +117,11 @@ def rerun(
 
 
 def in_order(queue: Queue, numbers: Sequence[int]) -> list[int]:
-    """These jobs, each behind those of them that it comes after."""
-    specs = {number: queue.job(number).spec for number in numbers}
-    return parents_first({number: (*spec.after, *spec.after_ok) for number, spec in specs.items()})
+    """These jobs, each as often as it is named, behind those of them that it comes after."""
+    jobs = {number: queue.jobs.get(number) for number in numbers}
+    after = {number: (*job.spec.after, *job.spec.after_ok) if job else () for number, job in jobs.items()}
+    times = Counter(numbers)
+    return [number for number in parents_first(after) for _ in range(times[number])]
 
 
 def kept_values(parameters: Mapping[str, Values]) -> dict[str, Any]:
