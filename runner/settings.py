@@ -194,7 +194,8 @@ class Settings(FromEnvironment):
     keep_runs: Seconds | None = Field(None, description="Run directories of finished jobs likewise.")
     keep_jobs: Seconds | None = Field(None, description="Finished jobs are forgotten after this time.")
     disk_limit: Mebibytes | None = Field(
-        None, description="Oldest run directories are removed when all together are larger."
+        None,
+        description="Oldest run directories are removed when all, with the copies of code they ran from, are larger.",
     )
 
 
