@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _STATES = {"queued": ("QUEUED",), "running": ("STARTING", "RUNNING")}
 LISTED = 20
+AT_ONCE = 200  # stops in one transaction: each costs a write to the disk, and others want to write as well
 
 
 @click.command("kill")
@@ -53,7 +54,9 @@ def kill(numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: 
         if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not _confirmed(queue, job_ids):
             return 1
         unfinished = set(queue.unfinished())
-        asked = [job_id for job_id in job_ids if _stop(queue, job_id, unfinished)]
+        asked: list[int] = []
+        for at in range(0, len(job_ids), AT_ONCE):
+            asked += _stop_all(queue, job_ids[at : at + AT_ONCE], unfinished)
         if any(queue.job(job_id).state.live for job_id in asked):
             warn_without_runner(queue, "running jobs are stopped when one is")
         if wait_for_end:
@@ -118,17 +121,28 @@ def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
     return click.confirm("Stop this job?" if len(found) == 1 else f"Stop these {len(found):,} jobs?")
 
 
-def _stop(queue: Queue, job_id: int, unfinished: Collection[int]) -> bool:
+def _stop_all(queue: Queue, job_ids: Sequence[int], unfinished: Collection[int]) -> list[int]:
+    """Ask for these in one transaction, and say what came of it once that is durable; those that were asked for."""
     from runner.errors import UserError
 
-    try:
-        print(queue.stop(job_id), flush=True)
-    except UserError as error:
-        if job_id not in unfinished:
-            say(str(error))
-            return False
-        print(f"Job {job_id} has ended meanwhile.")  # such as one that waited for another of these
-    return True
+    asked, said, refused = [], [], []
+    with queue.store.transaction():
+        for job_id in job_ids:
+            try:
+                said.append(queue.stop(job_id))
+            except UserError as error:
+                if job_id not in unfinished:
+                    refused.append(str(error))
+                    continue
+                said.append(f"Job {job_id} has ended meanwhile.")  # such as one that waited for another of these
+            asked.append(job_id)
+    queue.ring()
+    for line in said:
+        print(line)
+    sys.stdout.flush()
+    for line in refused:
+        say(line)
+    return asked
 
 
 def _wait_until_ended(queue: Queue, job_ids: list[int]) -> None:
