@@ -222,9 +222,10 @@ class Runner:
         except (OSError, TransientError) as error:
             log.warning("job %s could not be started now: %s", job.id, error)
             self._hold()
-        except ValueError as error:  # what was submitted cannot be put into practice, now or ever
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # what was submitted cannot be put into practice, now or ever: this job ends, and the box goes on
             log.exception("job %s cannot be started", job.id)
-            self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(str(error)))
+            self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(error))
             self._waiter.after(0, lambda: None)
             return
         self._attempts.add(job.id, attempt, gpus, leash, job.spec.time_limit_s)
@@ -360,7 +361,8 @@ def _open_more_files() -> tuple[int, int]:
     return before
 
 
-def _unstartable(why: str) -> Exit:
+def _unstartable(error: Exception) -> Exit:
+    why = str(error) if isinstance(error, ValueError) else f"what is stored of it makes no sense ({error!r})"
     at = clock.text(clock.now())
     return Exit(spawn_error=why, started_at=at, finished_at=at, duration_s=0.0)
 

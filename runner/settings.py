@@ -203,7 +203,8 @@ class Settings(FromEnvironment):
     keep_runs: Seconds | None = Field(None, description="Run directories of finished jobs likewise.")
     keep_jobs: Seconds | None = Field(None, description="Finished jobs are forgotten after this time.")
     disk_limit: Mebibytes | None = Field(
-        None, description="Oldest run directories are removed when all together are larger."
+        None,
+        description="Oldest run directories are removed when all, with the copies of code they ran from, are larger.",
     )
     disk_warning: Mebibytes = Field(
         1024, ge=0, description="The admins are told when less is free on the state folder's disk; 0: never.",

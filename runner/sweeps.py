@@ -75,6 +75,8 @@ def values_of(name: str, words: Sequence[str]) -> Values:
         return parse_range(words[0])
     if len(words) == 1:
         _refuse_bare_range(name, words[0])
+    if ranges := [word for word in words if _RANGE.fullmatch(word)]:
+        raise UserError(f"{ranges[0]!r} is a range, and stands alone: {name} has other values beside it")
     return tuple(dict.fromkeys(words))
 
 

@@ -56,10 +56,10 @@ class Outlook:
         }
 
     def start_words(self, job_id: int) -> str:
-        """When a job starts, in words; empty if that is not known, or at once."""
+        """When a job starts, in words; empty if that is not known."""
         found = self.start(job_id)
         if found.about_s is not None:
-            return f"about {self._clock(found.about_s)}" if found.about_s else ""
+            return f"about {self._clock(found.about_s)}" if found.about_s else "any moment"
         if found.latest_s is not None:
             return f"by about {self._clock(found.latest_s)}"
         return f"not before {self._clock(found.earliest_s)}" if (found.earliest_s or 0.0) >= SOON_S else ""

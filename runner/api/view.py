@@ -119,6 +119,10 @@ class View:
             return f"held by {job.held_by}; {self._typed(f'release {job.id}')} lets it start"
         if blockers:
             return "after " + ", ".join(f"#{one.job_id}" for one in blockers)
+        return self._begins(job)
+
+    def _begins(self, job: Job) -> str | None:
+        """When it may start, if that is still to come."""
         begins = clock.moment(job.spec.begin_at)
         return f"begins at {begins.astimezone():%H:%M on %d %b}" if begins and begins > clock.now() else None
 

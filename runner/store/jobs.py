@@ -313,12 +313,16 @@ class Jobs:
         return bool(changed)
 
     def ask_to_stop(self, job: Job, reason: Reason, by: str) -> bool:
-        """Write the stop on a live job; the runner passes it on. False if one is on it already or it has ended."""
+        """Write the stop on a live job; the runner passes it on. False if one is on it already or it has ended.
+
+        A person's word comes over the scheduler's and the watch's: what they stop is to come back, perhaps.
+        """
         with self._store.transaction():
             changed = self._store.execute(
                 "UPDATE jobs SET stop_reason = ?, stop_by = ?, stop_at = ?"
-                " WHERE id = ? AND state IN ('STARTING', 'RUNNING') AND stop_reason IS NULL",
-                (reason.value, by, clock.text(clock.now()), job.id),
+                " WHERE id = ? AND state IN ('STARTING', 'RUNNING')"
+                " AND (stop_reason IS NULL OR stop_reason <> 'USER' AND ? = 'USER')",
+                (reason.value, by, clock.text(clock.now()), job.id, reason.value),
             ).rowcount
             if changed:
                 self.note(job.id, job.attempt, "stop asked", {"reason": reason.value, "by": by})

@@ -42,7 +42,7 @@ class Order:
 
     def to_front(self, job: Job) -> bool:
         """Before all others of its owner and priority, held ones too; False if no other waits before it."""
-        if not self._nearest(job, "<", "DESC"):
+        if not self._nearest(job, "<", "DESC"):  # which are those kept back, too, where there are no others
             return False
         first = min(0, int(self._box.get(FRONT, 0))) - 1
         self._box.set(FRONT, first)
@@ -55,7 +55,10 @@ class Order:
         return self._put(job, last[1], (job.position, last[0]), after=True)
 
     def move_up(self, job: Job) -> int | None:
-        """Change places with the one before it, of its owner and priority; that one's number, or None."""
+        """Change places with the one before it, of its owner and priority; that one's number, or None.
+
+        One that may start passes those that may not, unless there is none other.
+        """
         return self._swap(job, max(self._nearest(job, "<", "DESC"), default=None))
 
     def move_down(self, job: Job) -> int | None:
@@ -88,7 +91,11 @@ class Order:
         return number
 
     def _nearest(self, job: Job, side: str, direction: str) -> list[tuple[int, int]]:
-        """Position and number of the nearest on that side in each lane that may start, by one index seek each."""
+        """Position and number of the nearest on that side in each lane that may start, by one index seek each.
+
+        Where none of those is there, or the job itself may not start, also of the nearest that may not.
+        """
+        may_start = self._store.row("SELECT ready FROM jobs WHERE id = ?", (job.id,))["ready"]
         found = [
             self._store.row(
                 "SELECT position, id FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? AND rank = ?"  # noqa: S608
@@ -98,7 +105,17 @@ class Order:
             for lane in self._line.lanes()
             if _compares(request_in(lane), job)
         ]
-        return [(row["position"], row["id"]) for row in found if row]
+        nearest = [(row["position"], row["id"]) for row in found if row]
+        return nearest if nearest and may_start else nearest + self._nearest_kept_back(job, side, direction)
+
+    def _nearest_kept_back(self, job: Job, side: str, direction: str) -> list[tuple[int, int]]:
+        """The nearest on that side that is held, waits for others or for its time; none or one."""
+        rows = self._store.rows(
+            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"  # noqa: S608
+            f" AND position {side} ? ORDER BY position {direction}",
+            (-job.spec.priority.rank, job.position),
+        )
+        return [(row["position"], row["id"]) for row in rows if _compares(request_in(row["lane"]), job)][:1]
 
     def _between(self, job: Job, first: int, last: int) -> list[tuple[int, int]]:
         """Position and number of all that compare with it from one place to another, held ones too."""

@@ -159,6 +159,25 @@ def test_the_front_is_before_a_held_job_that_was_put_there(queue):
     assert queue.to_front(a) == f"Job {a} is now first, but held by somebody."
 
 
+def test_those_that_may_not_start_yet_have_their_places_too(queue):
+    a, b, c = submit(queue, "a", "b", "c")
+    queue.hold(a)
+    queue.hold(b)
+    assert queue.to_front(c) == f"Job {c} is now first."
+    assert queue.move_up(b) == f"Job {b} is now before job {a}, but held by somebody."
+    assert queue.move_up(b) == f"Job {b} is now before job {c}, but held by somebody."
+    assert queue.to_front(a) == f"Job {a} is now first, but held by somebody."
+    assert queue.to_front(a) == f"Job {a} is first already."
+    assert queue.move_down(c) == f"Job {c} is last already."
+    assert queue.move_down(b) == f"Job {b} is now after job {c}, but held by somebody."
+    queue.release(a)
+    queue.release(b)
+    assert in_order(queue) == [a, c, b]
+    at = clock.now() + timedelta(hours=1)
+    [later] = submit(queue, "d", begin_at=clock.text(at))
+    assert queue.to_front(later) == f"Job {later} is now first, but begins at {at.astimezone():%H:%M on %d %b}."
+
+
 def test_up_changes_places_with_the_one_before(queue):
     a, b = submit(queue, "a", "b")
     other_lane = submit(queue, "c", gpus=0)[0]

@@ -93,6 +93,12 @@ def test_ranges_are_drawn_from_evenly():
     assert decades == [10, 10, 10]
 
 
+def test_a_range_stands_alone():
+    with pytest.raises(UserError, match="is a range, and stands alone"):
+        sweeps.values_of("lr", ["0.5", "lin:1..2"])
+    assert sweeps.values_of("level", ["log:debug", "log:info"]) == ("log:debug", "log:info")
+
+
 def test_a_range_wants_a_number_of_samples():
     for given, said in (({}, "how many"), ({"samples": 3, "shuffled": False}, "no grid")):
         with pytest.raises(UserError, match=said):
