@@ -30,7 +30,7 @@ from runner.store.workspaces import Workspaces
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from runner.api.outlook import Outlook
+    from runner.api.outlook import Foresight, Outlook
     from runner.gpu.standing import Standing
     from runner.model import Snapshot
     from runner.store.dependencies import Blocker
@@ -58,6 +58,7 @@ class View:
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
         self.line, self.groups = Line(self.store), Groups(self.store)
         self.listing, self.watches = Listing(self.store), Watches(self.store)
+        self._foresight: Foresight | None = None
 
     def job(self, job_id: int) -> Job:
         """One job; UserError if there is none of that number."""
@@ -97,11 +98,14 @@ class View:
 
     def outlook(self) -> Outlook:
         """When those that wait are to start, and when nothing is left to do, as far as anybody knows."""
-        from runner.api.outlook import outlook  # only who asks pays for it
+        if self._foresight is None:
+            from runner.api.outlook import Foresight  # only who asks pays for it
 
+            self._foresight = Foresight()
         leases = self.leases()
         rooms, cpu_slots = self._standing(leases).rooms(), int(self.box.get("cpu slots", 1))
-        return outlook(self.store, rooms, cpu_slots, leases, stands_still=self._why_nothing_starts() is not None)
+        stands_still = self._why_nothing_starts() is not None
+        return self._foresight.outlook(self.store, rooms, cpu_slots, leases, stands_still=stands_still)
 
     def takes(self, job_id: int) -> Known:
         """What tells how long a job takes."""
