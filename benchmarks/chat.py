@@ -37,6 +37,7 @@ def main() -> None:
         with box.queue.store.transaction():
             for job in box.queue.listing.queued():
                 box.queue.stop(job.id)
+            box.queue.store.execute("UPDATE notices SET told_at = created_at")
         with _at_work(box):
             _tell(f"runner at work, {AT_WORK} of them waiting, starts foreseen", asyncio.run(_measured(box)))
 

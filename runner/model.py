@@ -160,7 +160,7 @@ class Job:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     stop: Stop | None = None
-    position: int = 0  # among the waiting of its priority, the smallest first
+    position: float = 0  # among the waiting of its priority, the smallest first
     held_by: str | None = None  # who keeps it from starting while it waits
 
 
