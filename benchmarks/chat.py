@@ -33,13 +33,19 @@ MEDIAN_MS, P95_MS = 20.0, 50.0
 
 def main() -> None:
     with a_full_box() as box:
-        _tell(f"queue paused, {WAITING:,} of them waiting", asyncio.run(_measured(box)))
-        with box.queue.store.transaction():
-            for job in box.queue.listing.queued():
-                box.queue.stop(job.id)
-            box.queue.store.execute("UPDATE notices SET told_at = created_at")
+        asyncio.run(_talk(box))
+
+
+async def _talk(box: Box) -> None:
+    api = BotApi()
+    person = api.world.add_user("Ada")
+    async with HttpServer(api) as server, _a_bot(box, api, server.url, person.id):
+        await _reply_ms(api, person.id, "/start")
+        await asyncio.sleep(1)
+        _tell(f"queue paused, {WAITING:,} of them waiting", await _measured(api, person.id))
         with _at_work(box):
-            _tell(f"runner at work, {AT_WORK} of them waiting, starts foreseen", asyncio.run(_measured(box)))
+            how = f"runner at work, {AT_WORK} of them waiting, starts foreseen"
+            _tell(how, await _measured(api, person.id))
 
 
 def _tell(how: str, found: dict[str, list[float]]) -> None:
@@ -74,7 +80,11 @@ def a_full_box() -> Iterator[Box]:
 
 @contextlib.contextmanager
 def _at_work(box: Box) -> Iterator[None]:
-    """Every GPU has a job, and behind them wait jobs of many kinds, priorities and sizes."""
+    """Every GPU has a job, and behind them wait jobs of many kinds, priorities and sizes, instead of what waited."""
+    with box.queue.store.transaction():
+        for job in box.queue.listing.queued():
+            box.queue.stop(job.id)
+        box.queue.store.execute("UPDATE notices SET told_at = created_at")
     busy = box.submit(*[box.spec("sleep 10000", gpus=1, time="3h", priority="high") for _ in range(GPUS)])
     box.queue.resume()
     try:
@@ -121,18 +131,13 @@ async def _a_bot(box: Box, api: BotApi, url: str, person: int) -> AsyncIterator[
             bot.wait()
 
 
-async def _measured(box: Box) -> dict[str, list[float]]:
-    api = BotApi()
-    person = api.world.add_user("Ada")
-    async with HttpServer(api) as server, _a_bot(box, api, server.url, person.id):
-        await _reply_ms(api, person.id, "/start")
-        await asyncio.sleep(1)
-        found: dict[str, list[float]] = {command: [] for command in COMMANDS}
-        for _ in range(ROUNDS):
-            for command, times in found.items():
-                times.append(await _reply_ms(api, person.id, command))
-                await asyncio.sleep(0.01)
-        return found
+async def _measured(api: BotApi, person: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {command: [] for command in COMMANDS}
+    for _ in range(ROUNDS):
+        for command, times in found.items():
+            times.append(await _reply_ms(api, person, command))
+            await asyncio.sleep(0.01)
+    return found
 
 
 async def _reply_ms(api: BotApi, person: int, text: str) -> float:

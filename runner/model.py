@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -80,8 +81,14 @@ T = TypeVar("T")
 
 def _from_json(cls: type[T], data: Mapping[str, Any]) -> T:
     """Build a record from JSON, leaving out what a newer version may have added."""
-    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    known = _names_of(cls)  # type: ignore[arg-type]
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known})
+
+
+@cache
+def _names_of(cls: type) -> frozenset[str]:
+    """Asked for every job that is read, of which there may be a hundred thousand."""
+    return frozenset(f.name for f in fields(cls))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

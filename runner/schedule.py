@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from runner.making_room import frees_in_s, has_memory, has_room, promised_mib, who_leaves
 from runner.quantities import format_mib
@@ -13,6 +14,9 @@ from runner.request import HIGHEST_LEVEL, Request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
+Levels: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # level -> owner -> (place, number, job)
 
 TURN_S = 600.0  # what a GPU just given to somebody counts in the comparison of who had how much
 DAY_S = 86_400.0
@@ -158,19 +162,31 @@ def in_turn(queued: Sequence[Waiting], limits: Limits) -> Iterator[Waiting]:
 
 
 def _in_turn(queued: Sequence[Waiting], use: Mapping[str, float], age_s: float) -> Iterator[Waiting]:
-    """Whose turn is next may depend on who has just been started: then `use` has changed."""
-    levels: dict[int, dict[str, list[Waiting]]] = defaultdict(lambda: defaultdict(list))
+    levels: Levels[Waiting] = defaultdict(lambda: defaultdict(list))
     for job in queued:
-        levels[level_of(job, age_s)][job.request.owner].append(job)
+        levels[level_of(job, age_s)][job.request.owner].append((job.position, job.id, job))
+    yield from turns(levels, use)
+
+
+def turns(levels: Levels[T], use: Mapping[str, float]) -> Iterator[T]:
+    """Who is next, and next: by level, then by who had the least, then by place.
+
+    Whose turn it is may depend on who has just been started: then `use` of that one has changed.
+    """
     for level in sorted(levels, reverse=True):
         owners = levels[level]
-        for jobs in owners.values():
-            jobs.sort(key=lambda job: (job.position, job.id), reverse=True)  # the next one is the last
-        while owners:
-            owner = min(owners, key=lambda name: (use[name], owners[name][-1].position, owners[name][-1].id))
-            yield owners[owner].pop()
-            if not owners[owner]:
-                del owners[owner]
+        for places in owners.values():
+            places.sort(reverse=True)  # the next one is the last
+        following = [(use[name], *places[-1][:2], name) for name, places in owners.items()]
+        heapify(following)
+        while following:
+            name = following[0][-1]
+            places = owners[name]
+            yield places.pop()[2]
+            if places:
+                heapreplace(following, (use[name], *places[-1][:2], name))
+            else:
+                heappop(following)
 
 
 def level_of(job: Waiting | Running, age_s: float) -> int:

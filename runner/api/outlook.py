@@ -176,8 +176,8 @@ def outlook(
 
 def _behind(store: Store, limits: Limits, found: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
     """About when those start that were only summed up."""
-    turns = islice(in_turn(Line(store).waiting(ROUGHLY), limits), ROUGHLY)
-    rest = [job for job in turns if job.id not in exactly]
+    turns = islice(Line(store).turns(limits, ROUGHLY), ROUGHLY)
+    rest = [turn for turn in turns if turn.id not in exactly]
     known = Durations(store).of([job.id for job in rest])
     jobs = [Behind(job.id, job.request.gpus, known[job.id].length) for job in rest if job.id in known]
     return starts_behind(jobs, found.sooner, found.later)
