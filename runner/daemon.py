@@ -28,7 +28,8 @@ from runner.interpreter import install_command
 from runner.model import Exit, Reason, State
 from runner.placement import Placement
 from runner.probes import Probes
-from runner.schedule import choose
+from runner.request import request_in
+from runner.schedule import choose, is_full
 from runner.store.backup import Backup
 from runner.store.box import Box
 from runner.store.connection import StoreError, open_store
@@ -137,14 +138,17 @@ class Runner:
         """Claim what may start now."""
         held = self._held()
         self._let_begin()
-        queued = [] if held else self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
-        self._telemetry.set_period(self._period_s(bool(queued)))
-        if not queued:
+        wanted = [] if held else [request_in(lane) for lane in self._line.lanes()]
+        self._telemetry.set_period(self._period_s(bool(wanted)))
+        if not wanted:
             return []
-        leases = self._line.leases()
+        leases, running = self._line.leases(), self._line.running()
         rooms = self._placement.rooms(leases, {row.id for row in self._under_way if row.probing})
-        limits = box_limits(self._store)
-        plan = choose(queued, rooms, self._placement.free_cpu_slots(leases), self._line.running(), limits)
+        cpu_slots = self._placement.free_cpu_slots(leases)
+        if is_full(rooms, cpu_slots if any(not request.gpus for request in wanted) else (), running):
+            return []
+        queued = self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
+        plan = choose(queued, rooms, cpu_slots, running, box_limits(self._store), explain=False)
         for push in plan.pushes:
             self._push_aside(push)
         asked = {waiting.id: waiting.request for waiting in queued}

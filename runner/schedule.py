@@ -13,7 +13,7 @@ from runner.quotas import Head, Quotas
 from runner.request import HIGHEST_LEVEL, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 Levels: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # level -> owner -> (place, number, job)
@@ -216,11 +216,7 @@ class _Pass:
 
     def is_given_away(self, *, cpu_too: bool) -> bool:
         """Whether nothing is left that anybody could start on, nor anybody to push aside."""
-        if cpu_too and self._cpu_slots:
-            return False
-        if any(one.request.preemptible for one in self._running):
-            return False
-        return not any(room.usable for room in self._rooms.values())
+        return is_full(self._rooms.values(), self._cpu_slots if cpu_too else (), self._running)
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -331,6 +327,13 @@ class _Pass:
         short = [room for room in allowed if room.usable and not room.fits(request)]
         troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
         return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
+
+
+def is_full(rooms: Iterable[Room], cpu_slots: Sequence[int], running: Iterable[Running]) -> bool:
+    """Whether nothing could start, whoever waits: no slot is free, and nobody can be pushed aside."""
+    if cpu_slots or any(room.usable for room in rooms):
+        return False
+    return not any(one.request.preemptible for one in running)
 
 
 def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:
