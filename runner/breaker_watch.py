@@ -72,7 +72,9 @@ class BreakerWatch:
     def candidates(self) -> list[Waiting]:
         """The jobs with one of which a paused queue may be tried now."""
         paused = self._box.get("paused")
-        if not paused or paused["by"] != BY or not self._settings.breaker_again or "jobs" not in paused:
+        if not paused or paused["by"] != BY or "jobs" not in paused:
+            return []
+        if not self._settings.breaker_again or self._box.get("draining"):
             return []
         if paused["trial"] is not None:
             self._see(paused)

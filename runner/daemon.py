@@ -14,7 +14,6 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner import clock, doorbell, home, orders, presence, rundir
@@ -31,7 +30,8 @@ from runner.interpreter import install_command
 from runner.model import Exit, Reason, State
 from runner.placement import Placement
 from runner.probes import Probes
-from runner.schedule import choose
+from runner.request import request_in
+from runner.schedule import Plan, choose, is_full
 from runner.store.backup import Backup
 from runner.store.box import Box
 from runner.store.connection import StoreError, open_store
@@ -139,31 +139,34 @@ class Runner:
     def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
         """Claim what may start now."""
         self._let_begin()
-        queued = self._may_start()
-        self._telemetry.set_period(self._period_s(bool(queued)))
-        if not queued:
+        trial, wanted = self._may_start()
+        self._telemetry.set_period(self._period_s(bool(wanted)))
+        if not wanted:
             return []
-        leases = self._line.leases()
+        leases, running = self._line.leases(), self._line.running()
         rooms = self._placement.rooms(leases, {row.id for row in self._under_way if row.probing})
-        limits = box_limits(self._store)
-        plan = choose(queued, rooms, self._placement.free_cpu_slots(leases), self._line.running(), limits)
-        if self._box.get("paused"):  # one of them alone, to see whether it fails, too
-            plan = replace(plan, starts=plan.starts[:1], pushes=plan.pushes[:0])
+        cpu_slots = self._placement.free_cpu_slots(leases)
+        full = is_full(rooms, cpu_slots if any(not request.gpus for request in wanted) else (), running)
+        queued = [] if full else trial or self._line.waiting(self._placement.slots + self._settings.cpu_slots)
+        plan = choose(queued, rooms, cpu_slots, running, box_limits(self._store), explain=False) if queued else Plan()
+        if trial:  # one of them alone
+            plan = Plan(plan.starts[:1])
             self._breaker.tries(plan.starts[0].job_id if plan.starts else None)
         for push in plan.pushes:
             self._push_aside(push)
         asked = {waiting.id: waiting.request for waiting in queued}
         return [claimed for start in plan.starts if (claimed := self._claim(start, asked[start.job_id]))]
 
-    def _may_start(self) -> list[Waiting]:
-        """Those who wait, as far as nothing holds the queue."""
+    def _may_start(self) -> tuple[list[Waiting], list[Request]]:
+        """What is asked for by those who wait; if the queue is paused, by those one of whom may be tried."""
         now = time.monotonic()
         if now < self._hold_until:
             self._waiter.after(self._hold_until - now, lambda: None)
-            return []
+            return [], []
         if self._box.any("paused", "draining"):
-            return [] if self._box.get("draining") else self._breaker.candidates()
-        return self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
+            trial = self._breaker.candidates()
+            return trial, [one.request for one in trial]
+        return [], [request_in(lane) for lane in self._line.lanes()]
 
     def _let_begin(self) -> None:
         """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""

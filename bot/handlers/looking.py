@@ -109,7 +109,7 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     counts = chat.queue.overview()
     total = counts.queued + counts.not_yet
     first = max(0, min(first, (total - 1) // keyboards.QUEUE_PAGE * keyboards.QUEUE_PAGE))
-    jobs = [chat.shown(job) for job in chat.listing.queued(first + keyboards.QUEUE_PAGE)[first:]]
+    jobs = [chat.shown(job) for job in chat.listing.queued(keyboards.QUEUE_PAGE, skip=first)]
     reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
     held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
     theirs = {job.id for job in jobs if rights.may_change(job.id)}

@@ -154,7 +154,7 @@ class Ordering(View):
         waits_for = ", ".join(f"#{one.job_id}" for one in blockers)
         if waits_for:
             return f", but starts only after {waits_for}"
-        begins = self._begins(job)
+        begins = self._begins(job.spec.begin_at)
         return f", but {begins}" if begins else ""
 
     def _write_down(self, job_id: int, kind: str, action: str, more: Mapping[str, Any] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
@@ -366,6 +367,12 @@ def usage_of(row: Any) -> dict[str, Any] | None:
     return {name: value for name, value in json.loads(row["usage"]).items() if name != "sums"}
 
 
+@lru_cache(maxsize=256)
+def _spec_of(stored: str) -> JobSpec:
+    """The runner looks at a job several times on its way."""
+    return JobSpec.from_json(json.loads(stored))
+
+
 def job_of(row: Any) -> Job:
     """A job from its row."""
     stop = None
@@ -377,7 +384,7 @@ def job_of(row: Any) -> Job:
     assert submitted_at is not None
     return Job(
         id=row["id"],
-        spec=JobSpec.from_json(json.loads(row["spec"])),
+        spec=_spec_of(row["spec"]),
         state=State(row["state"]),
         reason=Reason(row["reason"]) if row["reason"] else None,
         phase=Phase(row["phase"]) if row["phase"] else None,
