@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test check bench evidence clean
+# A process that finds no bytecode compiles this program anew, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test check style types collection bench evidence clean
 
 run: $(READY)
 	@if [ -f .env ]; then exec $(BIN)/nightshift --env-file .env up; else exec $(BIN)/nightshift demo; fi
@@ -13,13 +16,22 @@ run: $(READY)
 test: check
 	@.ci/tools gcc chromium
 	@# most tests wait for processes: two at once for each core
-	$(BIN)/pytest -n $$(( $$(nproc) * 2 )) --dist worksteal -m "not evidence"
+	.ci/in-memory $(BIN)/pytest -n $$(( $$(nproc) * 2 )) --dist worksteal -m "not evidence"
 
 check: $(READY)
+	@$(MAKE) --no-print-directory -j 2 --output-sync types style collection
+
+style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types:
+	$(BIN)/mypy
+
+# Beside the types, on the other core: what is compiled here is ready for every process of the tests.
+collection:
+	@found=$$($(BIN)/pytest --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
 bench: $(READY)
 	@.ci/tools tsp
@@ -31,7 +43,7 @@ evidence: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) || { .ci/tools venv && $(PYTHON) -m venv $(VENV); }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
 clean:

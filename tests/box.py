@@ -16,6 +16,7 @@ from typing import Any
 from runner.api import Queue
 from runner.model import Notice
 from runner.presence import holder
+from runner.store.connection import DATABASE
 from tests import nursery
 from tests.jobs import KEY, VARIABLES, a_spec
 from tests.wait import eventually
@@ -30,6 +31,7 @@ class Box:
         self.folder = folder
         self.homes: list[Path] = []
         self.runner: nursery.Process | None = None
+        self._view: tuple[str, int, Queue] | None = None
         kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYENV_VERSION")
         self.environ = {key: os.environ[key] for key in kept if key in os.environ}
         person = folder / "person"
@@ -88,8 +90,25 @@ class Box:
 
     @contextlib.contextmanager
     def queue(self) -> Iterator[Queue]:
-        with Queue(str(self.home), actor="somebody") as queue:
-            yield queue
+        yield self._look()
+
+    def _look(self) -> Queue:
+        """One that stays open as long as the file is there: to open it takes ten times as long as to read a job."""
+        home = str(self.home)
+        if self._view is not None:
+            where, database, queue = self._view
+            with contextlib.suppress(FileNotFoundError):
+                if (where, database) == (home, (self.home / DATABASE).stat().st_ino):
+                    return queue
+            self._look_away()
+        queue = Queue(home, actor="somebody")
+        self._view = home, (self.home / DATABASE).stat().st_ino, queue
+        return queue
+
+    def _look_away(self) -> None:
+        if self._view is not None:
+            self._view[2].store.close()
+            self._view = None
 
     def submit(self, command: str = "", *options: str, argv: Sequence[str] | None = None) -> int:
         """One job, with the options as they are typed."""
@@ -102,19 +121,19 @@ class Box:
             return queue.submit([spec], {KEY: VARIABLES})[0]
 
     def job(self, job_id: int) -> dict[str, Any]:
-        with self.queue() as queue:
-            return queue.describe([queue.job(job_id)])[0]
+        queue = self._look()
+        return queue.describe([queue.job(job_id)])[0]
 
     def log(self, job_id: int) -> str:
-        with self.queue() as queue:
-            return queue.log(job_id).read().decode() if queue.job(job_id).attempt else ""
+        queue = self._look()
+        return queue.log(job_id).read().decode() if queue.job(job_id).attempt else ""
 
     def notices(self, job_id: int | None) -> list[Notice]:
         """All notices of a job, or those that are of no job."""
-        with self.queue() as queue:
-            if job_id is not None:
-                return queue.outbox.about(job_id)
-            return [notice for notice in queue.outbox.open(10_000) if notice.job_id is None]
+        queue = self._look()
+        if job_id is not None:
+            return queue.outbox.about(job_id)
+        return [notice for notice in queue.outbox.open(10_000) if notice.job_id is None]
 
     def wait_state(self, job_id: int, *states: str, timeout: float = 50) -> dict[str, Any]:
         """The job, once it is in one of these states."""
@@ -148,6 +167,7 @@ class Box:
 
     def close(self) -> None:
         """End everything; nothing may be left."""
+        self._look_away()
         if self.runner and self.runner.poll() is None:
             self.stop_runner()
         deadline = time.monotonic() + 10

@@ -115,7 +115,8 @@ def _load() -> None:
 
     for name in (
         "nightshift", "runner.cli", "runner.submit", "runner.daemon", "runner.settings", "runner.api",
-        "runner.store.schema", "runner.doctor", "logging", "shlex", "difflib", "zoneinfo",
+        "runner.store.schema", "runner.doctor", "logging", "shlex", "difflib", "zoneinfo", "bot.cli", "bot.checks",
+        "httpx",
         *(f"runner.terminal.{path.stem}" for path in (ROOT / "runner" / "terminal").glob("*.py")),
     ):  # fmt: skip
         importlib.import_module(name)

@@ -38,7 +38,7 @@ class Entity:
 
 def utf16_length(text: str) -> int:
     """How long Telegram finds a text: characters beyond the basic plane count twice."""
-    return len(text) + sum(char > "\uffff" for char in text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def in_order(entities: Iterable[Entity]) -> list[Entity]:

@@ -29,7 +29,8 @@ SIMPLE = {
 TAGS = frozenset({*SIMPLE, "a", "pre", "code", "blockquote", "tg-emoji", "tg-time"})
 NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"'}
 REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]*)|#([0-9]*)|([A-Za-z]*))(;?)")
-PLAIN = re.compile(r"[^<&]+")
+TEXT = re.compile(r"[^<]+")
+SURROGATE = re.compile("[\ud800-\udfff]")
 SPACES = re.compile(r"[ \t\r\n\v\0]*")
 TAG_NAME = re.compile(r"[^ \t\r\n\v\0>]*")
 ATTRIBUTE = re.compile(r"[^ \t\r\n\v\0=>/\"']*")
@@ -82,7 +83,7 @@ class _Parser:
         if self.open:
             raise _refusal(f'Can\'t find end tag corresponding to start tag "{self.open[-1].tag}"')
         text = "".join(self.plain)
-        if any("\ud800" <= char <= "\udfff" for char in text):
+        if SURROGATE.search(text):
             raise _refusal(
                 "Text contains invalid Unicode characters after decoding HTML entities, "
                 "check for unmatched surrogate code units"
@@ -90,21 +91,15 @@ class _Parser:
         return text, in_order(replace(entity, extra=_shown(entity)) for entity in self.entities)
 
     def _step(self) -> None:
-        if run := PLAIN.match(self.source, self.at):
-            self._emit(run[0], run.end())
-        elif self.source[self.at] == "&":
-            found = REFERENCE.match(self.source, self.at)
-            char = _character(found) if found else None
-            self._emit(char or "&", found.end() if found and char else self.at + 1)
+        if run := TEXT.match(self.source, self.at):
+            text = decode_references(run[0])
+            self.plain.append(text)
+            self.offset += utf16_length(text)
+            self.at = run.end()
         elif self.source.startswith("</", self.at):
             self._end_tag()
         else:
             self._start_tag()
-
-    def _emit(self, text: str, then: int) -> None:
-        self.plain.append(text)
-        self.offset += utf16_length(text)
-        self.at = then
 
     def _peek(self) -> str:
         """The character here; empty at the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from bot.local_chat.html_text import parse_html
 from bot.local_chat.links import linked_user, valid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.local_chat.fields import JsonObject
     from bot.local_chat.limits import Limits
 
@@ -22,6 +25,7 @@ FOUND_BY_ITSELF = frozenset(
     {"mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number", "bank_card_number"}
 )
 DROPPED = frozenset("\r\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u0333\u033f\u030a")
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 UserLookup = Callable[[int], "JsonObject | None"]
 
 
@@ -111,6 +115,8 @@ def _in_range(entities: list[Entity]) -> list[Entity]:
 
 def _clean(text: str, entities: list[Entity]) -> tuple[str, list[Entity]]:
     """Without control characters; entities keep their place among what is left."""
+    if text.isascii() and not CONTROL.search(text):
+        return text, [_moved(entity, range(len(text) + 1)) for entity in entities]
     kept: list[str] = []
     places: list[int | None] = []
     offset = 0
@@ -124,7 +130,7 @@ def _clean(text: str, entities: list[Entity]) -> tuple[str, list[Entity]]:
     return "".join(kept), [_moved(entity, places) for entity in entities]
 
 
-def _moved(entity: Entity, places: list[int | None]) -> Entity:
+def _moved(entity: Entity, places: Sequence[int | None]) -> Entity:
     last = len(places) - 1
     if entity.offset > last:
         raise bad_request(f"entity begins after the end of the text at UTF-16 offset {entity.offset}")

@@ -27,6 +27,7 @@ CHUNK = 1 << 16
 STRAY_GRACE_S = 2.0
 KILL_EVERY_S = 0.01
 KILL_EVERY_AT_MOST_S = 1.0
+QUICK_LOOKS = 30
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # as a program, and as a shell tells it
 LONGEST_WAIT_S = 3600.0  # the kernel counts milliseconds in 32 bits
 STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is said on the leash
@@ -304,6 +305,8 @@ class Execution:
         left = kernel.descendants(os.getpid())
         kernel.send(left, signal.SIGSTOP)
         kernel.send(left, signal.SIGKILL)
+        for _ in range(QUICK_LOOKS):  # who forks and leaves, again and again, is our child each time but not for long
+            kernel.send(kernel.own_children(), signal.SIGSTOP, signal.SIGKILL)
 
     def exit_record(self) -> dict[str, Any]:
         """The content of exit.json: the fields of model.Exit."""

@@ -7,6 +7,7 @@ same process may have loops of their own; what they serve (a Page, a bot) may ru
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Error, Page, async_playwright, expect
 
 from tests.browser.stage import Stage
 
@@ -24,6 +25,7 @@ STILL = {"reduced_motion": "reduce"}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 WAIT_MS = 40_000
+KINDS: dict[BrowserContext, dict[str, Any]] = {}
 expect.set_options(timeout=WAIT_MS)
 
 
@@ -53,31 +55,54 @@ def browser(browser_loop: asyncio.AbstractEventLoop) -> Iterator[Browser]:
     driver = browser_loop.run_until_complete(async_playwright().start())
     # Chromium refuses to run as root in its sandbox
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    launch = driver.chromium.launch(executable_path=CHROMIUM, args=[*sandbox, "--disable-gpu"])
+    launch = driver.chromium.launch(executable_path=CHROMIUM, args=[*sandbox, "--disable-gpu", "--process-per-site"])
     chromium = browser_loop.run_until_complete(launch)
     yield chromium
     browser_loop.run_until_complete(chromium.close())
     browser_loop.run_until_complete(driver.stop())
 
 
+async def _context(browser: Browser, settings: dict[str, Any]) -> BrowserContext:
+    """One for each kind of device, with a page that keeps its process: to start one takes a second of a processor."""
+    found = [context for context in browser.contexts if KINDS.get(context) == settings]
+    if found:
+        return found[0]
+    context = await browser.new_context(**STILL, **settings)
+    KINDS[context] = settings
+    context.set_default_timeout(WAIT_MS)
+    keeper = await context.new_page()
+    await keeper.route("**", lambda route: route.fulfill(body=""))
+    await keeper.goto("http://127.0.0.1/")
+    return context
+
+
+async def _leave(page: Page) -> None:
+    """As if nobody had been there, whoever gets this port next."""
+    await page.context.clear_permissions()
+    with contextlib.suppress(Error):  # it may show nothing at all
+        await page.evaluate("localStorage.clear()")
+    await page.close()
+
+
 @pytest.fixture
 def new_page(browser: Browser, browser_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., Awaitable[Page]]]:
-    """Open pages with their own storage; a script error or a breach of the policy on any of them is a failure."""
-    contexts = []
+    """Open pages; a script error or a breach of the policy on any of them is a failure.
+
+    Every server has a port of its own, and with it its pages have a storage of their own.
+    """
+    pages: list[Page] = []
     complaints: list[str] = []
 
     async def make(**settings: Any) -> Page:
-        context = await browser.new_context(**STILL, **settings)
-        context.set_default_timeout(WAIT_MS)
-        contexts.append(context)
-        page = await context.new_page()
+        page = await (await _context(browser, settings)).new_page()
+        pages.append(page)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
         return page
 
     yield make
-    for context in contexts:
-        browser_loop.run_until_complete(context.close())
+    for page in pages:
+        browser_loop.run_until_complete(_leave(page))
     # a connection that is refused while the server is away is written to the console by the browser itself
     assert [said for said in complaints if "ERR_CONNECTION_REFUSED" not in said] == []
 
