@@ -6,11 +6,19 @@ import os
 import sys
 
 
+def _full(path: str) -> str:
+    """The path from the root on; as it is where the folder we are in has been removed."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        return path
+
+
 def _leave_users_path() -> None:
     """Take PYTHONPATH out of our own imports: users have a runner.py too. Jobs still get the variable."""
-    theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
-    ours = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if entry and (entry == ours or os.path.abspath(entry) not in theirs)]
+    theirs = {_full(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    ours = os.path.dirname(_full(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry and (entry == ours or _full(entry) not in theirs)]
     if ours not in sys.path:
         sys.path.insert(0, ours)
 

@@ -33,6 +33,7 @@ class Job:
     fault: str = OK
     fault_s: float = 0.0  # after so much work
     exit_code: int = 1
+    kind: int = 0  # jobs of one kind are the same program; 0 for one of its own
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,26 @@ class Night:
     jobs: tuple[Job, ...]
     neighbours: tuple[tuple[int, float, float, int], ...]  # GPU, from, until, memory
     reboot_s: float
+    length_s: float = NIGHT_S
 
     @classmethod
-    def of(cls, number: int) -> Night:
-        """Always the same for the same number."""
+    def of(cls, number: int, stretch: float = 1.0) -> Night:
+        """Always the same for the same number; or the same jobs, so many times as long, in as much more time."""
+        night = cls._of(number)
+        if stretch == 1:
+            return night
+        return cls(
+            number,
+            tuple(_longer(job, stretch) for job in night.jobs),
+            tuple(
+                (gpu, start * stretch, start * stretch + end - start, mib) for gpu, start, end, mib in night.neighbours
+            ),
+            night.reboot_s * stretch,
+            night.length_s * stretch,
+        )
+
+    @classmethod
+    def _of(cls, number: int) -> Night:
         chance = Random(f"night {number}")
         jobs = [_job(chance, place + 1) for place in range(JOBS)]
         for kind in (OOM, CRASH, IDLES, SPINS):  # each happens in every night
@@ -112,6 +129,18 @@ def _job(chance: Random, number: int) -> Job:
     return job
 
 
+def _longer(job: Job, stretch: float) -> Job:
+    """What fails at once still does."""
+    at_once = job.fault == CRASH and job.fault_s < 10
+    return replace(
+        job,
+        at_s=job.at_s * stretch,
+        work_s=job.work_s * stretch,
+        fault_s=job.fault_s if at_once else job.fault_s * stretch,
+        limit_s=job.limit_s and _limit(job.work_s * stretch),
+    )
+
+
 def _limit(work_s: float) -> float:
     """People ask for about twice what they need, in whole half hours."""
     return max(1, round(2 * work_s / 1800)) * 1800.0 + 1800.0
@@ -132,6 +161,6 @@ def _broken_sweep(chance: Random, first: int) -> list[Job]:
         return []
     at_s, owner = chance.uniform(0, NIGHT_S / 2), chance.choice(OWNERS)
     return [
-        Job(first + n, at_s, 600.0, owner=owner, fault=CRASH, fault_s=chance.uniform(2, 5))
+        Job(first + n, at_s, 600.0, owner=owner, fault=CRASH, fault_s=chance.uniform(2, 5), kind=1)
         for n in range(chance.randint(3, 6))
     ]

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cache
 
-from benchmarks.night import BOOT_S, CRASH, GPUS, IDLES, NIGHT_S, OK, OOM, SPINS, TOTAL_MIB, Job, Night
+from benchmarks.night import BOOT_S, CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
 from runner import breaker, hung, idle, oom
 from runner.batch import Measured, OutOfMemory, Plan, Probe, Run
 from runner.batch import Settings as BatchSettings
@@ -41,13 +41,13 @@ class Way:
     hung: hung.Policy = hung.DEFAULT
     breaker: int = 3
     breaker_within_s: float = 10.0
-    tries_again_s: float | None = None  # after a pause by the breaker; as shipped, somebody has to
+    breaker_again_s: float = 300.0
     retry_host: bool = False
-    sees_early_hangs: bool = False  # of jobs whose usual power is not known yet: nightshift cannot, today
-    oracle: bool = False  # knows all that is wrong with a job as soon as it is
+    at_once: bool = False  # what goes wrong is known when it does, nothing is measured, nothing takes time
+    foresight: bool = False  # ... and before it does
 
 
-SHIPPED, ORACLE = Way(), Way(oracle=True)
+SHIPPED, ORACLE, FORESIGHT = Way(), Way(at_once=True), Way(at_once=True, foresight=True)
 
 
 # -- what nightshift's own code says of a job ----------------------------------------------------------------------
@@ -73,7 +73,8 @@ def hung_s(busy_s: float, policy: hung.Policy) -> float:
     for second in range(0, 7200, 10):
         at = began + second
         works = at <= busy_s
-        pulses.take(hung.Pulse(at, 99.0, 250.0 if works else 90.0), 1.0 if works else at - busy_s, policy)
+        pulse = hung.Pulse(at, 99.0, 500.0 if works else 180.0, 700.0)  # on two GPUs
+        pulses.take(pulse, 1.0 if works else at - busy_s, policy)
         if hung.judge(pulses, policy).hung:
             return at
     return math.inf
@@ -131,6 +132,9 @@ class Ours:
     tried: set[int] = field(default_factory=set)  # had their retry
     streak: breaker.Streak = field(default_factory=breaker.Streak)
     paused: bool = False
+    failed: list[int] = field(default_factory=list)  # what the breaker holds against the box
+    tries: int = 0
+    trial: int | None = None  # the job that shows whether it is the box
     up: bool = True
     came: bool = True  # somebody new may push others aside, though no GPU is free
     wasted: dict[str, float] = field(default_factory=dict)
@@ -145,17 +149,17 @@ class Ours:
             self._at(end, "neighbour", 0)
         self._at(self.night.reboot_s, "reboot", 0)
         self._at(self.night.reboot_s + BOOT_S, "boot", 0)
-        while self._events and self._events[0][0] < NIGHT_S:
+        while self._events and self._events[0][0] < self.night.length_s:
             self._pass_time(self._events[0][0])
             while self._events and self._events[0][0] <= self.now_s:
                 _, _, what, number = heapq.heappop(self._events)
                 getattr(self, f"_{what}")(number)
-            if self.up and not self.paused:
+            if self.up and (not self.paused or self.trial == 0):
                 self._schedule()
-        self._pass_time(NIGHT_S)
+        self._pass_time(self.night.length_s)
         for one in self.live.values():
             self._morning(one)
-        return self.counted_s / (GPUS * NIGHT_S)
+        return self.counted_s / (GPUS * self.night.length_s)
 
     def _at(self, when_s: float, what: str, number: int) -> None:
         heapq.heappush(self._events, (when_s, len(self._events) + number, what, number))
@@ -175,9 +179,9 @@ class Ours:
     # -- what happens --
 
     def _comes(self, number: int) -> None:
-        job = next(job for job in self.night.jobs if job.id == number)
+        job = self.night.jobs[number - 1]
         hopeless = (job.fault == IDLES and not job.fault_s) or (job.fault == OOM and not job.probes)
-        if not (self.way.oracle and hopeless):
+        if not (self.way.foresight and hopeless):
             self.came = True
             self.waiting[number] = job, 0.0, self.now_s
 
@@ -198,12 +202,31 @@ class Ours:
     def _look(self, _: int) -> None:
         """There may be something to start."""
 
-    def _resume(self, _: int) -> None:
-        self.paused = False
+    def _try(self, _: int) -> None:
+        """A paused queue may be tried with one job."""
+        self.trial = 0
+
+    def _tried(self, number: int) -> None:
+        """It has run for long enough to say that the box is well; those like the failed ones are held."""
+        if self.trial == number and number in self.live:
+            kinds = breaker.broken(self._kind(number) for number in self.failed)
+            self.waiting = {n: row for n, row in self.waiting.items() if self._kind(n) not in kinds}
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self.paused, self.trial, self.failed, self.tries = False, None, [], 0
+
+    def _kind(self, number: int) -> str:
+        return str(self.night.jobs[number - 1].kind or -number)
 
     def _ends(self, number: int) -> None:
         one = self.live.get(number)
-        if one is not None and one.ends_s <= self.now_s:
+        if one is None or one.ends_s > self.now_s:
+            return
+        if one.how == SPINS and self.way.hung.action is hung.Action.YIELD and not self.waiting and not self.way.at_once:
+            one.ends_s += NEXT_S * 10  # nobody needs its GPUs: it is let be
+            self._at(one.ends_s, "ends", number)
+        else:
             self._over(one, one.how)
 
     def _over(self, one: Live, how: str) -> None:
@@ -213,7 +236,7 @@ class Ours:
         if one.how in (IDLES, SPINS) and job.fault_s:
             self.healed.add(job.id)
         for gpu in one.gpus:
-            self._free_from[gpu] = self.now_s + (0.0 if self.way.oracle else NEXT_S)
+            self._free_from[gpu] = self.now_s + (0.0 if self.way.at_once else NEXT_S)
         self._at(self.now_s + NEXT_S, "look", 0)
         if how in (OK, "pushed"):
             self._lose(PROBES, one.lead_s * job.gpus)
@@ -233,7 +256,7 @@ class Ours:
             # what it had saved before counts no more, since nobody goes on with it
             self._count(job, -one.had_s)
             self._waste(how, one, 0.0)
-        if how in (CRASH, OK, OOM) and not self.way.oracle:
+        if how in (CRASH, OK, OOM) and not self.way.at_once:
             self._see_streak(one, how)
 
     def _goes_on(self, one: Live, how: str) -> bool:
@@ -241,15 +264,15 @@ class Ours:
         if how == CRASH:
             return False
         if how == OOM:
-            if self.way.oracle or (job.probes and self._steps_back(one)):
+            if self.way.foresight or (job.probes and self._steps_back(one)):
                 self.healed.add(job.id)
                 return True
             return False
         if how == "host":
             asked = job.retries and job.id not in self.tried
             self.tried.add(job.id)
-            return self.way.oracle or self.way.retry_host or asked or job.filler
-        if self.way.oracle:
+            return self.way.foresight or self.way.retry_host or asked or job.filler
+        if self.way.foresight:
             self.healed.add(job.id)
             return True
         return False
@@ -263,14 +286,35 @@ class Ours:
         return isinstance(self.plans[one.job.id].step, Run)
 
     def _see_streak(self, one: Live, how: str) -> None:
+        if self.paused:
+            self._see_trial(one, how)
+            return
         state = State.SUCCEEDED if how == OK else State.FAILED
         code = 0 if how == OK else one.job.exit_code if how == CRASH else 1
         end = Exit(exit_code=code, started_at="", finished_at="", duration_s=self.now_s - one.began_s)
         self.streak = breaker.after(self.streak, one.job.id, state, end, self.way.breaker_within_s)
         if self.way.breaker and len(self.streak.jobs) >= self.way.breaker:
-            self.streak, self.paused = breaker.Streak(), True
-            if self.way.tries_again_s is not None:
-                self._at(self.now_s + self.way.tries_again_s, "resume", 0)
+            self.failed, self.streak, self.paused = list(self.streak.jobs), breaker.Streak(), True
+            self._try_when(0.0 if self._unlike() else breaker.wait_s(0, self.way.breaker_again_s))
+
+    def _see_trial(self, one: Live, how: str) -> None:
+        if one.job.id != self.trial:
+            return
+        if how != OK and self.now_s - one.began_s <= self.way.breaker_within_s:
+            self.failed.append(one.job.id)
+            self._try_when(breaker.wait_s(self.tries, self.way.breaker_again_s))
+            self.tries += 1
+        else:
+            self._go_on()
+
+    def _unlike(self) -> list[int]:
+        """Those who wait and are no relatives of those that failed."""
+        kinds = {self._kind(number) for number in self.failed}
+        return [number for number in self.waiting if self._kind(number) not in kinds]
+
+    def _try_when(self, in_s: float) -> None:
+        self.trial = None
+        self._at(self.now_s + in_s, "try", 0)
 
     def _count(self, job: Job, work_s: float) -> None:
         self.counted_s += work_s * job.gpus
@@ -282,7 +326,7 @@ class Ours:
     def _morning(self, one: Live) -> None:
         """Still running, and it will come to its end."""
         if one.how in (OK, "pushed"):
-            self._count(one.job, one.done_s(NIGHT_S))
+            self._count(one.job, one.done_s(self.night.length_s))
         else:
             self._count(one.job, -one.had_s)
             self._waste(one.how, one, 0.0)
@@ -298,22 +342,27 @@ class Ours:
         if not queued or (len(busy) == GPUS and not self.came):
             return
         self.came = False
+        if self.paused and (unlike := self._unlike()):
+            queued = [one for one in queued if one.id in unlike]
         queued = _first_of_each_kind(queued)
         running = [self._running(one) for one in self.live.values()]
         plan = choose(queued, [self._room(gpu) for gpu in range(GPUS)], (), running, Limits(use=self._use()))
-        for push in plan.pushes:
+        for push in plan.pushes if not self.paused else ():
             one = self.live[push.job_id]
             one.stopping, one.how = True, "pushed"
-            one.ends_s = min(one.ends_s, self.now_s + (0.0 if self.way.oracle else GRACE_S))
+            one.ends_s = min(one.ends_s, self.now_s + (0.0 if self.way.at_once else GRACE_S))
             self._at(one.ends_s, "ends", one.job.id)
-        for start in plan.starts:
+        for start in plan.starts if not self.paused else plan.starts[:1]:
             self._start(start.job_id, tuple(int(uuid) for uuid, _ in start.slots))
+            if self.paused:
+                self.trial = start.job_id
+                self._at(self.now_s + self.way.breaker_within_s, "tried", start.job_id)
 
     def _request(self, job: Job, had_s: float) -> Request:
         limit_s = job.limit_s
-        if self.way.oracle and not job.filler:
+        if self.way.foresight and not job.filler:
             limit_s = math.ceil((job.work_s - had_s) / 300) * 300.0
-        mib = job.mib if self.way.oracle else None
+        mib = job.mib if self.way.foresight else None
         return Request(
             owner=job.owner, gpus=job.gpus, rank=job.rank, preemptible=job.filler, limit_s=limit_s, gpu_mem_mib=mib
         )
@@ -327,11 +376,13 @@ class Ours:
     def _room(self, gpu: int) -> Room:
         taken = any(gpu in one.gpus for one in self.live.values())
         foreign_mib, why_not, sick = self.night.foreign_mib(gpu, self.now_s), None, False
-        if not taken and foreign_mib >= TOTAL_MIB / 10 and not self.way.oracle:
+        if not taken and foreign_mib >= TOTAL_MIB / 10 and not self.way.foresight:
             why_not, sick = "is held by somebody else", True
         elif self.now_s < self._free_from.get(gpu, 0.0):
             why_not = "is being read"
-        ours_mib = sum(one.job.mib if self.way.oracle else TOTAL_MIB for one in self.live.values() if gpu in one.gpus)
+        ours_mib = sum(
+            one.job.mib if self.way.foresight else TOTAL_MIB for one in self.live.values() if gpu in one.gpus
+        )
         left_mib = max(0, TOTAL_MIB - foreign_mib - ours_mib)
         return Room(
             index=gpu, uuid=str(gpu), slots=1, free_slots=() if taken else (0,), memory_mib=left_mib,
@@ -347,12 +398,13 @@ class Ours:
     def _start(self, number: int, gpus: tuple[int, ...]) -> None:
         job, had_s, since_s = self.waiting.pop(number)
         lead_s = 0.0
-        if job.probes and not self.way.oracle and number not in self.plans:
-            self.plans[number], lead_s = found_batch(job)
+        if job.probes and number not in self.plans:
+            self.plans[number], took_s = found_batch(job)
+            lead_s = 0.0 if self.way.at_once else took_s
         takes_s, how = self._fate(job, had_s, lead_s)
         one = Live(job, gpus, self.now_s, had_s, self.now_s + takes_s, how, lead_s, self.now_s - since_s)
         self.live[number] = one
-        if one.ends_s < NIGHT_S:
+        if one.ends_s < self.night.length_s:
             self._at(one.ends_s, "ends", number)
 
     def _fate(self, job: Job, had_s: float, lead_s: float) -> tuple[float, str]:
@@ -361,23 +413,18 @@ class Ours:
         left_s = lead_s + job.fault_s - had_s
         if job.fault != OK and job.id not in self.healed and left_s >= 0:
             how = job.fault
-            if self.way.oracle or how in (CRASH, OOM):
+            if self.way.at_once or how in (CRASH, OOM):
                 takes_s = left_s
             elif how == IDLES:
                 takes_s = idle_stop_s(left_s) + GRACE_S
             else:
                 takes_s = self._hangs_s(left_s)
-        if job.limit_s is not None and not self.way.oracle and takes_s > job.limit_s:
+        if job.limit_s is not None and not self.way.foresight and takes_s > job.limit_s:
             return job.limit_s + GRACE_S, how if how != OK else "limit"
         return takes_s, how
 
     def _hangs_s(self, busy_s: float) -> float:
-        if self.way.hung.action is not hung.Action.KILL:
-            return math.inf
-        found_s = hung_s(busy_s, self.way.hung)
-        if found_s == math.inf and self.way.sees_early_hangs:
-            found_s = busy_s + self.way.hung.silent_s + hung.EVERY_S
-        return found_s + GRACE_S
+        return hung_s(busy_s, self.way.hung) + GRACE_S if self.way.hung.stops else math.inf
 
 
 def _first_of_each_kind(queued: list[Waiting]) -> list[Waiting]:
@@ -386,7 +433,3 @@ def _first_of_each_kind(queued: list[Waiting]) -> list[Waiting]:
     for job in sorted(queued, key=lambda job: job.position):
         kinds.setdefault(job.request, []).append(job)
     return [job for jobs in kinds.values() for job in jobs[:GPUS]]
-
-
-def oracle(night: Night) -> float:
-    return Ours(night, ORACLE).share()

@@ -43,6 +43,8 @@ def time_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
 
 def looks_hung(found: Job, data: Mapping[str, Any], box: str) -> str:
     """A job's GPUs spin and do no work, as far as one can see."""
-    return fit(
-        [f"🧊 {heading(found)} on {escape(box)} {escape(str(data.get('why', 'looks hung')))}\n", command_line(found)]
-    )
+    said = f"🧊 {heading(found)} on {escape(box)} {escape(str(data.get('why', 'looks hung')))}\n"
+    if due := clock.moment(data.get("stops_at")):
+        unless = " if another job waits for its GPUs" if data.get("yields") else ""
+        said += f"It will be stopped at {due.astimezone():%H:%M:%S}{unless}\n"
+    return fit([said, command_line(found)])

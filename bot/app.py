@@ -122,11 +122,12 @@ class Face:
     ) -> None:
         self.chat, self.wire, self._on_change = chat, wire, on_change
         self.application = build(chat, wire)
-        self.sender = Sender(chat, wire.bot, self._fatal)
+        self.sender = Sender(chat, wire.bot, self._doubt)
         chat.wake_sender = self.sender.wake
         self.notifier = Notifier(chat)
         self.dispatcher = Dispatcher(chat, self.application)
         self.poller = Poller(chat, wire, self.dispatcher.wake, poll_s=poll_s)
+        self._asking: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, stack: contextlib.AsyncExitStack, *, take_over: bool = False) -> None:
@@ -163,9 +164,10 @@ class Face:
             await asyncio.wait([self._ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             await self._say_last_words()
         finally:
-            for task in (*tasks, beating):
+            besides = [beating, *([self._asking] if self._asking else [])]
+            for task in (*tasks, *besides):
                 task.cancel()
-            ends = await asyncio.gather(*tasks, beating, return_exceptions=True)
+            ends = await asyncio.gather(*tasks, *besides, return_exceptions=True)
             await self.application.shutdown()
             await self.wire.close()
         for end in ends:
@@ -181,9 +183,14 @@ class Face:
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def _fatal(self, why: str) -> None:
-        if not self._ended.done():
-            self._ended.set_exception(OperatorError(f"{why}. {NOT_KNOWN}"))
+    def _doubt(self) -> None:
+        """Something was refused as if the token were no longer good: ask about that, once at a time."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._ask_about_token())
+
+    async def _ask_about_token(self) -> None:
+        if await self.wire.is_unknown() and not self._ended.done():
+            self._ended.set_exception(OperatorError(NOT_KNOWN))
 
     async def _first(self, doing: Any) -> None:
         """Do this, unless somebody wants us to leave before it is done."""

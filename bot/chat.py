@@ -13,6 +13,7 @@ from bot.gate import Gate, person_of
 from bot.rate import Rate
 from bot.redact import Redactor, secret_values
 from bot.richtext import CAPTION_UNITS, fit
+from bot.rights import Rights
 from bot.secret_names import is_telling
 from runner.api import Queue
 from runner.api.chat import Buttons, Inbox, Listing, Messages, People, Threads, clock
@@ -57,7 +58,9 @@ def typed_in_chat(words: str) -> str:
     """How a command of the terminal is sent here; held jobs are released by their button."""
     name = words.split(maxsplit=1)[0]
     if name in {"release", "hold", "first", "sooner", "later"}:
-        return "/queue"
+        return "“go” in /queue" if name == "release" else "/queue"
+    if name == "ls":
+        return "/status"
     return f"/{words.replace(' -- ', ' ')}" if name in BY_NAME else f"`nightshift {words}` on the box"
 
 
@@ -161,7 +164,9 @@ class Chat:
         return fit([self.redactor.text(html)])
 
     def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
-        """Rows of buttons that only this person can press, as they are kept until they are sent."""
+        """Rows of buttons that only this person can press, as they are kept until they are sent; none they may not."""
+        rights = Rights(self, person)
+        rows = [[one for one in row if isinstance(one, Link) or rights.may_press(one)] for row in rows]
         asks = any(isinstance(one, Press) and one.question for row in rows for one in row)
         question = self.buttons.make(person, QUESTION, once=True, lasts_s=QUESTION_S) if asks else ""
         return [[self._button(person, one, question) for one in row] for row in rows if row]

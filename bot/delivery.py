@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 LONGEST_UNSURE_S = 120.0  # each try may put one more copy into the chat
+NOT_JSON = "Invalid server response"
 POOL_IS_FULL = "request was *not* sent"
 NEVER_CONNECTED = {"ConnectTimeout", "PoolTimeout"}  # time-outs that certainly delivered nothing
 
@@ -33,7 +34,7 @@ class Then(Enum):
     MOVE = "the chat has a new id"
     DONE = "nothing more to do"
     PARK = "it can never be delivered as it is"
-    FATAL = "the token is no longer good"
+    DOUBT = "try again later; the token may be no longer good"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,18 @@ _SERVER = ("bad gateway", "internal server", "service unavailable", "too many re
 _TOO_LARGE = ("too large", "too big")
 
 
+def is_of_a_stranger(problem: BaseException) -> bool:
+    """Whether an answer is none of Telegram's, which speaks JSON: some proxy's 401 or 404 says nothing of the token."""
+    cause = problem.__cause__
+    return cause is not None and (str(cause) == NOT_JSON or is_of_a_stranger(cause))
+
+
+def _unknown(problem: error.InvalidToken, tries: int) -> Verdict:
+    if is_of_a_stranger(problem):
+        return _again(tries)
+    return Verdict(Then.DOUBT, pause_s(tries), why="Telegram does not know the bot's token")
+
+
 def _network(problem: error.TelegramError, tries: int) -> Verdict:
     """No connection, a broken one, 413, 5xx, or an answer that nobody understands."""
     text = str(problem).lower()
@@ -127,7 +140,7 @@ def _reason(problem: error.TelegramError) -> str:
 _JUDGES: tuple[tuple[type[BaseException], Callable[[Any, int], Verdict]], ...] = (
     (error.RetryAfter, _wait_as_told),
     (error.ChatMigrated, lambda problem, _: Verdict(Then.MOVE, chat=problem.new_chat_id)),
-    (error.InvalidToken, lambda *_: Verdict(Then.FATAL, LONGEST_PAUSE_S, why="Telegram does not know the bot's token")),
+    (error.InvalidToken, _unknown),
     (error.Forbidden, lambda problem, _: Verdict(Then.PARK, why=f"unreachable: {_reason(problem)}")),
     (error.BadRequest, _refused),
     (error.Conflict, lambda _, tries: _again(tries)),

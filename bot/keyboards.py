@@ -10,12 +10,12 @@ from runner.api.chat import format_duration
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from runner.api.groups import Standing
     from runner.model import Job
 
-QUEUE_PAGE = 6
+QUEUE_PAGE, NUMBERS_ABREAST = 6, 3
 SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
 EXTENSIONS_S, LEAST_EXTENSION_S = (3600.0, 4 * 3600.0), 60.0
 
@@ -73,11 +73,10 @@ def of_group(standing: Standing) -> list[list[Press]]:
     """Under anything about a group: its results, and what can be done with all of it."""
     which = {"group": standing.group.name}
     row = [Press("Results", "group", data=which), Press("CSV", "group csv", data=which)]
-    failed = any(standing.counts.get(state) for state in (State.FAILED, State.LOST, State.CANCELLED))
-    again = Press("Rerun failed", "rerun failed", data=which)
+    again = Press("Rerun failed", "rerun failed", data=which)  # not shown where nothing has
     if standing.unfinished:
         return [row, [Press("Kill all", "kill group", data=which, style="danger"), again]]
-    return [[*row, again]] if failed else [row]
+    return [[*row, again]]
 
 
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> list[list[Press]]:
@@ -107,9 +106,11 @@ def of_log(job: Job) -> list[list[Press]]:
     return [row, *of_job(job)]
 
 
-def of_queue(jobs: Sequence[Job], first: int, total: int) -> list[list[Press]]:
-    """A row for each job that waits, and the way to the other pages."""
-    rows = [_waiting(job, first) for job in jobs]
+def of_queue(jobs: Sequence[Job], first: int, total: int, theirs: Collection[int]) -> list[list[Press]]:
+    """A row for each job that waits and is theirs to change, the numbers of the others, the way to the other pages."""
+    rows = [_waiting(job, first) for job in jobs if job.id in theirs]
+    others = [Press(f"#{job.id}", "details", job.id) for job in jobs if job.id not in theirs]
+    rows += [others[at : at + NUMBERS_ABREAST] for at in range(0, len(others), NUMBERS_ABREAST)]
     turns = []
     if first > 0:
         turns.append(Press("◀", "queue", data={"first": max(first - QUEUE_PAGE, 0)}))
@@ -151,6 +152,13 @@ def of_gpus() -> list[list[Press]]:
 def resume() -> list[list[Press]]:
     """Under the word that the queue is held."""
     return [[Press("Resume", "resume", style="success"), Press("Status", "status")]]
+
+
+def release(held: Sequence[int]) -> list[list[Press]]:
+    """Under the word that jobs like those that failed wait."""
+    return [
+        [Press("Release them", "release all", data={"jobs": list(held)}), Press("Queue", "queue", data={"first": 0})]
+    ]
 
 
 def cancel_when_empty() -> list[list[Press]]:

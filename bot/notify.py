@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import alarms, excerpt, group_words, keyboards, plots, render
+from bot import alarms, box_words, excerpt, group_words, keyboards, outlived, plots, render
 from bot.chat import Picture
 from bot.gate import person_of
 from bot.grouped import results_of
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
-MANY = 4
+MANY, BURST = 4, 20
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
-SILENT = {"started", "gpu back", "drained"}
+SILENT = {"started", "gpu back", "disk back", "drained"}
 # what each choice of noise leaves out
 LEAVES_OUT = {
     "all": frozenset(),
     "ends": frozenset({"started"}),
-    "failures": frozenset({"started", "succeeded", "requeued", "queue empty", "gpu back", "drained"}),
+    "failures": frozenset({"started", "succeeded", "requeued", "queue empty", "gpu back", "disk back", "drained"}),
 }
 
 
@@ -87,6 +87,9 @@ class Notifier:
                 left = await patiently(partial(self._leave_to_groups, notices))
                 for bundle in _bundles(left):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
+                if len(notices) <= BURST:  # of more, a button that is pressed says that its job is over
+                    for job_id in _over(notices):
+                        await patiently(partial(outlived.take_away, self._chat, job_id))
 
     def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
         """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""
@@ -161,7 +164,7 @@ class Notifier:
         if thread is not None and (found := self._at(thread)):
             return [found]
         people = set(gate.admins())
-        for number in notice.data.get("jobs", ()) if notice.kind == "paused" else ():
+        for number in notice.data.get("jobs", ()) if notice.kind in ("paused", "goes on") else ():
             other = self._chat.queue.jobs.get(number)
             owner = person_of(other.spec.owner) if other else None
             if owner is not None and gate.role_of(owner) is not None:
@@ -216,13 +219,15 @@ class Notifier:
         if job is not None:
             return self._about_job(notice, job, output)
         if notice.kind.startswith("gpu "):
-            return Said(render.gpu_trouble(notice.kind, data, box, render.indices_of(self._chat.queue.gpus())))
-        if notice.kind not in render.OF_THE_BOX:
+            return Said(box_words.gpu_trouble(notice.kind, data, box, render.indices_of(self._chat.queue.gpus())))
+        if notice.kind not in box_words.OF_THE_BOX:
             return Said(render.in_few_words(notice, box))
         rows = {"paused": keyboards.resume(), "drained": keyboards.resume()}.get(notice.kind, [])
         if notice.kind == "queue empty" and data.get("command"):
             rows = keyboards.cancel_when_empty()
-        return Said(render.OF_THE_BOX[notice.kind](data, box), rows)
+        if notice.kind == "goes on" and data.get("held"):
+            rows = keyboards.release(data["held"])
+        return Said(box_words.OF_THE_BOX[notice.kind](data, box), rows)
 
     def _about_job(self, notice: Notice, job: Job, output: Output) -> Said:
         box, data = self._chat.settings.box, notice.data
@@ -239,7 +244,8 @@ class Notifier:
         if notice.kind == "time warning":
             return self._time_warning(job, data)
         words = render.OF_A_JOB.get(notice.kind)
-        return Said(words(job, data, box) if words else render.in_few_words(notice, box), keyboards.of_job(job))
+        said = words(job, data, box) if words else render.in_few_words(notice, box)
+        return Said(said, keyboards.of_idle(job) if _can_be_kept(notice, job) else keyboards.of_job(job))
 
     async def _group_done(self, notice: Notice) -> Said:
         """With which was best; a group whose jobs are forgotten by now is told of by its numbers."""
@@ -255,7 +261,7 @@ class Notifier:
     def _idle_warning(self, job: Job, data: dict[str, Any]) -> Said:
         """With what can be done about it, unless it comes too late."""
         box, plot = self._chat.settings.box, plots.of_idleness(data)
-        rows = keyboards.of_job(job) if job.state.final or job.stop else keyboards.of_idle(job)
+        rows = keyboards.of_idle(job) if _is_live(job) else keyboards.of_job(job)
         picture = Picture(plot, alarms.idle_caption(job, data, box)) if plot else None
         return Said(alarms.idle_warning(job, data, box), rows, picture)
 
@@ -279,6 +285,15 @@ class Notifier:
         return Said(ended(excerpt=output.excerpt), keyboards.of_job(job), picture)
 
 
+def _is_live(job: Job) -> bool:
+    return not job.state.final and job.stop is None
+
+
+def _can_be_kept(notice: Notice, job: Job) -> bool:
+    """Whether it warns of a stop that somebody may still forbid."""
+    return notice.kind == "looks hung" and "stops_at" in notice.data and _is_live(job)
+
+
 def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
     """Notices as they are to be told; those of jobs that one person cancelled in a row, before they began, together."""
     bundles: list[list[Notice]] = []
@@ -289,6 +304,11 @@ def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
         else:
             bundles.append([notice])
     return [part for bundle in bundles for part in ([bundle] if len(bundle) >= MANY else [[one] for one in bundle])]
+
+
+def _over(notices: Sequence[Notice]) -> list[int]:
+    """The jobs that have ended."""
+    return [notice.job_id for notice in notices if notice.kind == "ended" and notice.job_id is not None]
 
 
 def _aspect(notice: Notice) -> str:

@@ -57,7 +57,7 @@ class Status:
             "runner_up": queue.runner_is_up(),
             "simulated": bool(known and known[0].simulated),
             "running": counts.running,
-            "queued": counts.queued + counts.held,
+            "queued": counts.queued + counts.not_yet,
             "held": self.chat.named(queue.held() or "") or None,
             "gpus": queue.gpus(),
         }

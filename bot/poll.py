@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from functools import partial
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from telegram import Update
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
-from bot.delivery import after_failure, pause_s
-from bot.gate import Added, Denied
+from bot.delivery import after_failure, is_of_a_stranger, pause_s
+from bot.gate import Added, Caller, Denied
 from bot.patience import patiently
 from bot.richtext import escape, shorten
 from bot.within import within
@@ -37,6 +38,7 @@ OTHER_POLLER = (
     " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
     " now and then."
 )
+NOT_KEPT = "What you sent is done as soon as I can write it down; you need not send it again."
 WEBHOOK = (
     "This bot has a webhook: another program gets its messages. Give nightshift a bot of its own (@BotFather), or take "
     "this one over: nightshift bot --take-over"
@@ -58,8 +60,11 @@ class Poller:
         while True:
             try:
                 updates = await within(self._poll_s + STALLED_AFTER_S, self._fetch())
-            except InvalidToken:
-                raise
+            except InvalidToken as problem:
+                if not is_of_a_stranger(problem) and await self._wire.is_unknown():
+                    raise
+                await self._failed(problem)
+                continue
             except (asyncio.TimeoutError, TelegramError) as problem:
                 await self._failed(problem)
                 continue
@@ -71,6 +76,7 @@ class Poller:
 
     async def _keep(self, updates: list[dict[str, Any]]) -> None:
         """On disk first; the next fetch confirms them."""
+        tries = 0
         while updates:
             try:
                 with self._chat.transaction():
@@ -78,11 +84,27 @@ class Poller:
             except StoreError as error:
                 log.error("updates cannot be kept, trying again: %s", error)
                 await asyncio.sleep(DISK_PAUSE_S)
+                tries += 1
+                if tries == 1:  # it was no hiccup
+                    await self._excuse(updates, str(error))
                 continue
             self._offset = max(int(update["update_id"]) for update in updates) + 1
             if any(kept):
                 self._on_kept()
             return
+
+    async def _excuse(self, updates: list[dict[str, Any]], why: str) -> None:
+        """Whoever wrote must not meet silence; with no room to write it down first, it is sent as it is."""
+        for chat in {caller.chat for update in updates if (caller := self._caller(update))}:
+            with contextlib.suppress(TelegramError):
+                await self._wire.bot.send_message(chat, f"⚠️ {why}\n{NOT_KEPT}")
+
+    def _caller(self, raw: dict[str, Any]) -> Caller | None:
+        try:
+            verdict = self._chat.gate.judge(Update.de_json(raw, self._wire.bot))
+        except Exception:  # it is looked at again when it can be kept
+            return None
+        return verdict if isinstance(verdict, Caller) else None
 
     def _take(self, raw: dict[str, Any]) -> bool:
         """Keep one update if whoever sent it may come in; strangers leave no trace but a count."""

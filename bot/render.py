@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bot import words
+from bot import box_words, words
 from bot.alarms import looks_hung
 from bot.commands import COMMANDS, HIDDEN, Command
 from bot.richtext import MESSAGE_UNITS, Shrink, bold, code, escape, fit, italic, pre
@@ -40,6 +40,7 @@ class BoxView:
         self.simulated = bool(known and known[0].simulated)
         self.trouble = known[0].trouble if known else None
         self.held = chat.named(chat.queue.held() or "")
+        self.disk = chat.queue.box.get("disk low")
         self.name_of = chat.name_of
         self.bot_troubles = list(chat.troubles.values())
         self.parked: list[tuple[str, int]] = []
@@ -82,7 +83,8 @@ class BoxView:
 def status(view: BoxView) -> str:
     """The whole box at a glance."""
     now, indices = clock.now(), indices_of(view.gpus)
-    parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {view.counts.queued + view.counts.held} queued"]
+    waiting = view.counts.queued + view.counts.not_yet
+    parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {waiting} queued"]
     parts += _alarms(view)
     parts += ["", *_gpu_lines(view)]
     if view.running:
@@ -92,7 +94,7 @@ def status(view: BoxView) -> str:
     if view.next:
         parts += ["", bold("Next")]
         parts += _waiting(view.next, view.reasons, view.held, view.ahead)
-        parts += _more(view.counts.queued + view.counts.held - len(view.next))
+        parts += _more(waiting - len(view.next))
         parts += _until_empty(view.ahead)
     if view.ended:
         parts += ["", bold("Last")]
@@ -116,6 +118,8 @@ def _alarms(view: BoxView) -> list[str]:
         found.append(f"🚨 {bold('No runner is up: nothing starts.')} On the box: {code('nightshift up --detach')}")
     if view.trouble:
         found.append(f"⚠️ {escape(view.trouble)}")
+    if view.disk:
+        found.append(f"💾 {escape(box_words.room_left(view.disk))} on the disk")
     if view.held:
         found.append(f"⏸ {escape(view.held)}")
     found += [f"⚠️ {escape(trouble)}" for trouble in view.bot_troubles]
@@ -147,7 +151,8 @@ def gpus(view: BoxView) -> str:
     """Each GPU with all that is known of it."""
     parts = [f"{bold(view.name)}{' · ' + italic('simulated') if view.simulated else ''}", *_alarms(view)]
     for gpu in view.gpus:
-        parts += ["", f"{words.gpu_line(gpu)}", f"   {escape(gpu['name'] or 'unknown model')} · {escape(gpu['state'])}"]
+        state = f" · {escape(gpu['state'])}" if gpu["jobs"] else ""  # else it stands in the line itself
+        parts += ["", words.gpu_line(gpu), f"   {escape(gpu['name'] or 'unknown model')}{state}"]
     if not view.gpus:
         parts.append("No GPUs are known. On the box: <code>nightshift doctor</code>")
     return fit(["\n".join(parts)])
@@ -287,76 +292,6 @@ def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
     return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found)])
 
 
-def paused(data: Mapping[str, Any], box: str) -> str:
-    """The breaker holds the queue."""
-    jobs = ", ".join(f"#{number}" for number in data.get("jobs", ()))
-    return fit(
-        [
-            f"⏸ {bold(box)} is paused: {escape(str(data['why']))}\n",
-            f"{escape(jobs)}. Running jobs go on, no more start. Resume if nothing is wrong with the box.",
-        ]
-    )
-
-
-def queue_empty(data: Mapping[str, Any], box: str) -> str:
-    """Nothing is left to do."""
-    parts: list[str | Shrink] = [f"🌅 {bold(box)} has nothing left to do"]
-    if data.get("command"):
-        parts += [f". {_when(data.get('due_at'))} it runs: ", Shrink(str(data["command"]), code, keep="both")]
-    return fit([*parts, *_done(data)])
-
-
-def _when(due_at: str | None) -> str:
-    due = clock.moment(due_at)
-    if due is None:
-        return "Soon"
-    left_s = max((due - clock.now()).total_seconds(), 0.0)
-    return f"In {format_duration(round(left_s))}, at {due.astimezone():%H:%M},"
-
-
-def _done(data: Mapping[str, Any]) -> list[str]:
-    """What was done until then, and what is kept from starting."""
-    jobs, failed, held = (int(data.get(name) or 0) for name in ("jobs", "failed", "held"))
-    since = clock.moment(data.get("since"))
-    told = []
-    if jobs:
-        when = f" since {short_time(since, clock.now())}" if since else ""
-        told.append(f"{jobs:,} job{'s' if jobs != 1 else ''}{when}")
-        told.append(f"{failed:,} without success" if failed else "all succeeded" if jobs > 1 else "it succeeded")
-    if held:
-        told.append(f"{held:,} held back")
-    return [f"\n{' · '.join(told)}"] if told else []
-
-
-def when_empty_ran(data: Mapping[str, Any], box: str) -> str:
-    """The command for an idle box was run."""
-    code_, command = data.get("exit_code"), Shrink(str(data.get("command", "")), code, keep="both")
-    if code_ is None:
-        return fit([f"⚠️ {bold(box)} could not run ", command])
-    how = "" if code_ == 0 else f": it failed, exit {code_}"
-    return fit([f"{'⚠️' if code_ else '🌅'} {bold(box)} ran ", command, how])
-
-
-def drained(_: Mapping[str, Any], box: str) -> str:
-    """Nothing runs any more, as was asked for."""
-    return f"⏏️ {bold(box)} is drained: nothing runs, and nothing starts before you resume it."
-
-
-def gpu_trouble(kind: str, data: Mapping[str, Any], box: str, indices: Mapping[str, int]) -> str:
-    """A GPU was lost, is back, or is held by what nobody owns."""
-    uuid = str(data.get("gpu", ""))
-    known = data["index"] if data.get("index") is not None else indices.get(uuid)
-    which = f"GPU {known}" if known is not None else words.gpu_names([uuid], indices)
-    where = f"{bold(which)} of {bold(box)}"
-    why = f"{escape(str(data['why']))}. " if data.get("why") else ""
-    said = {
-        "gpu lost": f"🧯 {where} is lost\n{why}Its job goes on as far as it can; nothing more starts there.",
-        "gpu back": f"🔌 {where} is back",
-        "gpu held": f"⚠️ {where} is still taken after its job ended\n{why}Nothing starts there meanwhile.",
-    }
-    return fit([said.get(kind, f"{where}: {escape(kind)} {why}")])
-
-
 def in_few_words(notice: Notice, box: str) -> str:
     """A notice of which the job is no longer known, or the kind not yet."""
     which = bold(f"#{notice.job_id}") if notice.job_id is not None else ""
@@ -370,12 +305,6 @@ OF_A_JOB: dict[str, Callable[[Job, Mapping[str, Any], str], str]] = {
     "looks hung": looks_hung,
     "requeued": requeued,
 }
-OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
-    "paused": paused,
-    "queue empty": queue_empty,
-    "when empty ran": when_empty_ran,
-    "drained": drained,
-}
 
 
 # -- help -----------------------------------------------------------------------------------------
@@ -386,8 +315,9 @@ def help_text(role: Role) -> str:
     shown = [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]
     parts = [_help_line(command) for command in shown]
     if any(command.name == "submit" for command in shown):
-        parts += ["", bold("Options of /submit"), pre("\n".join(f"{flags}\n  {text}" for flags, text in help_rows()))]
-        parts += ["Reply to a job's message with /log, /kill or /rerun: it is that job you mean."]
+        parts += ["", bold("Options of /submit")]
+        parts += [f"{code(flags)} {escape(text)}" for flags, text in help_rows()]
+        parts += ["", "Reply to a job's message with /log, /kill or /rerun: it is that job you mean."]
     return fit(["\n".join(parts)])
 
 

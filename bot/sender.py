@@ -51,8 +51,8 @@ NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 class Sender:
     """Sends what waits; one task a chat, and one for its files, so that a large one holds up no alert."""
 
-    def __init__(self, chat: Chat, bot: Bot, on_fatal: Callable[[str], None]) -> None:
-        self._chat, self._bot, self._on_fatal = chat, bot, on_fatal
+    def __init__(self, chat: Chat, bot: Bot, on_doubt: Callable[[], None]) -> None:
+        self._chat, self._bot, self._on_doubt = chat, bot, on_doubt
         self._wake = asyncio.Event()
         self._busy: dict[tuple[int, bool], asyncio.Task[None]] = {}
         self._quiet_until: dict[int, datetime] = {}  # per chat, after it asked us to wait
@@ -150,8 +150,8 @@ class Sender:
             self._simplify(message, verdict)
         else:
             self._later(message, verdict)
-        if then is Then.FATAL:
-            self._on_fatal(verdict.why)
+        if then is Then.DOUBT:
+            self._on_doubt()
 
     def _move(self, message: Message, became: int) -> None:
         self._chat.messages.again(message.id, 0.0, arrived_perhaps=message.begun)

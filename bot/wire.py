@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("PTB_TIMEDELTA", "true")  # python-telegram-bot's new way; the old one warns at every wait
 
 import httpx
-from telegram.error import InvalidToken, TelegramError
+from telegram.error import TelegramError
 from telegram.ext import ExtBot
 from telegram.request import HTTPXRequest
 
-from bot.delivery import after_failure, pause_s
+from bot.delivery import Then, after_failure, pause_s
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_S, READ_S, POOL_S = 10.0, 20.0, 5.0
+ASKS = 3  # so often Telegram must say that it does not know the token before it is believed
 POLL_OVERDUE_S = 10.0  # beyond the poll itself
 NOT_KNOWN = (
     "Telegram does not know this bot's token. Copy it anew from @BotFather (/mybots → API Token) into NIGHTSHIFT_TOKEN."
@@ -93,16 +94,29 @@ class Wire:
                 await self.bot.initialize()
                 if take_over:
                     await self.bot.delete_webhook()
-            except InvalidToken:
-                await self.close()
-                raise OperatorError(NOT_KNOWN) from None
             except TelegramError as problem:
                 tries += 1
+                if tries > 1 and after_failure(problem, tries).then is Then.DOUBT:
+                    await self.close()
+                    raise OperatorError(NOT_KNOWN) from None
                 if tries == 1:
                     log.warning("Telegram cannot be reached (%s); trying until it can", problem)
                 await asyncio.sleep(max(after_failure(problem, tries).after_s, pause_s(tries)))
             else:
                 return
+
+    async def is_unknown(self) -> bool:
+        """Whether Telegram keeps saying that it does not know the token: one such answer may be a slip."""
+        for tries in range(1, ASKS + 1):
+            await asyncio.sleep(pause_s(tries))
+            try:
+                await self.bot.get_me()
+            except TelegramError as problem:
+                if after_failure(problem, tries).then is not Then.DOUBT:
+                    return False
+            else:
+                return False
+        return True
 
     async def updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[dict[str, Any]]:
         """One long poll."""

@@ -118,7 +118,8 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
 
 def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
     """A job that waits, what for, and until when as far as that is known, as HTML."""
-    told = " · ".join(part for part in (reason, starts) if part)
+    known = bool(reason and starts and starts.removeprefix("about ") in reason.split())
+    told = " · ".join(part for part in (reason, "" if known else starts) if part)
     why = f" — {escape(told)}" if told else ""
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{why}"
 

@@ -19,9 +19,9 @@ from runner import extension, oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.logs import Log
 from runner.model import Exit, Job, Phase, Reason, State
+from runner.strays import end_strays, mark_of
 from runner.supervisor import cgroup, kernel
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
-from runner.sweep import end_strays, mark_of
 from runner.usage import Live
 
 if TYPE_CHECKING:
@@ -230,11 +230,15 @@ class Attempts:
         elif state is State.FAILED and (found := self._out_of_memory(job, end)):
             self._end_for_memory(job, watch, end, found)
         elif reason is Reason.PREEMPTED:
-            self._try_again(
-                job, watch, (state, reason), f"it made room for {job.stop.by if job.stop else 'others'}", end
-            )
+            self._make_way(job, watch, end)
         else:
             self._end(job, watch, state, reason, end)
+
+    def _make_way(self, job: Job, watch: Watch, end: Exit | None) -> None:
+        """It was pushed aside, however it left: its turn comes again."""
+        assert job.stop is not None
+        why = f"it made room for {job.stop.by}"
+        self._try_again(job, watch, (State.CANCELLED, Reason.PREEMPTED), why, end)
 
     def _out_of_memory(self, job: Job, end: Exit) -> oom.Found | None:
         """Whether it was memory that it ended for."""
@@ -324,7 +328,10 @@ class Attempts:
         shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # of a probe that nobody ended
         if job.spec.cpus or job.spec.ram_mib:
             cgroup.remove_left({"job_id": job.id, "attempt": job.attempt, "run_id": job.run_id})
-        self._end(job, watch, *lost(boot_then, self._boot_id), None)
+        if _is_pushed_aside(job):
+            self._make_way(job, watch, None)
+        else:
+            self._end(job, watch, *lost(boot_then, self._boot_id), None)
 
     def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:
         pipe = started.get("pipe") if started else None
@@ -332,7 +339,7 @@ class Attempts:
 
     def _give_back(self, job: Job, watch: Watch) -> None:
         why = watch.trouble or "its supervisor ended before executing it"
-        if job.stop is not None:
+        if job.stop is not None and not _is_pushed_aside(job):
             self._end(job, watch, State.CANCELLED, job.stop.reason, None)
             return
         log.warning("job %s attempt %s never ran (%s); queued again", job.id, job.attempt, why)
@@ -373,3 +380,7 @@ class Attempts:
             for job_id, watch in self._watches.items()
             if watch.supervisor and watch.attempt > 0 and watch.gone_at is None
         ]
+
+
+def _is_pushed_aside(job: Job) -> bool:
+    return job.stop is not None and job.stop.reason is Reason.PREEMPTED

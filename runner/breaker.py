@@ -1,17 +1,23 @@
 """Three jobs in a row that fail at once, and in the same way, are not three bad jobs but one bad box. Pure.
 
 A broken environment fails every job alike; that is what tells it from a queue of commands that were each
-meant to fail differently, and so the way of failing counts, not only the number.
+meant to fail differently, and so the way of failing counts, not only the number. Whether it is the box is then found
+out with one job that is unlike them: if it runs, they are held and the others go on.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner.model import State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runner.model import Exit
+
+LONGEST_WAIT_S = 3600.0
 
 
 class Streak(NamedTuple):
@@ -29,3 +35,13 @@ def after(streak: Streak, job_id: int, state: State, end: Exit | None, within_s:
         return Streak(manner, (*before, job_id))
     # a job that was stopped says nothing about the box; one that worked, or ran for long, clears it
     return streak if state in (State.CANCELLED, State.LOST) else Streak()
+
+
+def wait_s(tries: int, first_s: float) -> float:
+    """How long to wait after so many tries in vain: each time twice as long."""
+    return min(first_s * float(1 << min(tries, 10)), max(first_s, LONGEST_WAIT_S))
+
+
+def broken(shapes: Iterable[str]) -> list[str]:
+    """Which kinds of jobs are to blame, by the kind of each that failed: once is no pattern."""
+    return [shape for shape, count in Counter(shapes).items() if count > 1]

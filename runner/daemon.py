@@ -16,8 +16,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from runner import breaker, clock, doorbell, home, orders, presence, rundir
+from runner import clock, doorbell, home, orders, presence, rundir
 from runner.attempts import Attempts
+from runner.breaker_watch import BreakerWatch
+from runner.disk_watch import DiskWatch
 from runner.doorbell import Doorbell
 from runner.empty import WhenEmpty
 from runner.engines.local import LocalEngine
@@ -28,7 +30,8 @@ from runner.interpreter import install_command
 from runner.model import Exit, Reason, State
 from runner.placement import Placement
 from runner.probes import Probes
-from runner.schedule import choose
+from runner.request import request_in
+from runner.schedule import Plan, choose, is_full
 from runner.store.backup import Backup
 from runner.store.box import Box
 from runner.store.connection import StoreError, open_store
@@ -45,7 +48,7 @@ from runner.wait import Waiter
 if TYPE_CHECKING:
     from runner.model import Job
     from runner.request import Request
-    from runner.schedule import Push, Start
+    from runner.schedule import Push, Start, Waiting
     from runner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -135,20 +138,35 @@ class Runner:
 
     def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
         """Claim what may start now."""
-        held = self._held()
         self._let_begin()
-        queued = [] if held else self._line.waiting(per_lane=self._placement.slots + self._settings.cpu_slots)
-        self._telemetry.set_period(self._period_s(bool(queued)))
-        if not queued:
+        trial, wanted = self._may_start()
+        self._telemetry.set_period(self._period_s(bool(wanted)))
+        if not wanted:
             return []
-        leases = self._line.leases()
+        leases, running = self._line.leases(), self._line.running()
         rooms = self._placement.rooms(leases, {row.id for row in self._under_way if row.probing})
-        limits = box_limits(self._store)
-        plan = choose(queued, rooms, self._placement.free_cpu_slots(leases), self._line.running(), limits)
+        cpu_slots = self._placement.free_cpu_slots(leases)
+        full = is_full(rooms, cpu_slots if any(not request.gpus for request in wanted) else (), running)
+        queued = [] if full else trial or self._line.waiting(self._placement.slots + self._settings.cpu_slots)
+        plan = choose(queued, rooms, cpu_slots, running, box_limits(self._store), explain=False) if queued else Plan()
+        if trial:  # one of them alone
+            plan = Plan(plan.starts[:1])
+            self._breaker.tries(plan.starts[0].job_id if plan.starts else None)
         for push in plan.pushes:
             self._push_aside(push)
         asked = {waiting.id: waiting.request for waiting in queued}
         return [claimed for start in plan.starts if (claimed := self._claim(start, asked[start.job_id]))]
+
+    def _may_start(self) -> tuple[list[Waiting], list[Request]]:
+        """What is asked for by those who wait; if the queue is paused, by those one of whom may be tried."""
+        now = time.monotonic()
+        if now < self._hold_until:
+            self._waiter.after(self._hold_until - now, lambda: None)
+            return [], []
+        if self._box.any("paused", "draining"):
+            trial = self._breaker.candidates()
+            return trial, [one.request for one in trial]
+        return [], [request_in(lane) for lane in self._line.lanes()]
 
     def _let_begin(self) -> None:
         """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""
@@ -172,9 +190,10 @@ class Runner:
         return BUSY_PERIOD_S if self._under_way or queued else IDLE_PERIOD_S
 
     def _see_what_is_over(self) -> None:
-        """The box may be drained now, or have nothing left to do."""
+        """The box may be drained now, have nothing left to do, or no room on its disk."""
         self._usage.save()
         self._when_empty.look()
+        self._disk_watch.look()
         self._tell_if_drained()
 
     def _tell_if_drained(self) -> None:
@@ -206,9 +225,10 @@ class Runner:
         except (OSError, TransientError) as error:
             log.warning("job %s could not be started now: %s", job.id, error)
             self._hold()
-        except ValueError as error:  # what was submitted cannot be put into practice, now or ever
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # what was submitted cannot be put into practice, now or ever: this job ends, and the box goes on
             log.exception("job %s cannot be started", job.id)
-            self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(str(error)))
+            self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(error))
             self._waiter.after(0, lambda: None)
             return
         self._attempts.add(job.id, attempt, gpus, leash, job.spec.time_limit_s)
@@ -222,13 +242,6 @@ class Runner:
 
     # -- between the steps -------------------------------------------------------------------------
 
-    def _held(self) -> bool:
-        now = time.monotonic()
-        if now < self._hold_until:
-            self._waiter.after(self._hold_until - now, lambda: None)
-            return True
-        return self._box.any("paused", "draining")
-
     def _hold(self) -> None:
         """Nothing can be started just now: wait a little longer each time."""
         self._hold_until = time.monotonic() + min(0.05 * 2 ** min(self._attempts.never_ran, 10), HOLD_AT_MOST_S)
@@ -236,21 +249,8 @@ class Runner:
     def _on_end(self, job: Job, state: State | None, end: Exit | None, ended_at: float) -> None:
         """An attempt has ended, in this state unless it goes on in another; part of the transaction that records it."""
         self._placement.released(job.gpus, ended_at)
-        if self._settings.breaker and state is not None:
-            before = breaker.Streak(*self._box.get("streak", breaker.Streak()))
-            streak = breaker.after(before, job.id, state, end, self._settings.breaker_within)
-            if streak != before:
-                self._box.set("streak", streak)
-            if len(streak.jobs) >= self._settings.breaker:
-                self._pause(streak)
-
-    def _pause(self, streak: breaker.Streak) -> None:
-        why = f"{len(streak.jobs)} jobs in a row failed within seconds ({streak.manner})"
-        self._box.set("paused", {"by": "breaker", "why": why})
-        self._box.set("streak", None)
-        self._jobs.note(None, None, "paused", {"by": "breaker", "why": why, "jobs": streak.jobs})
-        self._outbox.add("paused", {"why": why, "jobs": streak.jobs})
-        log.warning("queue paused: %s", why)
+        if state is not None:
+            self._breaker.on_end(job.id, state, end)
 
     # -- coming up ---------------------------------------------------------------------------------
 
@@ -273,6 +273,7 @@ class Runner:
             settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
         )
         self._time_watch = TimeWatch(settings, self._store, self._jobs, self._outbox, self._waiter)
+        self._breaker = BreakerWatch(settings, self._store, self._jobs, self._outbox, self._box, self._waiter)
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)
         self._attempts = Attempts(
             settings.home,
@@ -293,6 +294,7 @@ class Runner:
             settings, self._store, self._jobs, self._outbox, self._box, self._waiter, self._backup
         )
         self._upkeep = Upkeep(settings, self._waiter)
+        self._disk_watch = DiskWatch(settings, self._box, self._outbox, self._waiter)
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
         install_command(settings.home)
@@ -362,7 +364,8 @@ def _open_more_files() -> tuple[int, int]:
     return before
 
 
-def _unstartable(why: str) -> Exit:
+def _unstartable(error: Exception) -> Exit:
+    why = str(error) if isinstance(error, ValueError) else f"what is stored of it makes no sense ({error!r})"
     at = clock.text(clock.now())
     return Exit(spawn_error=why, started_at=at, finished_at=at, duration_s=0.0)
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 def never_fits(request: Request, existing: Sequence[Room], cpu_slots: int, limits: Limits) -> str | None:
     """Why a request can never be met on this box, or None if it can. The rooms are those of an empty box."""
-    why = _beyond_host(request, limits) or _beyond_share(request, limits)
-    if why is None and request.gpus == 0 and cpu_slots == 0:
+    if request.gpus == 0 and cpu_slots == 0:
         return "NIGHTSHIFT_CPU_SLOTS is 0: this box takes no jobs without a GPU."
-    return why or (_beyond_gpus(request, existing) if request.gpus else None)
+    beyond_gpus = _beyond_gpus(request, existing) if request.gpus else None
+    return _beyond_host(request, limits) or beyond_gpus or _beyond_share(request, limits)
 
 
 def _beyond_gpus(request: Request, existing: Sequence[Room]) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.night import UNKNOWN, Length, Night
+from runner.night import UNKNOWN, Ends, Length, Night
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +60,7 @@ class Estimate(NamedTuple):
 
 
 NOBODY_KNOWS = Estimate()
+NEVER = Ends((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Forecast:
     done: Estimate = NOBODY_KNOWS  # when the last job there is now has ended
     unknown: int = 0  # jobs of which nobody knows how long they take
     bounded: int = 0  # ... of which only the time limit is known
+    sooner: Ends = NEVER  # when slots come free for those that were not looked at one by one
+    later: Ends = NEVER
 
 
 def forecast(scene: Scene) -> Forecast:
@@ -85,6 +88,8 @@ def forecast(scene: Scene) -> Forecast:
         done=_between(sooner.done_s(scene.rest), later.done_s(scene.rest) if later.is_whole else None),
         unknown=sum(count for count, length in lengths if length.most_s is None),
         bounded=sum(count for count, length in lengths if length.most_s is not None and not length.known),
+        sooner=sooner.ends(),
+        later=later.ends(),
     )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from runner import clock, hung, idle, rundir
 from runner.errors import UserError
 from runner.gpu.attribution import own_load
+from runner.hung_watch import HungWatch, Suspect, Told
 from runner.logs import Log
 from runner.model import Reason, State
 from runner.store.watches import Watches
@@ -55,9 +56,7 @@ class Watch:
     attempt: int
     gpus: tuple[str, ...]
     window: idle.Window | None
-    pulses: hung.Pulses
-    hung_policy: hung.Policy
-    hung_told: bool = False
+    suspect: Suspect
     stopping: bool = False
     why: str | None = None  # how it was judged last, for people
     saved: str = ""  # what was written down last
@@ -71,6 +70,7 @@ class IdleWatch:
     ) -> None:
         self._settings, self._jobs, self._outbox, self._box = settings, jobs, outbox, box
         self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, boot_id
+        self._hung = HungWatch(store, jobs, outbox, box, self._watches, telemetry)
         self._watched: dict[int, Watch] = {}
         self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts that need not be looked up again
         self._unsure = False
@@ -105,7 +105,7 @@ class IdleWatch:
     def _taken_up(self, job: Job, kept: Watched | None) -> Watch:
         policy = self._rule(job, job.spec.idle, self._settings.idle, idle.parse_policy)
         hung_policy = self._rule(job, job.spec.hung, self._settings.hung, hung.parse_policy)
-        watch = Watch(job.attempt, job.gpus, None, hung.Pulses(), hung_policy)
+        watch = Watch(job.attempt, job.gpus, None, Suspect(hung_policy))
         if kept is not None and kept.attempt == job.attempt:
             self._go_on(watch, kept)
         if (watch.window.policy if watch.window else None) != policy:  # it begins, or the box's own rule is another now
@@ -128,10 +128,9 @@ class IdleWatch:
             state = kept.state
             window = _with_told(state["window"], kept) if state["window"] else None
             watch.window = idle.Window.from_json(window, self._boot_id) if window else None
-            watch.pulses = hung.Pulses.from_json(state["pulses"], self._boot_id)
-            watch.hung_told = bool(state["hung_told"])
+            watch.suspect = Suspect.from_json(watch.suspect.policy, state["hung"], self._boot_id)
         except (KeyError, TypeError, ValueError):  # written by another version: it is watched anew
-            watch.window, watch.pulses = None, hung.Pulses()
+            watch.window, watch.suspect = None, Suspect(watch.suspect.policy)
 
     def reconsider(self) -> None:
         """What was decided last was not written down: the readings stand, the decisions are made again."""
@@ -144,7 +143,8 @@ class IdleWatch:
             if row is None or row.attempt != watch.attempt:
                 del self._watched[job_id]
                 continue
-            watch.hung_told, watch.saved = bool(row.state.get("hung_told")), ""
+            told = (row.state.get("hung") or {}).get("told")
+            watch.suspect.told, watch.saved = Told(*told) if told else None, ""
             if watch.window is not None:
                 state = _with_told(watch.window.to_json(self._boot_id), row)
                 watch.window = idle.Window.from_json(state, self._boot_id)
@@ -162,25 +162,24 @@ class IdleWatch:
         shared, supervisors = self._shared(), {one.job_id: one.supervisor for one in live}
         for job_id, watch in self._watched.items():
             own = [by_uuid[uuid] for uuid in watch.gpus if uuid in by_uuid]
-            self._read_one(job_id, watch, own, shared, _by_process(own, supervisors.get(job_id)))
+            self._read_one(job_id, watch, own, shared, supervisors.get(job_id))
 
-    def _read_one(
-        self, job_id: int, watch: Watch, own: list[Gpu], shared: set[str], by_process: Mapping[str, float]
-    ) -> None:
+    def _read_one(self, job_id: int, watch: Watch, own: list[Gpu], shared: set[str], supervisor: int | None) -> None:
         if watch.window is not None:
             percent = watch.window.policy.threshold_percent
             reading = idle.read_own(
-                own, watch.gpus, threshold_percent=percent, shared=shared, by_process=by_process,
-                asleep_s=kernel.asleep_s(),
+                own, watch.gpus, threshold_percent=percent, shared=shared,
+                by_process=_by_process(own, supervisor), asleep_s=kernel.asleep_s(),
             )  # fmt: skip
             if reading is not None:
                 watch.window.take(reading)
-        if watch.hung_policy.action is not hung.Action.OFF and own:
-            watch.pulses.take(_pulse(own, watch.gpus, shared), self._silent_s(job_id, watch), watch.hung_policy)
+        if own:
+            watch.suspect.take(_pulse(own, watch.gpus, shared), self._silent_s(job_id, watch), supervisor)
 
     def _silent_s(self, job_id: int, watch: Watch) -> float:
         folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
         grew = Log(folder).last_grew()
+        # one that never printed, for it writes to a file of its own, has not fallen silent
         return max(0.0, time.time() - grew) if grew is not None else 0.0
 
     def _shared(self) -> set[str]:
@@ -198,9 +197,12 @@ class IdleWatch:
         for job_id, watch in self._watched.items():
             if watch.stopping:
                 continue
+            keep_until = self._keep_until(rows[job_id].keep, now)
             if watch.window is not None:
-                self._judge_idle(job_id, watch, watch.window, rows[job_id], now)
-            self._judge_hung(job_id, watch)
+                self._judge_idle(job_id, watch, watch.window, rows[job_id], now, keep_until)
+            kept = keep_until is not None and now < keep_until
+            if self._hung.judge(job_id, watch.suspect, watch.gpus, now, kept=kept):
+                self.save()
         if now >= self._save_at:
             self.save()
 
@@ -220,14 +222,14 @@ class IdleWatch:
     def _state(self, watch: Watch) -> str:
         state = {
             "window": watch.window.to_json(self._boot_id) if watch.window else None,
-            "pulses": watch.pulses.to_json(self._boot_id),
-            "hung_told": watch.hung_told,
+            "hung": watch.suspect.to_json(self._boot_id),
             "why": watch.why,
         }
         return json.dumps(state)
 
-    def _judge_idle(self, job_id: int, watch: Watch, window: idle.Window, row: Watched, now: float) -> None:
-        keep_until = self._keep_until(row.keep, now)
+    def _judge_idle(
+        self, job_id: int, watch: Watch, window: idle.Window, row: Watched, now: float, keep_until: float | None
+    ) -> None:
         verdict = window.judge(now, keep_until=keep_until, warn_before_s=self._settings.idle_warning)
         watch.why = self._in_words(window, verdict)
         if verdict.action is idle.Action.KEEP:
@@ -310,25 +312,6 @@ class IdleWatch:
         snapshot = self._telemetry.snapshot
         return {gpu.uuid: str(gpu.index) for gpu in snapshot.gpus} if snapshot else {}
 
-    def _judge_hung(self, job_id: int, watch: Watch) -> None:
-        verdict = hung.judge(watch.pulses, watch.hung_policy)
-        if not verdict.hung:
-            watch.hung_told = False
-        elif not watch.hung_told:
-            watch.hung_told = True
-            self._tell_hung(job_id, watch, verdict.why)
-
-    def _tell_hung(self, job_id: int, watch: Watch, why: str) -> None:
-        job = self._jobs.get(job_id)
-        kill = watch.hung_policy.action is hung.Action.KILL
-        if job is not None and kill:
-            self._watches.judged(job_id, {"why": why, "text": why})
-            self._jobs.ask_to_stop(job, Reason.HUNG, ACTOR)
-        else:
-            self._outbox.add("looks hung", {"why": why}, job_id)
-        self._jobs.note(job_id, None, "looks hung", {"why": why})
-        self.save()
-
 
 def _is_of(watch: Watch, row: UnderWay | None) -> bool:
     return row is not None and row.attempt == watch.attempt
@@ -356,5 +339,5 @@ def _by_process(gpus: Iterable[Gpu], supervisor: int | None) -> dict[str, float]
 
 def _pulse(gpus: Collection[Gpu], own: tuple[str, ...], shared: set[str]) -> hung.Pulse:
     """All of a job's GPUs as one; what a neighbour has a part in is not known."""
-    told = {gpu.uuid: (gpu.utilization, gpu.power_w) for gpu in gpus if gpu.uuid not in shared}
-    return hung.pulse(max(gpu.sampled_at for gpu in gpus), [told.get(uuid, (None, None)) for uuid in own])
+    told = {gpu.uuid: (gpu.utilization, gpu.power_w, gpu.power_limit_w) for gpu in gpus if gpu.uuid not in shared}
+    return hung.pulse(max(gpu.sampled_at for gpu in gpus), [told.get(uuid, (None, None, None)) for uuid in own])

@@ -50,7 +50,8 @@ class Log:
         times = []
         for name in (rundir.OUTPUT, *rundir.TAILS):
             with contextlib.suppress(FileNotFoundError):
-                times.append(os.stat(self._path(name)).st_mtime)
+                found = os.stat(self._path(name))
+                times += [found.st_mtime] if found.st_size else []
         return max(times, default=None)
 
     def head(self, limit: int) -> bytes:

@@ -64,6 +64,13 @@ class Rest:
     length: Length
 
 
+class Ends(NamedTuple):
+    """When each slot is free for good, in seconds from now; those that never are, are left out."""
+
+    gpus_s: tuple[float, ...]
+    cpus_s: tuple[float, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """Everything as it is now."""
@@ -86,7 +93,7 @@ class _Run:
     """A job that runs in the play."""
 
     job: Running
-    position: int
+    position: float
     held: list[Held]
     since_s: float
     ends_s: float | None
@@ -95,7 +102,8 @@ class _Run:
         """As the scheduler sees it then."""
         passed_s, limit_s = now_s - self.since_s, self.job.ends_in_s
         left_s = None if limit_s is None else max(0.0, limit_s - passed_s)
-        return replace(self.job, ends_in_s=left_s, waited_s=self.job.waited_s + passed_s)
+        job = self.job
+        return Running(job.id, job.request, job.gpus, left_s, job.waited_s + passed_s, job.stopping)
 
 
 class Night:
@@ -104,9 +112,10 @@ class Night:
     def __init__(self, scene: Scene, *, hopeful: bool) -> None:
         self._scene, self._hopeful = scene, hopeful
         self._now_s, self._work = 0.0, WORK
-        self._lanes: dict[Request, list[tuple[int, int, Waiting]]] = {}
+        self._lanes: dict[Request, list[tuple[float, int, Waiting]]] = {}
         self._later = list(scene.later)
         self._use = dict(scene.limits.use)
+        self._limits = replace(scene.limits, use=self._use)
         self._shared = any(room.slots > 1 for room in scene.rooms)
         self._rooms = {room.uuid: self._at_best(room) for room in scene.rooms}
         self._held = {uuid: [one for one in scene.held if one.gpu == uuid] for uuid in ("", *self._rooms)}
@@ -142,6 +151,18 @@ class Night:
         """Whether the end of every job was seen, and is known for those that were not looked at."""
         seen = not (self._lanes or self._later or self._runs)
         return seen and all(one.length.most_s is not None for one in self._scene.rest)
+
+    def ends(self) -> Ends:
+        """When the slots are free of all that were played; none where some of them never had their turn."""
+        if self._lanes or self._later:
+            return Ends((), ())
+        usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
+        frees_s: dict[tuple[str, int], float | None] = dict(self._freed_s)
+        frees_s |= {(one.gpu, one.slot): run.ends_s for run in self._runs.values() for one in run.held}
+        known = [(gpu, free_s) for (gpu, _), free_s in frees_s.items() if free_s is not None]
+        return Ends(
+            tuple(free_s for gpu, free_s in known if gpu in usable), tuple(free_s for gpu, free_s in known if not gpu)
+        )
 
     def done_s(self, rest: Iterable[Rest]) -> float | None:
         """When the last of all has ended, as far as it was seen; None if that is never."""
@@ -194,8 +215,7 @@ class Night:
         running = [run.at(self._now_s) for run in self._runs.values()]
         taken = {one.slot for one in self._held[""]}
         cpu_slots = free_slots(self._scene.cpu_slots, taken)
-        limits = replace(self._scene.limits, use=self._use)
-        plan = choose(queued, list(self._rooms.values()), cpu_slots, running, limits)
+        plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False)
         self._follow(plan, {job.id: job for job in queued})
         return bool(plan.starts or plan.pushes)
 
@@ -251,7 +271,7 @@ class Night:
         else:
             del self._lanes[job.request]
 
-    def _begin(self, job: Running, position: int, held: list[Held]) -> None:
+    def _begin(self, job: Running, position: float, held: list[Held]) -> None:
         length = self._scene.lengths.get(job.id, UNKNOWN)
         never = length.most_s is None and not self._hopeful
         ends_s = None if never else self._now_s + self._as_long_as(length)
@@ -285,7 +305,7 @@ class Night:
             room, memory_mib = self._rooms[gpu], self._memory_mib[gpu]
             free = free_slots(room.slots, {one.slot for one in self._held[gpu]})
             left_mib = None if memory_mib is None else max(0, memory_mib - self._promised_mib(room))
-            self._rooms[gpu] = replace(room, free_slots=free, memory_mib=left_mib)
+            self._rooms[gpu] = room.left(free, left_mib, room.why_not)
 
 
 def _poured(work_s: float, freed_s: Iterable[float]) -> float | None:

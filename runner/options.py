@@ -185,7 +185,7 @@ def _no_cache(_: str) -> dict[str, Any]:
 
 OPTIONS: tuple[Option, ...] = (
     Option(("-g", "--gpus"), "N", "gpus", "how many GPUs, 0 for none (default 1)", _count),
-    Option(("--on",), "0,1", "on", "which GPUs, by index or UUID", _gpus),
+    Option(("--on",), "0,1", "on", "these GPUs, by index or UUID; with -g, so many of them", _gpus),
     Option(("-v", "--gpu-type"), "a5000", "gpu_type", "GPUs with this in their name", _gpu_type),
     Option(("--gpu-mem",), "20G", "gpu_mem_mib", "GPUs with so much free memory, which it then has", _memory),
     Option(("-c", "--cpus"), "N", "cpus", "CPU cores it needs", _cores),
@@ -205,7 +205,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--retries",), "N", "retries", "try again so often if it is lost with its host", _count),
     Option(("--retry-on",), "exit,oom", "retry_on", "... or if it ends for one of these reasons", parse_reasons),
     Option(("--idle",), "5%:5s:60:12|off", "idle", "stop it when its GPUs stay below 5 % for 60 × 5 s", _idle),
-    Option(("--hung",), "alert|kill|off", "hung", "what to do when it looks hung (default alert)", _hung),
+    Option(("--hung",), "yield|alert|kill|off", "hung", "what to do when it looks hung (default yield)", _hung),
     Option(("--grace",), "30s", "stop_grace_s", "time to end by itself when it is stopped", parse_duration),
     Option(("--probe",), "", "probe", "find the largest batch that fits; so does {batch_size}", _asks_for_probe, True),
     Option(("--profile",), "NAME", "probe", "probe as is known for a program: nanogpt, or your own", _profile, True),
@@ -369,11 +369,10 @@ def _add(values: dict[str, Any], option: Option, flag: str, text: str | None) ->
 
 
 def _agreeing(values: dict[str, Any]) -> dict[str, Any]:
-    """The values, with the number of GPUs that `--on` implies; refused if the two contradict."""
-    on = values.get("on")
-    if on is None:
+    """The values; refused if `--on` and `--gpus` contradict each other."""
+    on, gpus = values.get("on"), values.get("gpus")
+    if on is None or gpus is None:
         return values
-    gpus = values.setdefault("gpus", len(on))
     if gpus == 0:
         raise UserError("--gpus 0 asks for no GPU, yet --on names some: leave one of them out")
     if gpus > len(on):

@@ -91,7 +91,7 @@ def count_words(counts: Mapping[State, int]) -> str:
 def status_words(counts: Mapping[State, int], left_s: float | None = None) -> str:
     """`4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h 10m left`."""
     total, done = sum(counts.values()), counts.get(State.SUCCEEDED, 0)
-    told = [f"{'all' if done == total else f'{done:,} of'} {total:,} done"]
+    told = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
     rest = {
         "failed": sum(counts.get(state, 0) for state in FAILED),
         "stopped": counts.get(State.CANCELLED, 0),

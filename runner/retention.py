@@ -161,14 +161,20 @@ def _remove_logs(folder: str, removed: Removed) -> None:
 
 
 def _fit(store: Store, limit_bytes: int, removed: Removed) -> None:
-    """Oldest finished first, until all run directories together fit."""
-    total = size_of(os.path.join(store.home, "runs"))
+    """Oldest finished first, until all run directories fit, with the copies of code that they and waiting jobs need."""
+    needed, _ = _needed_snapshots(store, removed)
+    sizes = {name: size_of(os.path.join(store.home, frozen.FOLDER, name)) for name in needed}
+    total = size_of(os.path.join(store.home, "runs")) + sum(sizes.values())
     for _, job_id in sorted(_finished_runs(store)):
         if total <= limit_bytes:
             return
         folder = os.path.join(store.home, "runs", str(job_id))
         total -= size_of(folder)
         _remove_run(folder, removed)
+        for name, jobs in needed.items():
+            if job_id in jobs:
+                jobs.remove(job_id)
+                total -= 0 if jobs else sizes[name]  # it goes with the last that needs it
 
 
 def _remove_snapshots(store: Store, removed: Removed) -> None:
@@ -178,7 +184,7 @@ def _remove_snapshots(store: Store, removed: Removed) -> None:
     if not old:
         return
     needed, last = _needed_snapshots(store, removed)
-    for name in sorted(set(old) - needed):
+    for name in sorted(set(old) - needed.keys()):
         folder = os.path.join(parent, name)
         size = size_of(folder)
         if not removed.dry_run:
@@ -192,16 +198,20 @@ def _remove_snapshots(store: Store, removed: Removed) -> None:
         removed.bytes += size
 
 
-def _needed_snapshots(store: Store, removed: Removed) -> tuple[set[str], int]:
-    """Their names, and the last job that was looked at."""
+def _needed_snapshots(store: Store, removed: Removed) -> tuple[dict[str, set[int]], int]:
+    """Their names with the jobs that need them, and the last job that was looked at."""
     last = int(store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
     runs = {name for name in _run_names(store.home) if os.path.join(store.home, "runs", name) not in removed.folders}
     final = {state.value for state in FINAL_STATES}
     rows = store.rows(
         "SELECT id, state, spec FROM jobs WHERE id <= ? AND json_extract(spec, '$.snapshot') IS NOT NULL", (last,)
     )
-    needed = {_snapshot_in(row["spec"]) for row in rows if row["state"] not in final or str(row["id"]) in runs}
-    return {name for name in needed if name}, last
+    needed: dict[str, set[int]] = {}
+    for row in rows:
+        name = _snapshot_in(row["spec"])
+        if name and (row["state"] not in final or str(row["id"]) in runs):
+            needed.setdefault(name, set()).add(row["id"])
+    return needed, last
 
 
 def _snapshot_in(spec: str) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from runner.making_room import frees_in_s, has_memory, has_room, promised_mib, who_leaves
 from runner.quantities import format_mib
@@ -12,7 +13,10 @@ from runner.quotas import Head, Quotas
 from runner.request import HIGHEST_LEVEL, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
+Levels: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # level -> owner -> (place, number, job)
 
 TURN_S = 600.0  # what a GPU just given to somebody counts in the comparison of who had how much
 DAY_S = 86_400.0
@@ -24,7 +28,7 @@ class Waiting:
 
     id: int
     request: Request
-    position: int = 0  # among its owner's of the same level the smallest goes first
+    position: float = 0  # among its owner's of the same level the smallest goes first
     waited_s: float = 0.0  # in the queue; what it ran before it was pushed aside does not count
 
 
@@ -66,6 +70,13 @@ class Room:
     def usable(self) -> bool:
         """A job may start here now."""
         return self.why_not is None and bool(self.free_slots)
+
+    def left(self, slots: tuple[int, ...], memory_mib: int | None, why_not: str | None) -> Room:
+        """The same when only so much of it is free; `replace` takes three times as long, and nights have many."""
+        return Room(
+            index=self.index, uuid=self.uuid, free_slots=slots, slots=self.slots, name=self.name,
+            memory_mib=memory_mib, share_mib=self.share_mib, why_not=why_not, sick=self.sick,
+        )  # fmt: skip
 
     def need_mib(self, request: Request) -> int | None:
         """The memory that is promised to a job here; None for all there is."""
@@ -120,7 +131,7 @@ class Plan:
 
 def choose(
     queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[int],
-    running: Sequence[Running] = (), limits: Limits | None = None,
+    running: Sequence[Running] = (), limits: Limits | None = None, *, explain: bool = True,
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
 
@@ -129,10 +140,15 @@ def choose(
     not overtaken for ever. Behind it only those start there that are sure to be gone in time: by their own
     limit, or because they may be pushed aside. One that waits for a sick GPU, or for memory that none has,
     keeps nothing: it might wait for ever, and the healthy ones with it.
+
+    Who wants no reasons is spared the jobs behind the last that could start.
     """
     limits = limits or Limits()
     scene = _Pass(rooms, cpu_slots, running, limits)
+    cpu_too = any(not job.request.gpus for job in queued)
     for job in _in_turn(queued, scene.use, limits.age_s):
+        if not explain and scene.is_given_away(cpu_too=cpu_too):
+            break
         scene.consider(job)
     return scene.plan
 
@@ -146,25 +162,39 @@ def in_turn(queued: Sequence[Waiting], limits: Limits) -> Iterator[Waiting]:
 
 
 def _in_turn(queued: Sequence[Waiting], use: Mapping[str, float], age_s: float) -> Iterator[Waiting]:
-    """Whose turn is next may depend on who has just been started: then `use` has changed."""
-    levels: dict[int, dict[str, list[Waiting]]] = defaultdict(lambda: defaultdict(list))
+    levels: Levels[Waiting] = defaultdict(lambda: defaultdict(list))
     for job in queued:
-        levels[level_of(job, age_s)][job.request.owner].append(job)
+        levels[level_of(job, age_s)][job.request.owner].append((job.position, job.id, job))
+    yield from turns(levels, use)
+
+
+def turns(levels: Levels[T], use: Mapping[str, float]) -> Iterator[T]:
+    """Who is next, and next: by level, then by who had the least, then by place.
+
+    Whose turn it is may depend on who has just been started: then `use` of that one has changed.
+    """
     for level in sorted(levels, reverse=True):
         owners = levels[level]
-        for jobs in owners.values():
-            jobs.sort(key=lambda job: (job.position, job.id), reverse=True)  # the next one is the last
-        while owners:
-            owner = min(owners, key=lambda name: (use[name], owners[name][-1].position, owners[name][-1].id))
-            yield owners[owner].pop()
-            if not owners[owner]:
-                del owners[owner]
+        for places in owners.values():
+            places.sort(reverse=True)  # the next one is the last
+        following = [(use[name], *places[-1][:2], name) for name, places in owners.items()]
+        heapify(following)
+        while following:
+            name = following[0][-1]
+            places = owners[name]
+            yield places.pop()[2]
+            if places:
+                heapreplace(following, (use[name], *places[-1][:2], name))
+            else:
+                heappop(following)
 
 
 def level_of(job: Waiting | Running, age_s: float) -> int:
     """With time everybody's turn comes: one priority higher for each of these times it has waited."""
-    grown = 2 * int(max(0.0, job.waited_s) // age_s) if age_s else 0  # a clock set back costs nobody his place
-    return min(job.request.level + grown, max(HIGHEST_LEVEL, job.request.level))
+    level = job.request.level
+    if not age_s or job.waited_s < age_s:
+        return level
+    return min(level + 2 * int(job.waited_s // age_s), max(HIGHEST_LEVEL, level))
 
 
 class _Pass:
@@ -183,6 +213,10 @@ class _Pass:
         self._pushed: set[int] = {job.id for job in running if job.stopping}
         self._quotas = Quotas(limits, self._running)
         self._settled: dict[tuple[Request, int], str] = {}  # why all of a kind wait, until one more has started
+
+    def is_given_away(self, *, cpu_too: bool) -> bool:
+        """Whether nothing is left that anybody could start on, nor anybody to push aside."""
+        return is_full(self._rooms.values(), self._cpu_slots if cpu_too else (), self._running)
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -233,7 +267,7 @@ class _Pass:
             left = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
             # two that start at once on one GPU would each take the other's memory for free
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
-            self._rooms[room.uuid] = replace(room, free_slots=room.free_slots[1:], memory_mib=left, why_not=why_not)
+            self._rooms[room.uuid] = room.left(room.free_slots[1:], left, why_not)
 
     # -- what holds it back ------------------------------------------------------------------------
 
@@ -293,6 +327,13 @@ class _Pass:
         short = [room for room in allowed if room.usable and not room.fits(request)]
         troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
         return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
+
+
+def is_full(rooms: Iterable[Room], cpu_slots: Sequence[int], running: Iterable[Running]) -> bool:
+    """Whether nothing could start, whoever waits: no slot is free, and nobody can be pushed aside."""
+    if cpu_slots or any(room.usable for room in rooms):
+        return False
+    return not any(one.request.preemptible for one in running)
 
 
 def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:

@@ -147,6 +147,13 @@ class Settings(FromEnvironment):
         description="At once means within this time of starting.",
         json_schema_extra={"shown_default": "10s"},
     )
+    breaker_again: Seconds = Field(
+        300.0,
+        ge=0,
+        description="A queue that was paused so is tried with one job: at once with one unlike those that failed,"
+        " otherwise after this time, then after twice as long, up to 1h. 0s: never, somebody has to resume it.",
+        json_schema_extra={"shown_default": "5m"},
+    )
     idle: Annotated[str, refusing(_idle_rule)] = Field(
         "5%:5s:60:12",
         description="A job is stopped if all its GPUs stay below 5 % in 60 samples of 5 s, past its first 12; or off.",
@@ -155,7 +162,9 @@ class Settings(FromEnvironment):
         None, description="How long before that its owner is warned. Default: half the time."
     )
     hung: Annotated[str, refusing(_hung_rule)] = Field(
-        "alert", description="What looks hung (busy GPUs at low power, no output for 10 min): alert, kill or off."
+        "yield",
+        description="What looks hung (GPUs at 100 % and low power, no output for 10 min): yield (told, and stopped"
+        " where another job waits for its GPUs), alert, kill or off.",
     )
     probe_batch: int = Field(8, ge=1, le=4096, description="The batch of a probe's first run; see docs/batch.md.")
     probe_margin: Percent = Field(
@@ -194,8 +203,13 @@ class Settings(FromEnvironment):
     keep_runs: Seconds | None = Field(None, description="Run directories of finished jobs likewise.")
     keep_jobs: Seconds | None = Field(None, description="Finished jobs are forgotten after this time.")
     disk_limit: Mebibytes | None = Field(
-        None, description="Oldest run directories are removed when all together are larger."
+        None,
+        description="Oldest run directories are removed when all, with the copies of code they ran from, are larger.",
     )
+    disk_warning: Mebibytes = Field(
+        1024, ge=0, description="The admins are told when less is free on the state folder's disk; 0: never.",
+        json_schema_extra={"shown_default": "1G"},
+    )  # fmt: skip
 
 
 # names that belong to the chat face; the runner only has to know that they are not misspelt

@@ -129,10 +129,16 @@ class Submission:
 
     def follow(self, lines: Any) -> None:
         """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
+        self.refuse_hopeless()
         for batch in _batches(lines):
             self.submit_lines(batch)
         if not self.ids and not self.refused:
             raise UserError("There was no command on standard input: it takes one per line.")
+
+    def refuse_hopeless(self) -> None:
+        """UserError if with these options no line at all could be queued: better now than at each of them."""
+        if "probe" not in self._values:  # how that is to be done may be said by the command
+            self._queue.check(self._queue.limited(self._spec("true", None, False)))
 
     def submit_lines(self, lines: list[str]) -> dict[int, str]:
         """Queue one job for each of these; the lines that could be queued, by their jobs' numbers."""
@@ -150,6 +156,8 @@ class Submission:
             )
             for command, values in commands
         ]
+        if self._values.get("snapshot"):
+            specs = self._frozen(specs)
         self.ids += self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
         self.group = self._queue.job(self.ids[0]).spec.group
         if not self._silent:
@@ -186,7 +194,7 @@ class Submission:
         from runner import frozen
 
         for spec in specs:
-            self._queue.check(spec)
+            self._queue.check(self._queue.limited(spec))
         taken = self._queue.frozen(specs)
         for spec in taken:
             if (said := frozen.told(spec, self._queue.home)) not in self._said:

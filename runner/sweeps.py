@@ -25,6 +25,7 @@ _NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
 _PLACE = re.compile(rf"\{{\{{({_NAME})\}}\}}|(?<!\$)\{{({_NAME})\}}")
 _LATER = ("batch_size", "run_id", "job_id", "grad_accum")  # filled in when a job starts
 _RANGE = re.compile(r"(lin|log):(\S+?)\.\.(\S+)")
+_BARE_RANGE = re.compile(r"(\S+?)\.{2,3}(\S+?)(?::\S+)?")
 _RANGE_FORM = "write a range like lin:0..1 or log:1e-5..1e-2"
 _TEXT_FORM = "write the values behind a semicolon: python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
 # words and values in a message: plain characters, backslashed ones, and what stands in quotes
@@ -72,7 +73,22 @@ def values_of(name: str, words: Sequence[str]) -> Values:
         raise UserError(f"there is a NUL byte in a value of {name}")
     if len(words) == 1 and words[0].startswith(("lin:", "log:")):
         return parse_range(words[0])
+    if len(words) == 1:
+        _refuse_bare_range(name, words[0])
+    if ranges := [word for word in words if _RANGE.fullmatch(word)]:
+        raise UserError(f"{ranges[0]!r} is a range, and stands alone: {name} has other values beside it")
     return tuple(dict.fromkeys(words))
+
+
+def _refuse_bare_range(name: str, word: str) -> None:
+    """Nobody means `--lr 1..9` literally, and a night is long."""
+    found = _BARE_RANGE.fullmatch(word)
+    if found and as_number(found[1]) is not None and as_number(found[2]) is not None:
+        between = f"{found[1]}..{found[2]}"
+        raise UserError(
+            f"{name}={word} is one value and no range: for numbers in between write lin:{between} or log:{between} and"
+            f" how many (-n 20), for a few of them list them ({name}=1,2,3)"
+        )
 
 
 def parse_range(text: str) -> Range:

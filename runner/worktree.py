@@ -160,7 +160,10 @@ def _by_names(root: str, without: str = "") -> Tree:
     waiting = [""]
     while waiting:
         here = waiting.pop()
-        entries = _listed(os.path.join(root, here))
+        try:
+            entries = _listed(os.path.join(root, here))
+        except FileNotFoundError:
+            continue  # it was removed this moment, as folders for passing use are
         if not entries and here:
             data.append(here)
         for entry in entries:
@@ -182,6 +185,8 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise UserError(f"{folder} cannot be copied: {error.strerror}.") from error
 

@@ -236,6 +236,8 @@ class Schedule:
             **{name: getattr(self.limits, name) for name in Limits.__slots__ if name != "use"}, use=self._used()
         )
         plan = choose(queued, rooms, cpu_slots, running, limits)
+        brief = choose(queued, rooms, cpu_slots, running, limits, explain=False)
+        assert (brief.starts, brief.pushes) == (plan.starts, plan.pushes), "without reasons, it would choose otherwise"
         self.last = plan.waiting
         check(Pass(queued, rooms, cpu_slots, running, limits), plan)
         for push in plan.pushes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot import parse
@@ -11,7 +13,7 @@ from bot.handlers.acting import require_owner
 from bot.handlers.submitting import place_of
 from bot.richtext import Shrink, bold, code, escape, fit, pre
 from runner.api.chat import read_text
-from runner.api.edits import CLEAR, Edit, options_of
+from runner.api.edits import CLEAR, Edit, options_of, to_copy
 from runner.errors import UserError
 from runner.model import State
 
@@ -40,6 +42,8 @@ async def edit(turn: Turn, rest: str) -> None:
         values=values, command=command or None, script="\n" in command, workspace=place.workspace if place else None,
         environment=(place.key, place.variables) if place else None,
     )  # fmt: skip
+    if folders := {folder for job in jobs if (folder := to_copy(job.spec, wanted))}:
+        wanted = replace(wanted, copies=await asyncio.to_thread(turn.queue.copies, folders))
     with turn.effect():
         _theirs(turn, numbers)  # a login shell took its time: they may have lost their role in it
         said = "\n".join(turn.queue.edit(job.id, wanted) for job in jobs)
@@ -57,7 +61,9 @@ def how_to(job: Job) -> str:
     examples = [f"/edit {number} --time 4h --priority high", f"/edit {number} --clear time,after"]
     shown = "\n".join([*map(code, examples), "A new command may follow: " + code(f"/edit {number} python train.py")])
     parts: list[str | Shrink] = [f"To change {bold(f'#{number}')}, send for example\n{shown}\nNow it is\n"]
-    parts.append(Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre, keep="both"))
+    parts.append(
+        Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre if job.spec.script else code, keep="both")
+    )
     return fit(parts)
 
 

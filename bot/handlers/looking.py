@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bot import excerpt, keyboards, render
 from bot.gate import STRANGER, Role
 from bot.richtext import Shrink, bold, code, escape, fit
+from bot.rights import Rights
 from runner.api.chat import clock
 from runner.errors import UserError
 from runner.model import State
@@ -99,20 +100,22 @@ async def gpus(turn: Turn, rest: str) -> None:  # noqa: ARG001
 
 async def queue(turn: Turn, rest: str) -> None:  # noqa: ARG001
     """What waits, with buttons."""
-    html, rows = queue_page(turn.chat, 0)
-    turn.reply(html, rows)
+    turn.reply(*queue_page(turn, 0))
 
 
-def queue_page(chat: Chat, first: int) -> tuple[str, Any]:
+def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     """One page of what waits and its buttons."""
+    chat, rights = turn.chat, Rights(turn.chat, turn.caller.id)
     counts = chat.queue.overview()
-    total = counts.queued + counts.held
+    total = counts.queued + counts.not_yet
     first = max(0, min(first, (total - 1) // keyboards.QUEUE_PAGE * keyboards.QUEUE_PAGE))
-    jobs = [chat.shown(job) for job in chat.listing.queued(first + keyboards.QUEUE_PAGE)[first:]]
+    jobs = [chat.shown(job) for job in chat.listing.queued(keyboards.QUEUE_PAGE, skip=first)]
     reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
     held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
-    rows = keyboards.of_queue(jobs, first, total) if jobs else []
-    return render.queue(jobs, reasons, total, first, held, chat.queue.outlook(), keyboards.SIGNS), rows
+    theirs = {job.id for job in jobs if rights.may_change(job.id)}
+    rows = keyboards.of_queue(jobs, first, total, theirs) if jobs else []
+    signs = keyboards.SIGNS if theirs else ""
+    return render.queue(jobs, reasons, total, first, held, chat.queue.outlook(), signs), rows
 
 
 async def log(turn: Turn, rest: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from telegram.error import BadRequest
+from telegram.error import BadRequest, InvalidToken
 
 from bot import group_words, keyboards, parse, render
 from bot.chat import Press
@@ -97,7 +97,7 @@ async def _downloaded(turn: Turn) -> tuple[str, str]:
         raise UserError("That file is larger than 1 MiB. Put it on the box, and send /submit bash FILE")
     try:
         content = bytes(await (await document.get_file()).download_as_bytearray())
-    except BadRequest as error:
+    except (BadRequest, InvalidToken) as error:  # a file that is gone is not found, as if by a wrong token
         raise UserError("Telegram no longer has that file. Send it again.") from error
     if len(content) > LARGEST_FILE:
         raise UserError("That file is larger than 1 MiB.")

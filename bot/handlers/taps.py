@@ -8,7 +8,9 @@ from bot import keyboards, render
 from bot.chat import QUESTION
 from bot.gate import Role, actor_of
 from bot.handlers import acting, editing, fitting, grouped, looking, people, submitting
+from bot.outlived import WHILE_IT_LASTS
 from runner.api import groups
+from runner.api.chat import clock, short_time, state_words
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,8 +18,12 @@ if TYPE_CHECKING:
 
     from bot.turn import Turn
     from runner.api.chat import Button
+    from runner.model import Job
 
 GONE = "That button is no longer good. Send the command again."
+JUST_NOW = "That was done a moment ago. Tap again in a few seconds if you want it once more."
+AGAIN, TWO_TAPS_S = frozenset({"rerun", "rerun failed"}), 5.0  # a thumb that slipped wants no second job
+NOT_YOURS = "That button is for somebody else. Send the command yourself."
 
 
 async def tapped(turn: Turn, nonce: str) -> None:
@@ -25,6 +31,7 @@ async def tapped(turn: Turn, nonce: str) -> None:
     button = turn.chat.buttons.find(nonce)
     if button is None or button.person != turn.caller.id:
         turn.chat.gate.turned_away["somebody else's button"] += 1
+        turn.answer(NOT_YOURS if button else GONE)
         return
     asked = button.data.get(QUESTION)
     question = turn.chat.buttons.find(asked) if asked else None
@@ -33,8 +40,35 @@ async def tapped(turn: Turn, nonce: str) -> None:
     if button.expired or button.used or answered or action is None:
         turn.answer(GONE)
         return
+    if button.action in AGAIN and _was_just_pressed(button):
+        turn.answer(JUST_NOW)
+        return
+    if button.action in WHILE_IT_LASTS and (over := _over(turn, button)) is not None:
+        _tell_over(turn, button, over)
+        return
     turn.uses += [nonce, asked] if asked else [nonce]
     await action(turn, button)
+
+
+def _was_just_pressed(button: Button) -> bool:
+    return button.pressed_at is not None and abs((clock.now() - button.pressed_at).total_seconds()) < TWO_TAPS_S
+
+
+def _over(turn: Turn, button: Button) -> Job | None:
+    """The job that the button can do nothing about any more."""
+    job = turn.chat.queue.jobs.get(_job(button))
+    return job if job is not None and job.state.final else None
+
+
+def _tell_over(turn: Turn, button: Button, job: Job) -> None:
+    """What became of it, and other buttons in place of those."""
+    when = f" ({short_time(job.finished_at, clock.now())})" if job.finished_at else ""
+    with turn.effect():
+        turn.answer(f"#{job.id} has ended: {state_words(job)}{when}.", alert=True)
+        if "first" in button.data:
+            _show_queue(turn, button.data)
+        else:
+            turn.edit(None, keyboards.of_job(job), job_id=job.id)
 
 
 def _job(button: Button) -> int:
@@ -90,7 +124,7 @@ async def _queue(turn: Turn, button: Button) -> None:
 
 
 def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
-    turn.edit(*looking.queue_page(turn.chat, int(data.get("first", 0))))
+    turn.edit(*looking.queue_page(turn, int(data.get("first", 0))))
 
 
 async def _details(turn: Turn, button: Button) -> None:
@@ -142,8 +176,6 @@ async def _kill(turn: Turn, button: Button) -> None:
     """Ask first, in place of the buttons that were there."""
     job = turn.job(_job(button))
     acting.require_owner(turn, job)
-    if job.state.final:
-        raise UserError(f"#{job.id} has already ended.")
     with turn.effect():
         turn.answer("Sure?")
         turn.edit(None, keyboards.sure([job.id], back={"back": "job", **button.data}))
@@ -214,9 +246,14 @@ def _in_queue(verb: Callable[[Turn, int], str]) -> Callable[[Turn, Button], Awai
 
     async def press(turn: Turn, button: Button) -> None:
         acting.require_owner(turn, turn.job(_job(button)))
-        with turn.effect():
-            turn.answer(turn.chat.named(verb(turn, _job(button))))
-            _show_queue(turn, button.data)
+        try:
+            with turn.effect():
+                turn.answer(turn.chat.named(verb(turn, _job(button))))
+                _show_queue(turn, button.data)
+        except UserError as error:  # what was shown was not so any more
+            with turn.effect():
+                turn.answer(turn.chat.named(str(error)), alert=True)
+                _show_queue(turn, button.data)
 
     return press
 
@@ -241,6 +278,20 @@ async def _script(turn: Turn, button: Button) -> None:
 
 async def _resume(turn: Turn, button: Button) -> None:  # noqa: ARG001
     await acting.resume(turn)
+
+
+async def _release_all(turn: Turn, button: Button) -> None:
+    """What is held of several jobs."""
+    turn.require(Role.USER)
+    found = [job for number in button.data["jobs"] if (job := turn.chat.queue.jobs.get(number)) and job.held_by]
+    for job in found:
+        acting.require_owner(turn, job)
+    with turn.effect():
+        for job in found:
+            turn.queue.release(job.id)
+        said = f"Released: {len(found)}." if found else "None of them is held any more."
+        turn.answer(said)
+        turn.settle(_signed(turn, said))
 
 
 async def _drain(turn: Turn, button: Button) -> None:  # noqa: ARG001
@@ -321,6 +372,7 @@ ACTIONS: dict[str, Callable[[Turn, Button], Awaitable[None]]] = {
     "lines": _lines,
     "script": _script,
     "resume": _resume,
+    "release all": _release_all,
     "drain": _drain,
     "noise": _noise,
     "revoke": _revoke,

@@ -16,7 +16,7 @@ from runner.store.buttons import Button, Buttons
 from runner.store.connection import StoreError
 from runner.store.inbox import Inbox
 from runner.store.listing import Listing, Overview
-from runner.store.messages import Message, Messages
+from runner.store.messages import Message, Messages, Shown
 from runner.store.people import PAIRING_S, People, Person
 from runner.store.threads import Thread, Threads
 from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
@@ -50,6 +50,7 @@ __all__ = [
     "Person",
     "Row",
     "Seconds",
+    "Shown",
     "StoreError",
     "Thread",
     "Threads",

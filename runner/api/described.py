@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.model import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +61,39 @@ def described(job: Job, waiting_for: str | None, starts: Mapping[str, str | None
         "waiting_for": waiting_for,
         **(starts or NO_ESTIMATE),
     }
+
+
+def described_row(row: Any, waiting_for: str | None, starts: Mapping[str, str | None] | None = None) -> dict[str, Any]:
+    """The same from a job's row, without making a job of it: that is most of the time a long list takes."""
+    spec = json.loads(row["spec"])
+    told = {key: spec.get(name, usual) for key, name, usual in _OF_SPEC}
+    stop = {"reason": row["stop_reason"], "by": row["stop_by"], "at": row["stop_at"]} if row["stop_reason"] else None
+    return {
+        "id": row["id"],
+        **told,
+        **{name: row[name] for name in ("state", "reason", "exit_code", "signal", "phase", "attempt")},
+        "gpus": json.loads(row["gpus"]),
+        **{name: row[name] for name in ("batch_size", "run_id", "submitted_at", "started_at", "finished_at")},
+        "stop": stop,
+        "held_by": row["held_by"],
+        "waiting_for": waiting_for,
+        **(starts or NO_ESTIMATE),
+    }
+
+
+_USUAL: dict[str, Any] = {
+    one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(JobSpec)
+}
+_OF_SPEC = [
+    (key, name, list(_USUAL[name]) if isinstance(_USUAL[name], tuple) else _USUAL[name])
+    for key, name in (
+        ("name", "name"), ("command", "command"), ("owner", "owner"), ("workspace", "workspace"), ("dir", "dir"),
+        ("snapshot", "snapshot"), ("priority", "priority"), ("gpus_wanted", "gpus"), ("on", "on"),
+        ("gpu_type", "gpu_type"), ("gpu_mem_mib", "gpu_mem_mib"), ("cpus", "cpus"), ("ram_mib", "ram_mib"),
+        ("time_limit_s", "time_limit_s"), ("begin_at", "begin_at"), ("after_ok", "after_ok"), ("after", "after"),
+        ("preemptible", "preemptible"), ("group", "group"), ("parameters", "parameters"), ("again_of", "again_of"),
+    )
+]  # fmt: skip
 
 
 def _text(moment: datetime | None) -> str | None:

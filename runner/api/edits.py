@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.api.probes import BATCH, probe_asked
+from runner.api.specs import NO_RETRIES
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
 from runner.options import OPTIONS, Option
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 COMMAND, PLACE = "command", "workspace"
 _ALWAYS_THERE = frozenset({"dir", "workspace"})
+_BY_THEMSELVES = frozenset({"env", "probe", "workspace", "snapshot"})  # not just put in the place of what was there
 _NAMES: dict[str, str] = {}  # field of the spec -> what its option is called
 _CLEARED: dict[str, str] = {}  # what --clear takes -> field of the spec
 for _option in OPTIONS:
@@ -53,6 +55,7 @@ class Edit:
     script: bool = False
     workspace: Workspace | None = None  # where `values` names another, with the environment captured for it
     environment: tuple[str, Mapping[str, str]] | None = None
+    copies: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # of the code, by the folder they were taken of
 
     @property
     def is_empty(self) -> bool:
@@ -64,7 +67,7 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
     """The spec with that changed; UserError where its parts contradict each other."""
     values = edit.values
     changed: dict[str, Any] = {key: _DEFAULTS[key] for key in values.get("clear", ())}
-    changed |= {key: values[key] for key in values if key in _DEFAULTS and key not in {"env", "probe", "workspace"}}
+    changed |= {key: values[key] for key in values if key in _DEFAULTS and key not in _BY_THEMSELVES}
     if "priority" in changed:
         changed["priority"] = Priority(changed["priority"])
     if "env" in values:
@@ -75,8 +78,18 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
     elif edit.command is not None:
         changed |= {"command": edit.command, "argv": None, "script": edit.script}
     found = replace(spec, **changed)
+    if values.get("snapshot") or (found.snapshot and found.dir != spec.dir):
+        found = replace(found, snapshot=edit.copies.get(found.dir, {}))
     _refuse_disagreeing(found)
+    if values.get("retry_on") and not found.retries:
+        raise UserError(NO_RETRIES)
     return replace(found, probe=_probe(spec, found, edit))
+
+
+def to_copy(spec: JobSpec, edit: Edit) -> str | None:
+    """The folder whose code has to be copied before a job can be edited so; None if there is no need."""
+    found = edited(spec, edit)
+    return found.dir if found.snapshot == {} else None
 
 
 def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
@@ -95,9 +108,14 @@ def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
 def _refuse_disagreeing(spec: JobSpec) -> None:
     if spec.on and spec.gpus == 0:
         raise UserError(f"--gpus 0 asks for no GPU, yet the job names some ({','.join(spec.on)}): add --clear on")
+    if spec.gpus == 0 and (spec.gpu_mem_mib or spec.gpu_type):
+        raise UserError("--gpus 0 asks for no GPU, yet the job says which: add --clear gpu-mem,gpu-type")
     if spec.on and spec.gpus > len(spec.on):
         named = ",".join(spec.on)
-        raise UserError(f"{spec.gpus} GPUs are more than the job names ({named}): name more with --on, or --clear on")
+        raise UserError(
+            f"{spec.gpus} GPUs are more than the job names ({named}): add --gpus {len(spec.on)}, name more with --on,"
+            " or --clear on"
+        )
 
 
 def _probe(before: JobSpec, after: JobSpec, edit: Edit) -> dict[str, Any] | None:
@@ -147,6 +165,8 @@ def in_words(changed: Mapping[str, tuple[Any, Any]]) -> str:
             said.setdefault(name, "the workspace's environment as it is now")
         elif key == "env":
             said[name] = _variables(before, after)
+        elif key == "snapshot" and after:
+            said[name] = "a copy of the code as it is now"
         else:
             said[name] = f"{name} {as_typed(key, before)} → {as_typed(key, after)}"
     return ", ".join(said.values())
@@ -209,6 +229,7 @@ _TYPED: dict[str, Callable[[Any], str]] = {
     "ram_mib": _size,
     "begin_at": _moment,
     "preemptible": _switch,
+    "snapshot": lambda copy: _switch(bool(copy)),
     "probe": _settings,
     "retry_on": lambda reasons: ",".join(reasons).lower() or "none",
 }
@@ -221,10 +242,8 @@ def options_of(spec: JobSpec) -> str:
         value = getattr(spec, key)
         if key == "dir" or value == _DEFAULTS.get(key):
             continue
-        if key == "preemptible":
-            told.append("--preemptible")
-        elif key == "probe":
-            told.append("--probe")
+        if key in {"preemptible", "probe", "snapshot"}:
+            told.append(f"--{_NAMES[key]}")
         elif key == "env":
             told += [f"--env {name}=…" for name in spec.env]
         else:

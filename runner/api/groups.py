@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from runner.metrics import Metric, Reading
 from runner.model import State
 from runner.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
 from runner.store.groups import DONE, Group, Member, Template
+from runner.store.reruns import parents_first
 from runner.sweeps import Range
 
 if TYPE_CHECKING:
@@ -105,11 +107,21 @@ def change(queue: Queue, name: str, changes: Mapping[str, Any]) -> str:
 def rerun(
     queue: Queue, name: str, numbers: Sequence[int], owner: str | None = None, keys: Sequence[str] | None = None
 ) -> list[int]:
-    """Queue these of its jobs again, all or none; the new numbers."""
+    """Queue these of its jobs again, all or none, each after what it came after; the new numbers."""
+    key_of = dict(zip(numbers, keys, strict=True)) if keys else {}
     with queue.store.transaction():
-        made = [queue.rerun(number, key=keys[at] if keys else None, owner=owner) for at, number in enumerate(numbers)]
+        ordered = in_order(queue, numbers)
+        made = [queue.rerun(number, key=key_of.get(number), owner=owner, in_order=True) for number in ordered]
         queue.audit.add(queue.actor, "rerun group", {"group": name, "jobs": made})
     return made
+
+
+def in_order(queue: Queue, numbers: Sequence[int]) -> list[int]:
+    """These jobs, each as often as it is named, behind those of them that it comes after."""
+    jobs = {number: queue.jobs.get(number) for number in numbers}
+    after = {number: (*job.spec.after, *job.spec.after_ok) if job else () for number, job in jobs.items()}
+    times = Counter(numbers)
+    return [number for number in parents_first(after) for _ in range(times[number])]
 
 
 def kept_values(parameters: Mapping[str, Values]) -> dict[str, Any]:
@@ -138,6 +150,7 @@ __all__ = [
     "count_words",
     "find",
     "folders",
+    "in_order",
     "kept_values",
     "members",
     "plotted",

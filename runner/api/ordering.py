@@ -152,7 +152,10 @@ class Ordering(View):
             return f", but held by {job.held_by}"
         blockers = Dependencies(self.store).of([job.id]).get(job.id, [])
         waits_for = ", ".join(f"#{one.job_id}" for one in blockers)
-        return f", but starts only after {waits_for}" if waits_for else ""
+        if waits_for:
+            return f", but starts only after {waits_for}"
+        begins = self._begins(job.spec.begin_at)
+        return f", but {begins}" if begins else ""
 
     def _write_down(self, job_id: int, kind: str, action: str, more: Mapping[str, Any] | None = None) -> None:
         self.jobs.note(job_id, None, kind, {"by": self.actor, **(more or {})})

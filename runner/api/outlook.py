@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.forecast import NOBODY_KNOWS, Forecast, forecast
@@ -16,18 +17,22 @@ from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
 from runner.store.limits import box_limits
 from runner.store.line import CPU, Line
+from runner.store.listing import Listing
+from runner.tail import Behind, starts_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from runner.forecast import Estimate
-    from runner.schedule import Room
+    from runner.schedule import Limits, Room
     from runner.store.connection import Store
     from runner.store.line import Lease
 
 EXACTLY = 30  # jobs that are looked at one by one; those behind them are summed up
+ROUGHLY = 3_000  # jobs that get an estimate of their own, where somebody asks for one
 SOON_S = 60.0
+KEPT_S = 5.0  # what nobody wrote down shows within this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,12 @@ class Outlook:
     queued: int = 0  # that were looked at or summed up
     held: int = 0  # that were not: nobody knows when they are released
     stands_still: bool = False  # nothing starts at all
+    behind: Callable[[], Mapping[int, Estimate]] = field(default=dict, compare=False)  # costs time, so only if asked
 
     def start(self, job_id: int) -> Estimate:
         """When a job starts."""
-        return self.forecast.starts.get(job_id, NOBODY_KNOWS)
+        found = self.forecast.starts.get(job_id)
+        return found if found is not None else self.behind().get(job_id, NOBODY_KNOWS)
 
     def described(self) -> dict[int, dict[str, str | None]]:
         """The starts for programs."""
@@ -52,14 +59,14 @@ class Outlook:
                 "estimated_start_not_before": self._text(found.earliest_s),
                 "estimated_start_not_after": self._text(found.latest_s),
             }
-            for job_id, found in self.forecast.starts.items()
+            for job_id, found in {**self.behind(), **self.forecast.starts}.items()
         }
 
     def start_words(self, job_id: int) -> str:
-        """When a job starts, in words; empty if that is not known, or at once."""
+        """When a job starts, in words; empty if that is not known."""
         found = self.start(job_id)
         if found.about_s is not None:
-            return f"about {self._clock(found.about_s)}" if found.about_s else ""
+            return f"about {self._clock(found.about_s)}" if found.about_s else "any moment"
         if found.latest_s is not None:
             return f"by about {self._clock(found.latest_s)}"
         return f"not before {self._clock(found.earliest_s)}" if (found.earliest_s or 0.0) >= SOON_S else ""
@@ -106,11 +113,37 @@ def _jobs(count: int) -> str:
     return f"{count:,} job{'' if count == 1 else 's'}"
 
 
+class Foresight:
+    """The outlook of one process: reckoned anew when something that decides it has changed, and every few seconds."""
+
+    def __init__(self) -> None:
+        self._facts: tuple[Any, ...] = ()
+        self._kept: Outlook | None = None
+
+    def outlook(
+        self, store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool
+    ) -> Outlook:
+        """Look ahead from what is written down now, unless that was just done."""
+        limits = box_limits(store)
+        facts = (
+            Listing(store).last_event(), rooms, cpu_slots, leases, stands_still,
+            limits.groups, limits.gpus_each, limits.gpus_each_low, limits.cpus, limits.ram_mib, limits.age_s,
+        )  # fmt: skip
+        kept = self._kept
+        if kept and facts == self._facts and timedelta() <= clock.now() - kept.at < timedelta(seconds=KEPT_S):
+            return kept
+        found = outlook(store, rooms, cpu_slots, leases, limits, stands_still=stands_still)
+        if not store.connection.in_transaction:  # what is not committed may never have been
+            self._facts, self._kept = facts, found
+        return found
+
+
 def outlook(
-    store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool = False
-) -> Outlook:
+    store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], limits: Limits, *,
+    stands_still: bool = False,
+) -> Outlook:  # fmt: skip
     """Look ahead from what is written down now."""
-    at, line, limits = clock.now(), Line(store), box_limits(store)
+    at, line = clock.now(), Line(store)
     if stands_still:
         return Outlook(at, Forecast(), stands_still=True)
     queued = list(islice(in_turn(line.waiting(EXACTLY), limits), EXACTLY))
@@ -132,7 +165,22 @@ def outlook(
         held=[_held(lease) for lease in leases], rest=rest,
     )  # fmt: skip
     count = len(queued) + len(later) + sum(one.count for one in rest)
-    return Outlook(at, forecast(scene), count, sum(one.held for one in not_ready[:EXACTLY]))
+    found, exactly = forecast(scene), {job.id for job in queued}
+
+    @cache
+    def behind() -> Mapping[int, Estimate]:
+        return _behind(store, limits, found, exactly) if count > len(exactly) else {}
+
+    return Outlook(at, found, count, sum(one.held for one in not_ready[:EXACTLY]), behind=behind)
+
+
+def _behind(store: Store, limits: Limits, found: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
+    """About when those start that were only summed up."""
+    turns = islice(Line(store).turns(limits, ROUGHLY), ROUGHLY)
+    rest = [turn for turn in turns if turn.id not in exactly]
+    known = Durations(store).of([job.id for job in rest])
+    jobs = [Behind(job.id, job.request.gpus, known[job.id].length) for job in rest if job.id in known]
+    return starts_behind(jobs, found.sooner, found.later)
 
 
 def _held(lease: Lease) -> Held:

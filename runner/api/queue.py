@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from runner import clock, home
-from runner.api.edits import affects_probe, differences, edited, in_words
+from runner.api.edits import affects_probe, differences, edited, in_words, to_copy
 from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.errors import UserError
@@ -24,10 +24,11 @@ from runner.store.box import WHEN_EMPTY
 from runner.store.dependencies import Dependencies
 from runner.store.edits import Edits
 from runner.store.limits import TIMES, box_limits
+from runner.store.reruns import Reruns
 from runner.store.watches import Keep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runner.api.edits import Edit
     from runner.model import Snapshot
@@ -66,7 +67,7 @@ class Queue(Extending):
         A job whose key was used before is the one that was queued then, and nothing is changed. A sweep's jobs are one
         group, of the name that it gives or of a new one.
         """
-        specs = [self._limited(spec) for spec in specs]
+        specs = [self.limited(spec) for spec in specs]
         if any(spec.snapshot is not None for spec in specs):
             specs = self.frozen(specs)
         keyed = list(zip(specs, keys or repeat(None, len(specs)), strict=True))
@@ -97,13 +98,19 @@ class Queue(Extending):
 
         return frozen.freeze(specs, self.home)
 
+    def copies(self, folders: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """A copy of the code in each of these, for `Edit`. Not within a transaction."""
+        from runner import frozen
+
+        return {folder: frozen.take(folder, self.home) for folder in folders}
+
     def _refuse_thawed(self, spec: JobSpec) -> None:
         if spec.snapshot:
             from runner import frozen
 
             frozen.refuse_gone(self.home, spec)
 
-    def _limited(self, spec: JobSpec) -> JobSpec:
+    def limited(self, spec: JobSpec) -> JobSpec:
         """With the box's own time limit where it names none."""
         usual_s = self.box.get(TIMES, {}).get("usual_s")
         return replace(spec, time_limit_s=usual_s) if spec.time_limit_s is None and usual_s is not None else spec
@@ -139,15 +146,31 @@ class Queue(Extending):
                     f" {self._typed(f'rerun {other}')} tries it again; --after {other} takes any end."
                 )
 
-    def rerun(self, job_id: int, changes: Sequence[str] = (), key: str | None = None, owner: str | None = None) -> int:
-        """The same job again, perhaps with some arguments changed: a new number and a new run id."""
+    def rerun(
+        self, job_id: int, changes: Sequence[str] = (), key: str | None = None, owner: str | None = None,
+        *, in_order: bool = False,
+    ) -> int:  # fmt: skip
+        """The same job again, perhaps with some arguments changed: a new number and a new run id.
+
+        It comes after those it came after that have not ended, or are run again. Who names it wants it whatever became
+        of the others; `in_order` refuses it if a success it was to come after did not come.
+        """
         if (known := self.jobs.of_key(key)) is not None:
             return known
         spec = self._changed(self.job(job_id), changes)
-        # who asks for it now wants it now, whatever it waited for at first
-        spec = replace(spec, owner=owner or spec.owner, after=(), after_ok=(), begin_at=None)
-        self.check(spec)
         with self.store.transaction():
+            awaited = Reruns(self.store).awaited(spec)
+            if in_order and awaited.in_vain:
+                other = awaited.in_vain[0]
+                raise UserError(
+                    f"Job {job_id} comes after the success of job {other}, which did not succeed:"
+                    f" {self._typed(f'rerun {other}')} comes first."
+                )
+            spec = replace(
+                spec, owner=owner or spec.owner, after=awaited.after, after_ok=awaited.after_ok, begin_at=None
+            )
+            spec = self.limited(spec)
+            self.check(spec)
             self._refuse_thawed(spec)
             new = self.jobs.add(spec, key)
             self.audit.add(self.actor, "rerun", {"job": job_id, "as": new, "changes": list(changes)})
@@ -173,15 +196,22 @@ class Queue(Extending):
         """Change what a waiting job is to be, checked as when it is submitted; a sentence about it."""
         if edit.is_empty:
             raise UserError(f"What is to be changed? Try: {self._typed(f'edit {job_id} --time 4h')}")
+        folder = to_copy(self._queued(job_id).spec, edit)
+        if folder is not None:
+            edit = replace(edit, copies=self.copies([folder]))
         with self.store.transaction():
             job = self._queued(job_id)
             spec = edited(job.spec, edit)
+            if to_copy(job.spec, edit):
+                raise UserError(f"Job {job_id} was edited by somebody else at the same moment. Try again.")
             if "time_limit_s" in edit.values.get("clear", ()):
-                spec = self._limited(spec)
+                spec = self.limited(spec)
             changed = differences(job.spec, spec)
             if not changed:
                 return f"Job {job_id} is so already."
             self._check_edited(job_id, spec, edit)
+            if "snapshot" in changed:
+                self._refuse_thawed(spec)
             if edit.environment is not None:
                 self.jobs.keep_environment(*edit.environment)
             edits = Edits(self.store)

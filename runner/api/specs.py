@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LONGEST_COMMAND = 1_000_000
+NO_RETRIES = "--retry-on says when a job is tried again, and --retries how often: add --retries 2"
 
 
 def job_spec(
     values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None = None, script: bool = False, owner: str,
     folder: str, environment_key: str, umask: int, workspace: Any = None,
 ) -> JobSpec:  # fmt: skip
-    """A spec from options as `runner.options` reads them."""
+    """A spec from options as `runner.options` reads them. Raises UserError where one says nothing without another."""
+    if values.get("retry_on") and not values.get("retries"):
+        raise UserError(NO_RETRIES)
+    if values.get("gpus") == 0 and (values.get("gpu_mem_mib") or values.get("gpu_type")):
+        raise UserError("--gpus 0 asks for no GPU, yet --gpu-mem or --gpu-type says which: leave one of them out")
     return JobSpec(
         command=shlex.join(argv) if argv is not None else command,
         argv=tuple(argv) if argv is not None else None,
@@ -35,7 +40,7 @@ def job_spec(
         env=dict(values.get("env", {})),
         env_file=workspace.env_file if workspace else None,
         umask=umask,
-        gpus=values.get("gpus", 1),
+        gpus=values.get("gpus", len(values.get("on", ())) or 1),
         on=tuple(values.get("on", ())),
         gpu_type=values.get("gpu_type"),
         gpu_mem_mib=values.get("gpu_mem_mib"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock, home, presence, rundir
-from runner.api.described import described
+from runner.api.described import described, described_row
 from runner.errors import NoSuchJobError, UserError
 from runner.gpu.published import read_published
 from runner.logs import Log
 from runner.model import Job, Phase, State
-from runner.request import request_of
+from runner.request import request_in, request_of
 from runner.schedule import Waiting, choose
 from runner.store.audit import Audit
 from runner.store.box import WHEN_EMPTY, Box
@@ -28,9 +28,9 @@ from runner.store.watches import Watches
 from runner.store.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from runner.api.outlook import Outlook
+    from runner.api.outlook import Foresight, Outlook
     from runner.gpu.standing import Standing
     from runner.model import Snapshot
     from runner.store.dependencies import Blocker
@@ -46,6 +46,14 @@ def at_the_terminal(words: str) -> str:
     return f"`nightshift {words}`"
 
 
+class Asked(NamedTuple):
+    """A queued job of which somebody wants to know why it waits."""
+
+    job: Waiting
+    held_by: str | None
+    begin_at: str | None
+
+
 class View:
     """The queue of one state folder, to look at."""
 
@@ -58,6 +66,7 @@ class View:
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
         self.line, self.groups = Line(self.store), Groups(self.store)
         self.listing, self.watches = Listing(self.store), Watches(self.store)
+        self._foresight: Foresight | None = None
 
     def job(self, job_id: int) -> Job:
         """One job; UserError if there is none of that number."""
@@ -73,35 +82,48 @@ class View:
         starts = self.outlook().described() if reasons else {}
         return [described(job, reasons.get(job.id), starts.get(job.id)) for job in jobs]
 
+    def describe_rows(self, rows: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """The same from the rows of jobs, one after the other: for many."""
+        queued = [row for row in rows if row["state"] == State.QUEUED.value]
+        reasons = self._reasons([_asked_in(row) for row in queued])
+        starts = self.outlook().described() if reasons else {}
+        for row in rows:
+            yield described_row(row, reasons.get(row["id"]), starts.get(row["id"]))
+
     def waiting_reasons(self, jobs: Iterable[Job]) -> dict[int, str]:
         """Why each queued job among these waits."""
-        queued = [job for job in jobs if job.state is State.QUEUED]
+        return self._reasons([_asked(job) for job in jobs if job.state is State.QUEUED])
+
+    def _reasons(self, queued: Sequence[Asked]) -> dict[int, str]:
         if not queued:
             return {}
-        blockers = Dependencies(self.store).of(job.id for job in queued)
-        held = {job.id: why for job in queued if (why := self._why_not_ready(job, blockers.get(job.id, [])))}
-        queued = [job for job in queued if job.id not in held]
+        blockers = Dependencies(self.store).of(one.job.id for one in queued)
+        held = {one.job.id: why for one in queued if (why := self._why_not_ready(one, blockers.get(one.job.id, [])))}
+        queued = [one for one in queued if one.job.id not in held]
         general = self._why_nothing_starts()
         if general or not queued:
-            return held | {job.id: general or "" for job in queued}
+            return held | {one.job.id: general or "" for one in queued}
         leases = self.leases()
         cpu_slots = int(self.box.get("cpu slots", 1))
         cpu_taken = sum(lease.resource == CPU for lease in leases)
         rooms = self._standing(leases).rooms()
         # Those at the front keep what they wait for from the ones behind them, whichever of them were asked about.
         front = self.line.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
-        asked = {job.id: _asked(job) for job in queued} | {waiting.id: waiting for waiting in front}
+        asked = {one.job.id: one.job for one in queued} | {waiting.id: waiting for waiting in front}
         free_cpu_slots = range(cpu_taken, cpu_slots)
         plan = choose(list(asked.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
-        return held | {job.id: plan.waiting.get(job.id, "starts next") for job in queued}
+        return held | {one.job.id: plan.waiting.get(one.job.id, "starts next") for one in queued}
 
     def outlook(self) -> Outlook:
         """When those that wait are to start, and when nothing is left to do, as far as anybody knows."""
-        from runner.api.outlook import outlook  # only who asks pays for it
+        if self._foresight is None:
+            from runner.api.outlook import Foresight  # only who asks pays for it
 
+            self._foresight = Foresight()
         leases = self.leases()
         rooms, cpu_slots = self._standing(leases).rooms(), int(self.box.get("cpu slots", 1))
-        return outlook(self.store, rooms, cpu_slots, leases, stands_still=self._why_nothing_starts() is not None)
+        stands_still = self._why_nothing_starts() is not None
+        return self._foresight.outlook(self.store, rooms, cpu_slots, leases, stands_still=stands_still)
 
     def takes(self, job_id: int) -> Known:
         """What tells how long a job takes."""
@@ -113,13 +135,17 @@ class View:
         """Who holds what."""
         return self.line.leases()
 
-    def _why_not_ready(self, job: Job, blockers: Sequence[Blocker]) -> str | None:
+    def _why_not_ready(self, one: Asked, blockers: Sequence[Blocker]) -> str | None:
         """What keeps it from being considered at all, however much room there is."""
-        if job.held_by:
-            return f"held by {job.held_by}; {self._typed(f'release {job.id}')} lets it start"
+        if one.held_by:
+            return f"held by {one.held_by}; {self._typed(f'release {one.job.id}')} lets it start"
         if blockers:
-            return "after " + ", ".join(f"#{one.job_id}" for one in blockers)
-        begins = clock.moment(job.spec.begin_at)
+            return "after " + ", ".join(f"#{other.job_id}" for other in blockers)
+        return self._begins(one.begin_at)
+
+    def _begins(self, begin_at: str | None) -> str | None:
+        """When it may start, if that is still to come."""
+        begins = clock.moment(begin_at)
         return f"begins at {begins.astimezone():%H:%M on %d %b}" if begins and begins > clock.now() else None
 
     def _why_nothing_starts(self) -> str | None:
@@ -130,7 +156,9 @@ class View:
         paused = self.box.get("paused")
         goes_on = f"{self._typed('resume')} goes on"
         if paused and paused["by"] == "breaker":
-            return f"the queue is paused, because {paused['why']}; {goes_on}"
+            due = clock.moment(paused.get("try_at"))
+            again = f", one job is tried at {due.astimezone():%H:%M}" if due and not paused["trial"] else ""
+            return f"the queue is paused, because {paused['why']}{again}; {goes_on}"
         if paused:
             return f"the queue is paused by {paused['by']}; {goes_on}"
         if self.box.get("draining"):
@@ -253,10 +281,20 @@ class View:
         return presence.holder(self.home, home.RUNNER_LOCK) is not None
 
 
-def _asked(job: Job) -> Waiting:
+def _asked(job: Job) -> Asked:
     """A queued job as the scheduler wants to see it."""
     waited_s = (clock.now() - job.submitted_at).total_seconds()
-    return Waiting(job.id, request_of(job.spec), job.position, waited_s)
+    return Asked(Waiting(job.id, request_of(job.spec), job.position, waited_s), job.held_by, job.spec.begin_at)
+
+
+def _asked_in(row: Any) -> Asked:
+    """The same from a job's row."""
+    submitted_at = clock.moment(row["submitted_at"])
+    assert submitted_at is not None
+    waited_s = (clock.now() - submitted_at).total_seconds()
+    return Asked(
+        Waiting(row["id"], request_in(row["lane"]), row["position"], waited_s), row["held_by"], row["begin_at"]
+    )
 
 
 def _changed_at(path: str) -> datetime | None:

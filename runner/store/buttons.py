@@ -11,6 +11,7 @@ from runner import clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from runner.store.connection import Store
 
@@ -26,6 +27,7 @@ class Button(NamedTuple):
     data: dict[str, Any]
     expired: bool
     used: bool
+    pressed_at: datetime | None  # when something was last done by it
 
 
 class Buttons:
@@ -54,7 +56,8 @@ class Buttons:
             return None
         expired = row["expires_at"] is not None and row["expires_at"] < clock.text(clock.now())
         used = bool(row["once"] and row["used_at"])
-        return Button(row["person"], row["action"], row["job_id"], json.loads(row["data"]), expired, used)
+        pressed_at = clock.moment(row["used_at"])
+        return Button(row["person"], row["action"], row["job_id"], json.loads(row["data"]), expired, used, pressed_at)
 
     def use(self, nonce: str) -> None:
         """It was pressed, and done."""

@@ -18,7 +18,7 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 DATABASE = "nightshift.db"
 OPENING_LOCK = "opening.lock"
 BUSY_S = 15.0

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 OK, ENDED = "ok", "ended"  # what is waited for: success, or any end
 _READY = "ready = (blockers = 0 AND held_by IS NULL AND begin_at IS NULL)"
 
+AT_ONCE = 500  # that are asked about in one question
+
 
 class Blocker(NamedTuple):
     """A job that has not ended, and what another one waits for it to do."""
@@ -73,10 +75,13 @@ class Dependencies:
     def of(self, job_ids: Iterable[int]) -> dict[int, list[Blocker]]:
         """What each of these still waits for."""
         found: dict[int, list[Blocker]] = {}
-        for job_id in job_ids:
-            rows = self._store.rows("SELECT on_job, kind FROM dependencies WHERE job_id = ? ORDER BY on_job", (job_id,))
-            if rows:
-                found[job_id] = [Blocker(*row) for row in rows]
+        wanted = list(job_ids)
+        for first in range(0, len(wanted), AT_ONCE):
+            some = wanted[first : first + AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT job_id, on_job, kind FROM dependencies WHERE job_id IN ({marks}) ORDER BY job_id, on_job"  # noqa: S608
+            for job_id, *blocker in self._store.execute(sql, some):
+                found.setdefault(job_id, []).append(Blocker(*blocker))
         return found
 
     def count(self, job_id: int) -> None:

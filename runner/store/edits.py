@@ -38,8 +38,10 @@ class Edits:
             return False
         if spec.begin_at != before.begin_at:
             self._store.execute("UPDATE jobs SET begin_at = ? WHERE id = ?", (spec.begin_at, job.id))
-        if spec.group is not None and spec.group != before.group:
-            self._groups.join(spec.group, spec.owner, clock.text(clock.now()))
+        if spec.group != before.group:
+            if spec.group is not None:
+                self._groups.join(spec.group, spec.owner, clock.text(clock.now()))
+            self._groups.moved(job.id, before.group, spec.group)
         if (spec.after, spec.after_ok) != (before.after, before.after_ok):
             self._dependencies.replace(job.id, spec)
         else:

@@ -10,6 +10,7 @@ from runner import clock
 from runner.model import State
 from runner.store.box import Box
 from runner.store.outbox import Outbox
+from runner.store.reruns import Reruns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ _REPLACED = (
     "(state IN ('FAILED', 'CANCELLED', 'LOST') AND id IN (SELECT json_extract(spec, '$.again_of') FROM jobs"
     " WHERE group_name = :name AND json_extract(spec, '$.again_of') IS NOT NULL))"
 )
-_FAILED = "(state IN ('FAILED', 'LOST') OR state = 'CANCELLED' AND reason NOT IN ('USER', 'DEPENDENCY'))"
+_FAILED = "(state IN ('FAILED', 'LOST') OR state = 'CANCELLED' AND reason <> 'USER')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +143,13 @@ class Groups:
         return self._members(_UNFINISHED, name)
 
     def failed(self, name: str) -> list[Member]:
-        """Those that did not succeed and were not run again; what somebody stopped did not fail."""
-        return self._members(f"{_FAILED} AND NOT {_REPLACED}", name)
+        """Those that did not succeed and were not run again.
+
+        What somebody stopped did not fail, nor did what was to come after it.
+        """
+        reruns = Reruns(self._store)
+        found = self._members(f"{_FAILED} AND NOT {_REPLACED}", name)
+        return [member for member in found if not reruns.was_stopped(member.id)]
 
     def ended(self, name: str) -> list[Member]:
         """Those that have ended and were not run again."""
@@ -169,19 +175,34 @@ class Groups:
         """These jobs have ended for good: of each group whose last that was, everybody is told once."""
         names = {self._store.row("SELECT group_name FROM jobs WHERE id = ?", (job_id,))[0] for job_id in ended}
         for name in sorted(names - {None}):
-            left = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"  # noqa: S608
-            if self._store.row(left, (name,)) is None:
-                self._tell(name)
+            self._settle(name)
+
+    def moved(self, job_id: int, old: str | None, new: str | None) -> None:
+        """A job that waits belongs to another group now, or to none: the old one may be done by that."""
+        if new is not None and job_id <= self._told_through(new):
+            self.change(new, {"told_through": None})  # it comes late: all of them are told of once more
+        if old is not None:
+            self._settle(old)
+
+    def _settle(self, name: str) -> None:
+        left = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"  # noqa: S608
+        if self._store.row(left, (name,)) is None:
+            self._tell(name)
+
+    def _told_through(self, name: str) -> int:
+        kept = self._store.row("SELECT json_extract(body, '$.told_through') FROM groups WHERE name = ?", (name,))
+        return int(kept[0] or 0) if kept else 0
 
     def _tell(self, name: str) -> None:
         """What was told of before is told again only as part of the whole."""
-        kept = self._store.row("SELECT json_extract(body, '$.told_through') FROM groups WHERE name = ?", (name,))
-        after = int(kept[0] or 0) if kept else 0
+        after = self._told_through(name)
         row = self._store.row(
             "SELECT max(id) AS last, min(started_at) AS since, max(finished_at) AS until FROM jobs"
             " WHERE group_name = ? AND id > ?",
             (name, after),
         )
+        if row["last"] is None:  # all of it was told of
+            return
         told = {state.value: count for state, count in self.counts(name, after).items()}
         in_all = {state.value: count for state, count in self.counts(name).items()}
         Outbox(self._store).add(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
@@ -313,12 +314,16 @@ class Jobs:
         return bool(changed)
 
     def ask_to_stop(self, job: Job, reason: Reason, by: str) -> bool:
-        """Write the stop on a live job; the runner passes it on. False if one is on it already or it has ended."""
+        """Write the stop on a live job; the runner passes it on. False if one is on it already or it has ended.
+
+        A person's word comes over the scheduler's and the watch's: what they stop is to come back, perhaps.
+        """
         with self._store.transaction():
             changed = self._store.execute(
                 "UPDATE jobs SET stop_reason = ?, stop_by = ?, stop_at = ?"
-                " WHERE id = ? AND state IN ('STARTING', 'RUNNING') AND stop_reason IS NULL",
-                (reason.value, by, clock.text(clock.now()), job.id),
+                " WHERE id = ? AND state IN ('STARTING', 'RUNNING')"
+                " AND (stop_reason IS NULL OR stop_reason <> 'USER' AND ? = 'USER')",
+                (reason.value, by, clock.text(clock.now()), job.id, reason.value),
             ).rowcount
             if changed:
                 self.note(job.id, job.attempt, "stop asked", {"reason": reason.value, "by": by})
@@ -362,6 +367,12 @@ def usage_of(row: Any) -> dict[str, Any] | None:
     return {name: value for name, value in json.loads(row["usage"]).items() if name != "sums"}
 
 
+@lru_cache(maxsize=256)
+def _spec_of(stored: str) -> JobSpec:
+    """The runner looks at a job several times on its way."""
+    return JobSpec.from_json(json.loads(stored))
+
+
 def job_of(row: Any) -> Job:
     """A job from its row."""
     stop = None
@@ -373,7 +384,7 @@ def job_of(row: Any) -> Job:
     assert submitted_at is not None
     return Job(
         id=row["id"],
-        spec=JobSpec.from_json(json.loads(row["spec"])),
+        spec=_spec_of(row["spec"]),
         state=State(row["state"]),
         reason=Reason(row["reason"]) if row["reason"] else None,
         phase=Phase(row["phase"]) if row["phase"] else None,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner import clock
 from runner.request import request_in
-from runner.schedule import Running, Waiting
+from runner.schedule import TURN_S, Running, Waiting, level_of, turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
+    from runner.request import Request
+    from runner.schedule import Levels, Limits
     from runner.store.connection import Store
 
 CPU = "cpu"  # the resource a job without GPUs holds a lease on
@@ -52,6 +57,19 @@ class NotReady(NamedTuple):
     begins_in_s: float
 
 
+class Turn(NamedTuple):
+    """A job whose turn it is at some time."""
+
+    id: int
+    request: Request
+
+
+_PLACES = (
+    "SELECT id, position, submitted_at, attempt FROM jobs"
+    " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?"
+)
+
+
 class Line:
     """As little of each job as a pass of the scheduler needs."""
 
@@ -74,6 +92,32 @@ class Line:
                 (lane, per_lane),
             )
         ]
+
+    def turns(self, limits: Limits, per_lane: int) -> Iterator[Turn]:
+        """The order in which all that may start would, as little of each as that takes: a queue may be long."""
+        now = clock.now()
+        younger = clock.text(now - timedelta(seconds=limits.age_s)) if limits.age_s else ""
+        levels: Levels[Turn] = {}
+        cursor = self._store.connection.cursor()
+        cursor.row_factory = None  # plain rows take a third of the time
+        for lane in self.lanes():
+            request = request_in(lane)
+            turn = levels.setdefault(request.level, {}).setdefault(request.owner, [])
+            for number, position, submitted_at, attempt in cursor.execute(_PLACES, (lane, per_lane)):
+                entry = position, number, Turn(number, request)
+                if submitted_at > younger:
+                    turn.append(entry)
+                    continue
+                waited_s = _since_s(submitted_at, now) - (self._ran_s(number) if attempt else 0.0)
+                level = level_of(Waiting(number, request, position, waited_s), limits.age_s)
+                levels.setdefault(level, {}).setdefault(request.owner, []).append(entry)
+        use = defaultdict(float, limits.use)
+        for following in turns(_some(levels), use):
+            use[following.request.owner] += TURN_S * following.request.gpus
+            yield following
+
+    def _ran_s(self, job_id: int) -> float:
+        return float(self._store.row(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,))["ran_s"])  # noqa: S608
 
     def not_ready(self, limit: int) -> list[NotReady]:
         """The first that may not start yet, for they are held, wait for others, or for their time."""
@@ -136,6 +180,11 @@ class Line:
         )
         following = self._store.row("SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL")[0]
         return None if following is None else max(0.0, -_since_s(following, now))
+
+
+def _some(levels: Levels[Turn]) -> Levels[Turn]:
+    """Without those who have nobody there."""
+    return {level: {name: found for name, found in owners.items() if found} for level, owners in levels.items()}
 
 
 def _since_s(stored: str, now: datetime) -> float:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.model import FINAL_STATES, Job, State
-from runner.schedule import in_turn
 from runner.store.jobs import Jobs, job_of
 from runner.store.limits import box_limits
 from runner.store.line import Line
@@ -24,7 +23,7 @@ class Overview(NamedTuple):
     """How many jobs there are of each kind."""
 
     queued: int  # that may start
-    held: int  # queued as well, but not to start before they are released
+    not_yet: int  # queued as well, but held, or waiting for other jobs or for their time
     running: int
     ended: dict[State, int]
 
@@ -60,18 +59,25 @@ class Listing:
         """Those under way, by when they began."""
         return sorted(self._jobs.live(), key=lambda job: (job.started_at or job.submitted_at, job.id))
 
-    def queued(self, limit: int = NO_LIMIT) -> list[Job]:
-        """Those that wait, in the order they are to start."""
+    def queued(self, limit: int = NO_LIMIT, skip: int = 0) -> list[Job]:
+        """Those that wait, in the order they are to start; so many of them, after so many."""
         if limit < 0:
             rows = self._store.rows("SELECT * FROM jobs WHERE state = 'QUEUED' ORDER BY ready DESC, rank, position")
-            return [job_of(row) for row in rows]
-        in_turn_now = islice(in_turn(Line(self._store).waiting(limit), box_limits(self._store)), limit)
-        first = [job for waiting in in_turn_now if (job := self._jobs.get(waiting.id))]
+            return [job_of(row) for row in rows[skip:]]
+        until = skip + limit
+        turns = [turn.id for turn in islice(Line(self._store).turns(box_limits(self._store), until), until)]
+        first = [job for number in turns[skip:] if (job := self._jobs.get(number))]
         held = self._store.rows(
-            "SELECT * FROM jobs WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
-            (limit - len(first),),
+            "SELECT * FROM jobs WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ? OFFSET ?",
+            (until - max(skip, len(turns)), max(0, skip - len(turns))),
         )
         return first + [job_of(row) for row in held]
+
+    def rows(self, states: Collection[State]) -> list[Any]:
+        """The rows of all that are in one of these states, by number."""
+        marks = ", ".join("?" * len(states))
+        wanted = [state.value for state in states]
+        return self._store.rows(f"SELECT * FROM jobs WHERE state IN ({marks}) ORDER BY id", wanted)  # noqa: S608
 
     def ahead_of(self, job_id: int) -> int:
         """How many waiting jobs come before this one."""
@@ -128,7 +134,7 @@ class Listing:
         )
         return Overview(
             queued=ready,
-            held=found.get(State.QUEUED, 0) - ready,
+            not_yet=found.get(State.QUEUED, 0) - ready,
             running=found.get(State.STARTING, 0) + found.get(State.RUNNING, 0),
             ended={State(state): int(count) for state, count in ended},
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
 
@@ -35,6 +35,16 @@ class Message:
     expires_at: datetime | None
     tries: int
     begun: bool  # a try was made whose end is not known: it may have arrived
+
+
+class Shown(NamedTuple):
+    """A message as it stands in its chat, or will when it is sent."""
+
+    id: int
+    chat: int
+    person: int | None
+    number: int | None  # None until it is sent
+    body: dict[str, Any]  # with the buttons it has now
 
 
 class Messages:
@@ -147,6 +157,35 @@ class Messages:
             "SELECT job_id FROM messages WHERE chat = ? AND message = ? AND job_id IS NOT NULL", (chat, number)
         )
         return row["job_id"] if row else None
+
+    def shown_about(self, job_id: int, since: str, limit: int) -> list[Shown]:
+        """The latest about a job, which was submitted then: those that were sent, and those that nobody is at yet."""
+        rows = self._store.rows(
+            "SELECT * FROM messages INDEXED BY messages_by_age WHERE created_at >= ? AND job_id = ?"
+            " AND lane IN ('reply', 'send') AND parked IS NULL"
+            " AND (message IS NOT NULL OR (told_at IS NULL AND NOT begun))"
+            " ORDER BY id DESC LIMIT ?",
+            (since, job_id, limit),
+        )
+        return [Shown(row["id"], row["chat"], row["person"], row["message"], self._as_it_is(row)) for row in rows]
+
+    def _as_it_is(self, row: Any) -> dict[str, Any]:
+        """The body of its latest edit, sent or about to be; that of the message itself if there was none."""
+        edit = row["message"] and self._store.row(
+            "SELECT body FROM messages WHERE chat = :chat AND lane = 'edit' AND (message = :number"
+            " OR (told_at IS NULL AND parked IS NULL AND json_extract(body, '$.message_id') = :number))"
+            " ORDER BY id DESC LIMIT 1",
+            {"chat": row["chat"], "number": row["message"]},
+        )
+        found: dict[str, Any] = json.loads((edit or row)["body"])
+        return found
+
+    def change(self, message_id: int, body: Mapping[str, Any]) -> None:
+        """Another body for one that is not sent yet; what is being sent stays as it is."""
+        self._store.execute(
+            "UPDATE messages SET body = ? WHERE id = ? AND told_at IS NULL AND NOT begun",
+            (json.dumps(body), message_id),
+        )
 
     def move(self, chat: int, became: int) -> None:
         """A chat has a new id: what waits goes there; message numbers start anew, so that edits have no aim."""

@@ -49,6 +49,12 @@ def m005_scheduling(db: sqlite_utils.Database) -> None:
     _name_kinds(db)
 
 
+@migrations()
+def m006_places(db: sqlite_utils.Database) -> None:
+    """Places in the order of all that is unfinished; what a page of the queue asks for is in the index itself."""
+    _run(db, _PLACES)
+
+
 def _run(db: sqlite_utils.Database, statements: str) -> None:
     for statement in statements.split(";\n"):
         if statement.strip():
@@ -283,6 +289,13 @@ CREATE TABLE shares (
     gpu_s REAL NOT NULL,
     at TEXT NOT NULL
 ) WITHOUT ROWID;
+"""
+
+
+_PLACES = """
+CREATE INDEX jobs_in_order ON jobs (position) WHERE state IN ('QUEUED', 'STARTING', 'RUNNING');
+DROP INDEX jobs_waiting;
+CREATE INDEX jobs_waiting ON jobs (lane, rank, position, submitted_at, attempt) WHERE state = 'QUEUED' AND ready = 1;
 """
 
 

@@ -24,15 +24,16 @@ class Standstill:
         self._store = store
 
     def any_to_do(self) -> bool:
-        """Whether anything is under way, or waits and may start."""
+        """Whether anything is under way, waits and may start, or will when its time has come."""
         found = self._store.row(
             "SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('STARTING', 'RUNNING'))"
             " OR EXISTS (SELECT 1 FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
+            " OR EXISTS (SELECT 1 FROM jobs WHERE begin_at IS NOT NULL AND held_by IS NULL AND blockers = 0)"
         )
         return bool(found[0])
 
     def held(self) -> int:
-        """How many wait without being allowed to start."""
+        """How many wait without being allowed to start: held, or for one that is held."""
         found = self._store.row(
             "SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_of_owner"
             " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND state = 'QUEUED')"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _STATES = {"queued": ("QUEUED",), "running": ("STARTING", "RUNNING")}
 LISTED = 20
+AT_ONCE = 200  # stops in one transaction: each costs a write to the disk, and others want to write as well
 
 
 @click.command("kill")
@@ -53,7 +54,9 @@ def kill(numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: 
         if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not _confirmed(queue, job_ids):
             return 1
         unfinished = set(queue.unfinished())
-        asked = [job_id for job_id in job_ids if _stop(queue, job_id, unfinished)]
+        asked: list[int] = []
+        for at in range(0, len(job_ids), AT_ONCE):
+            asked += _stop_all(queue, job_ids[at : at + AT_ONCE], unfinished)
         if any(queue.job(job_id).state.live for job_id in asked):
             warn_without_runner(queue, "running jobs are stopped when one is")
         if wait_for_end:
@@ -118,17 +121,28 @@ def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
     return click.confirm("Stop this job?" if len(found) == 1 else f"Stop these {len(found):,} jobs?")
 
 
-def _stop(queue: Queue, job_id: int, unfinished: Collection[int]) -> bool:
+def _stop_all(queue: Queue, job_ids: Sequence[int], unfinished: Collection[int]) -> list[int]:
+    """Ask for these in one transaction, and say what came of it once that is durable; those that were asked for."""
     from runner.errors import UserError
 
-    try:
-        print(queue.stop(job_id), flush=True)
-    except UserError as error:
-        if job_id not in unfinished:
-            say(str(error))
-            return False
-        print(f"Job {job_id} has ended meanwhile.")  # such as one that waited for another of these
-    return True
+    asked, said, refused = [], [], []
+    with queue.store.transaction():
+        for job_id in job_ids:
+            try:
+                said.append(queue.stop(job_id))
+            except UserError as error:
+                if job_id not in unfinished:
+                    refused.append(str(error))
+                    continue
+                said.append(f"Job {job_id} has ended meanwhile.")  # such as one that waited for another of these
+            asked.append(job_id)
+    queue.ring()
+    for line in said:
+        print(line)
+    sys.stdout.flush()
+    for line in refused:
+        say(line)
+    return asked
 
 
 def _wait_until_ended(queue: Queue, job_ids: list[int]) -> None:
@@ -164,7 +178,10 @@ def rerun(
     """Queue the same again, each under a new number.
 
     What comes after -- replaces or adds arguments of the command: nightshift rerun 12 -- --lr 3e-4
+
+    A job comes after those it came after before, as far as they have not ended or are run again as well.
     """
+    from runner.api.groups import in_order
     from runner.errors import UserError
 
     if failed and group is None:
@@ -173,19 +190,25 @@ def rerun(
     with open_queue() as queue:
         which, none = ("failed", "none of it has failed") if failed else ("ended", "nothing of it has ended")
         job_ids = _meant(queue, job_ids, group, which, none)
-        for job_id in job_ids:
+        for job_id in in_order(queue, job_ids):
             try:
-                made.append(queue.rerun(job_id, changes or ()))
+                made.append(queue.rerun(job_id, changes or (), in_order=group is not None))
             except UserError as error:
                 say(str(error))
                 continue
             if not as_json:
-                print(f"Submitted job {made[-1]} ({job_id} again)")
+                print(f"Submitted job {made[-1]} ({job_id} again{_coming_after(queue, made[-1])})")
         if as_json:
             print_json({"ids": made})
         if made:
             warn_without_runner(queue, "they wait")
     return 0 if len(made) == len(job_ids) else 1
+
+
+def _coming_after(queue: Queue, job_id: int) -> str:
+    spec = queue.job(job_id).spec
+    others = ", ".join(f"#{number}" for number in sorted({*spec.after, *spec.after_ok}))
+    return f", after {others}" if others else ""
 
 
 @click.command("wait")

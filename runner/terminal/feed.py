@@ -89,6 +89,7 @@ class Feed:
         self._on: tuple[str, ...] = values.get("on", ())
         self._quiet = bool(values.get("quiet"))
         self._submission = submit.Submission(queue, values, silent=True)
+        self._submission.refuse_hopeless()
         self._unfinished: dict[int, str] = {}  # job -> its command
         self._begun: set[int] = set()
         self._printed: dict[int, _Printed] = {}

@@ -129,13 +129,14 @@ class Stamps:
         self._records: deque[tuple[int, int]] = deque()
         self._ns: int | None = None
 
-    def at(self, position: int) -> datetime | None:
-        """The moment of the byte at this position; positions must not go back."""
+    def of(self, position: int) -> tuple[datetime | None, int | None]:
+        """The moment of the byte at this position, and up to where others came then; positions must not go back."""
         if not self._records or self._records[-1][0] <= position:
             self._extend()
         while self._records and self._records[0][0] <= position:
             self._ns = self._records.popleft()[1]
-        return None if self._ns is None else datetime.fromtimestamp(self._ns / 1e9, timezone.utc)
+        moment = None if self._ns is None else datetime.fromtimestamp(self._ns / 1e9, timezone.utc)
+        return moment, self._records[0][0] if self._records else None
 
     def _extend(self) -> None:
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.presence import KEEPER_LOCK, held
-from runner.terminal import logfile, spawn
+from runner.terminal import logfile, spawn, takeover
 from runner.wait import Waiter
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class Keeper:
             return
         kept.child = spawn.start(kept.part.command, self._output, kept.part.secret)
         kept.began, kept.starts = time.monotonic(), kept.starts + 1
+        takeover.remember(self._folder, {one.part.name: one.child.pid for one in self._kept if one.child})
         handle = os.pidfd_open(kept.child.pid)
         self._waiter.add(handle, lambda: self._ended(kept, handle))
         self._look(kept)

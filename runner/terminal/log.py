@@ -12,6 +12,8 @@ import click
 from runner.terminal.session import JOB, open_queue, say
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from runner.api import Queue
     from runner.terminal.follow import Growing, Stamps
 
@@ -46,7 +48,7 @@ def _print_now(queue: Queue, job_id: int, attempt: int | None, times: bool, line
     kept = queue.log(job_id, attempt)
     folder = _folder(queue, job_id, attempt or queue.job(job_id).attempt)
     if times or lines is not None:
-        with closing(_Printer(folder, times, lines)) as printer:
+        with closing(Printer(folder, times, lines)) as printer:
             printer.catch_up()
     else:
         for _, piece in kept.parts():
@@ -74,7 +76,7 @@ def _folder(queue: Queue, job_id: int, attempt: int) -> str:
     return rundir.folder_of(queue.home, job_id, attempt)
 
 
-class _Printer:
+class Printer:
     """Prints the output of one attempt as far as it goes."""
 
     def __init__(self, folder: str, times: bool, lines: int | None) -> None:
@@ -84,6 +86,7 @@ class _Printer:
         self._stamps: Stamps | None = Stamps(folder) if times else None
         self._last: deque[bytes] | None = deque(maxlen=lines) if times and lines is not None else None
         self._line, self._line_at = b"", 0
+        self._stamped: tuple[datetime | None, bytes] = None, f"{NO_TIME} ".encode()
         if lines is not None and not times:
             self._growing.skip_to_last_lines(lines)
 
@@ -106,37 +109,61 @@ class _Printer:
     def close(self) -> None:
         """Print a last line that was never ended."""
         if self._line:
-            self._print_line(self._line + b"\n")
+            self._print_lines(self._line + b"\n", self._line_at)
         self.go_live()
         sys.stdout.buffer.flush()
         self._growing.close()
 
     def _take(self, piece: bytes, position: int) -> None:
-        for part in piece.splitlines(keepends=True):
-            if not self._line:
-                self._line_at = position
-            self._line += part
-            position += len(part)
-            if part.endswith((b"\n", b"\r")):
-                self._print_line(self._line.rstrip(b"\r\n") + b"\n")
-                self._line = b""
+        """Whole lines, and what is left is the beginning of the next one."""
+        if not self._line:
+            self._line_at = position
+        whole = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        if not whole:
+            self._line += piece
+            return
+        text, self._line = self._line + piece[:whole], piece[whole:]
+        at, self._line_at = self._line_at, position + whole
+        self._print_lines(text, at)
 
-    def _print_line(self, line: bytes) -> None:
+    def _print_lines(self, text: bytes, position: int) -> None:
+        """As many at a time as came at one moment: one by one, a long output takes minutes."""
         assert self._stamps is not None
-        at = self._stamps.at(self._line_at)
-        stamp = at.astimezone().isoformat(timespec="microseconds") if at else NO_TIME
-        stamped = f"{stamp} ".encode() + line
+        first = 0
+        while first < len(text):
+            moment, until = self._stamps.of(position + first)
+            last = len(text) if until is None else _end_of_line(text, max(first, until - position - 1))
+            self._print_stamped(text[first:last], self._stamp(moment))
+            first = last
+
+    def _stamp(self, at: datetime | None) -> bytes:
+        if at != self._stamped[0]:
+            text = at.astimezone().isoformat(timespec="microseconds") if at else NO_TIME
+            self._stamped = at, f"{text} ".encode()
+        return self._stamped[1]
+
+    def _print_stamped(self, lines: bytes, stamp: bytes) -> None:
+        if b"\r" in lines:
+            lines = lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        stamped = stamp + lines[:-1].replace(b"\n", b"\n" + stamp) + b"\n"
         if self._last is not None:
-            self._last.append(stamped)
+            self._last.extend(stamped.splitlines(keepends=True))
         else:
             sys.stdout.buffer.write(stamped)
+
+
+def _end_of_line(text: bytes, at: int) -> int:
+    """Where the line ends that has the byte there."""
+    ends = [found for end in (b"\n", b"\r") if (found := text.find(end, at)) >= 0]
+    last = min(ends, default=len(text)) + 1
+    return last + 1 if text[last - 1 : last + 1] == b"\r\n" else last
 
 
 def _follow(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: int | None) -> None:
     """Attempt by attempt, until the job has ended."""
     number = attempt or _wait_for_attempt(queue, job_id, after=0)
     while number is not None:
-        with closing(_Printer(_folder(queue, job_id, number), times, lines)) as printer:
+        with closing(Printer(_folder(queue, job_id, number), times, lines)) as printer:
             _follow_attempt(queue, job_id, number, printer)
         if attempt is not None:
             return
@@ -162,7 +189,7 @@ def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
     return job.attempt if job.attempt > after else None
 
 
-def _follow_attempt(queue: Queue, job_id: int, number: int, printer: _Printer) -> None:
+def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) -> None:
     import os
 
     from runner.waiting import Changes, wait_until

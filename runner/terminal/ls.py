@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from runner.terminal.session import open_queue, print_json
+from runner.terminal.session import open_queue, print_json, print_json_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +64,9 @@ def ls(
 
     with open_queue() as queue:
         listing = Listing(queue.store)
+        if as_json and limit is None:
+            print_json_list(queue.describe_rows(listing.rows(_states(wanted))))
+            return
         jobs = _find(listing, wanted)
         if as_json:
             print_json(queue.describe(sorted(jobs, key=lambda job: job.id)))
@@ -78,6 +81,13 @@ def _ended(failed: bool, succeeded: bool, *, rest: bool = False) -> frozenset[St
 
     states = {State.FAILED: failed, State.LOST: failed, State.SUCCEEDED: succeeded, State.CANCELLED: rest}
     return frozenset(state for state, is_wanted in states.items() if is_wanted)
+
+
+def _states(wanted: Wanted) -> list[State]:
+    from runner.model import State
+
+    live = [State.STARTING, State.RUNNING] if wanted.running else []
+    return [*wanted.ended, *live, *([State.QUEUED] if wanted.queued else [])]
 
 
 def _find(listing: Listing, wanted: Wanted) -> list[Job]:

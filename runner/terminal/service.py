@@ -50,11 +50,21 @@ def up(detach: bool) -> int:
     folder = settings.load().home
     parts = _parts(folder)
     prepare_home(folder)
+    _take_over(folder)
     if len(parts) == 1:
         say(WITHOUT_BOT)
     if detach:
         return _detach(folder, parts)
     return _keep(folder, parts, partial(_tell_up, folder))
+
+
+def _take_over(folder: str) -> None:
+    """What an `up` that was killed has left behind."""
+    from runner.terminal.takeover import take_over
+
+    if names := take_over(folder):
+        who = " and ".join(reversed(names))
+        say(f"an earlier `nightshift up` was killed, and its {who} went on: taken over and started anew; jobs go on")
 
 
 # -- what is kept up -----------------------------------------------------------------------------------
@@ -299,6 +309,7 @@ def demo() -> int:
     if holder(found.home, KEEPER_LOCK) is not None and (link := _link(found.home)):
         print(f"The demo runs already.\n\n  The chat, in your browser:  {link}\n")
         return 0
+    _take_over(found.home)
     os.environ["NIGHTSHIFT_PAGE_PORT"] = str(_demo_port())
     _make_workspace(found.home)
     simulated = found.gpus.startswith("sim:")

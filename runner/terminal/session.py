@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from click.shell_completion import CompletionItem
 
     from runner.api import Queue
@@ -19,6 +22,7 @@ else:
     NumberType = NameType = click.ParamType  # generic only in later versions of click
 
 LARGEST_ID = (1 << 63) - 1  # SQLite's
+FEW = 100  # entries of a list that somebody may want to read
 
 
 def open_queue() -> Queue:
@@ -97,6 +101,21 @@ def warn_without_runner(queue: Queue, consequence: str) -> None:
 def print_json(value: Any) -> None:
     """For programs."""
     print(json.dumps(value, indent=2))
+
+
+def print_json_list(values: Iterable[Any]) -> None:
+    """The same, as it comes; where there are many, each is on a line of its own, which takes a tenth of the time."""
+    rest = iter(values)
+    first = list(islice(rest, FEW + 1))
+    if len(first) <= FEW:
+        print_json(first)
+        return
+    print("[", end="")
+    separator = "\n"
+    for value in chain(first, rest):
+        sys.stdout.write(f"{separator}{json.dumps(value)}")
+        separator = ",\n"
+    print("\n]")
 
 
 def counted(count: int, noun: str) -> str:

@@ -13,6 +13,7 @@ from bot import delivery, poll, wire
 from bot.app import Face
 from bot.chat import Chat
 from bot.delivery import Then, Verdict
+from bot.local_chat.api import Reply
 from bot.local_chat.faults import Fault
 from bot.local_chat.http import HttpServer
 from bot.wire import Wire
@@ -20,7 +21,7 @@ from runner import clock
 from runner.model import State
 from tests.attempts import begin, end
 from tests.fault import told
-from tests.fault.rough import texts
+from tests.fault.rough import record, texts
 from tests.jobs import submit
 from tests.room import Room, data_of, in_room
 
@@ -302,15 +303,63 @@ async def test_a_webhook_is_told_of_and_can_be_taken_over(room):
     await until(lambda: "user of lab1" in texts(room, room.uma)[-1])
 
 
+SLIPS = {
+    "Telegram's 401": Reply(401, b'{"ok": false, "error_code": 401, "description": "Unauthorized"}'),
+    "Telegram's 404": Reply(404, b'{"ok": false, "error_code": 404, "description": "Not Found"}'),
+    "a proxy's page": Reply(404, b"<html>no such page</html>", "text/html"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("method", ["getUpdates", "sendMessage"])
+def test_one_odd_answer_costs_a_moment_and_not_the_bot(slip, method, tmp_path):
+    @in_room()
+    async def check(room):
+        instead(room, SLIPS[slip], method, times=1 if method == "sendMessage" else 3)
+        assert "user of lab1" in (await answered(room, "/whoami"))
+        assert not room._serving.done()
+
+    check(tmp_path)
+
+
+@in_room()
+async def test_a_proxy_that_knows_nobody_is_no_word_about_the_token(room):
+    left = instead(room, SLIPS["a proxy's page"], "", times=10)
+    room.people.send_text(room.uma, None, "/whoami")
+    await until(lambda: not left)
+    await until(lambda: "user of lab1" in texts(room, room.uma)[-1])
+
+
+def instead(room, reply, method, times):
+    """The next calls of this method, or any, are not done and answered so; those that are left."""
+    left, through = [reply] * times, room.api.call
+
+    async def call(token, called, params, files=None):
+        return left.pop() if left and (called == method or not method) else await through(token, called, params, files)
+
+    room.api.call = call
+    return left
+
+
+async def answered(room, words):
+    room.people.send_text(room.uma, None, words)
+    before = len(texts(room, room.uma))
+    await until(lambda: len(texts(room, room.uma)) > before)
+    return texts(room, room.uma)[-1]
+
+
 @in_room()
 async def test_a_token_that_is_no_longer_good_ends_the_bot_with_a_sentence(room):
     from runner.errors import OperatorError
+
+    calls = record(room)
 
     room.api.world.token = "4242:another"
     with room.chat.transaction():
         room.chat.say(room.ada.id, room.ada.id, "x")
     with pytest.raises(OperatorError, match="does not know this bot's token"):
         await asyncio.wait_for(room._serving, 10)
+    assert len(calls) < 20, "it must not be hammered"
     room.chat.close()
     room.api.world.token = room.face.wire.bot.token
     await room.open()

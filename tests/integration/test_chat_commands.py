@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bot import words
 from runner import rundir
 from runner.api import Queue
 from runner.model import State
@@ -502,3 +503,43 @@ async def test_who_asks_is_answered_before_the_news(room):
     said = await room.ask(room.uma, "/whoami")
     order = ["You are" in message.text.text for message in said]
     assert order.index(True) < len(order) - 3
+
+
+@in_room()
+async def test_a_file_that_is_gone_is_asked_for_again(room):
+    from bot.local_chat.api import error_reply
+    from bot.local_chat.errors import ApiError
+
+    async def gone(*_):
+        return error_reply(ApiError(404, "Not Found"))
+
+    room.api.download = gone
+    room.people.send_document(room.uma, None, "night.sh", b"true\n")
+    await room.settle()
+    assert room.said(room.uma)[-1].text.text == "⚠️ Telegram no longer has that file. Send it again."
+
+
+@in_room()
+async def test_what_a_terminal_would_type_is_said_as_a_phone_can_do_it(room):
+    await room.ask(room.uma, "/submit -g 0 python a.py")
+    shown = (await room.ask(room.uma, "/queue"))[0]
+    await press(room, shown, 1, "✋")
+    assert room.answers()[-1] == "Job 1 is held: it does not start before “go” in /queue."
+    assert "held by Uma; “go” in /queue lets it start" in (await room.ask(room.uma, "/status 1"))[0].text.text
+    said = (await room.ask(room.uma, "/submit --after-ok 99 true"))[0]
+    assert said.text.text == "⚠️ There is no job 99. /status lists the jobs there are."
+
+
+@in_room()
+async def test_when_a_job_begins_is_said_once(room):
+    await room.ask(room.uma, "/submit -g 0 python a.py")
+    line = words.waiting_line(job(room, 1), "begins at 19:56 on 16 Nov", "about 19:56")
+    assert line == "⏳ <b>#1</b> python a.py — begins at 19:56 on 16 Nov"
+    assert words.waiting_line(job(room, 1), "needs 1 GPU, 0 free", "about 19:56").endswith("0 free · about 19:56")
+
+
+@in_room()
+async def test_help_has_nothing_that_a_narrow_screen_would_cut(room):
+    said = (await room.ask(room.uma, "/help"))[0]
+    assert not [entity for entity in said.text.entities if entity.type == "pre"]
+    assert "-t, --time 6h stop it after this long" in said.text.text

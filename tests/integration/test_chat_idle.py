@@ -12,6 +12,7 @@ import pytest
 
 from bot import apart, plots
 from bot.gate import Role
+from bot.handlers.taps import NOT_YOURS
 from bot.local_chat.photo import dimensions
 from bot.local_chat.remote import WorldProcess
 from bot.richtext import CAPTION_UNITS
@@ -20,7 +21,7 @@ from runner.model import Reason, State
 from tests.attempts import begin, end
 from tests.e2e.test_over_http import Telegram, text_of
 from tests.idle_stage import IdleStage
-from tests.room import Room, a_room, labels
+from tests.room import Room, a_room, data_of, labels
 from tests.wait import eventually, is_on_time
 
 GPU = "GPU-0a1b2c3d-1111"
@@ -145,13 +146,15 @@ async def test_buttons_that_come_too_late_say_so(room, stage):
     assert stage.stopped_at(number) is not None
     await room.tap(room.uma, warning, "Keep 1 h")
     assert room.answers()[-1] == "Job 1 is already being stopped: it is too late to keep it."
+    late = [data_of(warning, label) for label in ("Keep for good", "Kill now")]
     stopped_and_ended(room, stage, number)
     await room.settle()
-    await room.tap(room.uma, warning, "Keep for good")
-    assert room.answers()[-1] == "Job 1 has already ended (cancelled)."
-    await room.tap(room.uma, warning, "Kill now")
-    assert room.answers()[-1] == "#1 has already ended (cancelled)."
-    assert labels(warning) == ["Log", "Details", "Rerun"]
+    assert labels(warning) == ["Log", "Rerun"]
+    for data in late:
+        room.people.tap(room.uma, None, warning.message_id, data)
+        await room.settle()
+        assert room.answers()[-1].startswith("#1 has ended: stopped, GPU idle (")
+        assert labels(warning) == ["Log", "Details", "Rerun"]
 
 
 @staged(groups=(LAB,))
@@ -163,7 +166,8 @@ async def test_the_taps_of_others_do_nothing(room, stage):
     for person in (room.sam, room.una, room.vic, room.ada):
         for label in ("Keep 1 h", "Keep for good", "Kill now"):
             assert await room.tap(person, warning, label) == []
-    assert len(room.answers()) == answers
+    assert set(room.answers()[answers:]) == {NOT_YOURS}
+    assert len(room.answers()) == answers + 9  # of people who are in; strangers meet silence
     assert labels(room.said(room.uma, group)[-1]) == BUTTONS
     assert room.chat.queue.job(number).stop is None
     assert room.chat.queue.watched(number)["kept"] is None
@@ -261,6 +265,31 @@ async def test_what_looks_hung_is_told(room, stage):
     assert words(said).splitlines()[0] == f"🧊 #1 night on lab1 {why}"
     assert labels(said) == ["Log", "Details", "Kill"]
     assert not said.silent
+
+
+@staged()
+async def test_what_looks_hung_and_will_be_stopped_can_be_kept(room, stage):
+    number = await a_job(room)
+    why, stops_at = "looks hung: 5 min silent at 31 % of its usual power", clock.now() + timedelta(minutes=5)
+    for yields, unless in ((False, ""), (True, " if another job waits for its GPUs")):
+        data = {"why": why, "stops_at": clock.text(stops_at), "yields": yields}
+        room.chat.queue.outbox.add("looks hung", data, number)
+        await room.settle()
+        said = room.said(room.uma)[-1]
+        assert words(said).splitlines()[:2] == [
+            f"🧊 #1 night on lab1 {why}",
+            f"It will be stopped at {stops_at.astimezone():%H:%M:%S}{unless}",
+        ]
+        assert labels(said) == BUTTONS
+    await room.tap(room.uma, said, "Keep 1 h")
+    assert room.chat.queue.watched(number)["kept"]["by"] == f"tg:{room.uma.id}"
+    room.face.notifier._wake.clear()
+    room.chat.queue.outbox.add("looks hung", data, number)
+    end(room.chat.queue, number)
+    await room.settle()
+    too_late = room.said(room.uma)[-2]
+    assert "looks hung" in words(too_late)
+    assert labels(too_late) == ["Log", "Details", "Rerun"]
 
 
 @staged()
@@ -446,7 +475,7 @@ def _one_is_kept_and_one_is_not(box, ada):
     assert "its GPU was idle" in text_of(said)
     assert "photo" in said
     with box.queue() as queue:
-        (notice,) = [one for one in queue.outbox.about(stopped) if one.kind == "idle warning"]
+        *_, notice = [one for one in queue.outbox.about(stopped) if one.kind == "idle warning"]
         assert is_on_time(queue.job(stopped).stop.at, clock.moment(notice.data["stops_at"]))
         assert queue.job(kept).state is State.RUNNING
         assert queue.job(kept).stop is None

@@ -436,13 +436,15 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
     queue = room.chat.queue
     why = "3 jobs in a row failed within seconds (exit code 1)"
     queue.box.set("paused", {"by": "breaker", "why": why})
-    queue.outbox.add("paused", {"why": why, "jobs": [*mine, hers]})
+    try_at = clock.text(clock.now().astimezone().replace(hour=23, minute=10))
+    queue.outbox.add("paused", {"why": why, "jobs": [*mine, hers], "try_at": try_at})
     before = {person.id: len(room.said(person)) for person in (room.ada, room.uma, room.una, room.vic)}
     await room.settle()
     for person, told in ((room.ada, 1), (room.uma, 1), (room.una, 1), (room.vic, 0)):
         assert len(room.said(person)) == before[person.id] + told
     said = room.said(room.uma)[-1]
     assert said.text.text.splitlines()[0] == f"⏸ lab1 is paused: {why}"
+    assert said.text.text.endswith("no more start. I try one job at 23:10. Resume if nothing is wrong with the box.")
     assert "#1, #2, #3" in said.text.text
     assert labels(said) == ["Resume", "Status"]
     assert not said.silent
@@ -454,10 +456,39 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
 
 
 @in_room()
+async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(room):
+    queue = room.chat.queue
+    mine = [await a_job(room) for _ in range(2)]
+    hers = await a_job(room, user=room.una)
+    for number in (*mine, hers):
+        queue.hold(number)
+    why = "3 jobs in a row failed within seconds (exit code 1)"
+    queue.outbox.add("goes on", {"why": why, "jobs": mine, "trial": 9, "held": [*mine, hers]})
+    await room.settle()
+    said = room.said(room.uma)[-1]
+    assert said.text.text.splitlines() == [
+        f"⏸ 3 jobs held on lab1: {why}",
+        "#1, #2. Those like them wait until somebody releases them. The others go on: #9 runs.",
+    ]
+    assert labels(said) == ["Release them", "Queue"]
+    await room.tap(room.uma, said, "Release them")
+    assert room.answers()[-1] == "#3 belongs to Una: only they or an admin may change it."
+    assert [queue.job(number).held_by is None for number in (*mine, hers)] == [False] * 3
+    await room.tap(room.ada, room.said(room.ada)[-1], "Release them")
+    assert room.answers()[-1] == "Released: 3."
+    assert [queue.job(number).held_by for number in (*mine, hers)] == [None] * 3
+    assert "Released: 3." in room.said(room.ada)[-1].text.text
+    queue.outbox.add("goes on", {"why": why, "jobs": mine, "trial": 9, "held": []})
+    await room.settle()
+    assert room.said(room.uma)[-1].text.text == "▶️ lab1 goes on: #9 runs."
+
+
+@in_room()
 async def test_an_empty_queue_is_told_with_what_was_done(room):
     since = clock.text(clock.now() - timedelta(minutes=1))
     for data, words in (
-        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 2 without success"),
+        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 2 failed"),
+        ({"jobs": 9, "failed": 3, "states": {"CANCELLED": 2, "LOST": 1}}, "9 jobs since {at} · 1 failed · 2 stopped"),
         ({"jobs": 1, "failed": 0, "held": 3}, "1 job since {at} · it succeeded · 3 held back"),
         ({"jobs": 1500, "failed": 0, "held": 0}, "1,500 jobs since {at} · all succeeded"),
     ):
@@ -541,8 +572,8 @@ async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
     ).stdout  # fmt: skip
     kinds = set(re.findall(r'"([a-z ]+)"', found))
     assert kinds == {
-        *("started", "ended", "requeued", "paused", "queue empty", "when empty ran", "drained"),
-        *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung", "time warning"),
+        *("started", "ended", "requeued", "paused", "goes on", "queue empty", "when empty ran", "drained"),
+        *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung", "time warning", "disk low", "disk back"),
     }
 
 

@@ -209,16 +209,24 @@ def test_a_page_instead_of_telegram(page):
     assert page.processes() == {}
 
 
-def test_without_their_keeper_both_go_on_until_down(page):
+def test_what_a_killed_keeper_leaves_behind_goes_on_and_is_taken_over(page):
     page.run("up", "--detach")
+    running = page.submit("sleep 1000", "-g", "0")
+    page.wait_state(running, "RUNNING")
+    before = written_pid(page.home, RUNNER_LOCK), bot_pid(page)
     os.kill(written_pid(page.home, KEEPER_LOCK), signal.SIGKILL)
     eventually(lambda: holder(str(page.home), KEEPER_LOCK) is None)
-    page.wait_state(page.submit("true"), "SUCCEEDED")
-    assert bot_pid(page)
-    again = page.run("up", "--detach").stdout
-    assert "is already up" in again
-    assert "Nobody would start it again if it died. For that: nightshift down && nightshift up --detach" in again
-    assert page.run("down").returncode == 0
+    assert (holder(str(page.home), RUNNER_LOCK), bot_pid(page)) == before
+    again = page.run("up", "--detach")
+    assert "its runner and bot went on: taken over and started anew; jobs go on" in again.stderr
+    assert "nightshift is up (runner pid" in again.stdout
+    assert not {written_pid(page.home, RUNNER_LOCK), bot_pid(page)} & set(before)
+    assert holder(str(page.home), KEEPER_LOCK)
+    assert page.job(running)["state"] == "RUNNING"
+    assert page.job(running)["attempt"] == 1
+    page.run("kill", str(running))
+    page.wait_state(running, "CANCELLED")
+    page.run("down")
     assert page.processes() == {}
 
 

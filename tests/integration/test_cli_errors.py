@@ -1,6 +1,7 @@
 """What the terminal says to mistakes, and with which exit code."""
 
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -143,3 +144,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(box):
     done = subprocess.run(["bash", "-c", script], env=box.environ, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stderr == ""
+
+
+def test_a_folder_that_was_removed_is_named_as_such(box):
+    words = shlex.join(box.command("submit", "--", "true"))
+    script = f"mkdir gone && cd gone && rmdir ../gone && exec {words}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=box.folder, env=box.environ, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "removed" in done.stderr

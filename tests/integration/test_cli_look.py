@@ -88,6 +88,14 @@ def test_ls_lists_those_asked_for(past, words, ids):
     assert [str(job["id"]) for job in listed] == ids
 
 
+def test_ls_json_of_many_jobs_is_one_list(box):
+    with box.queue() as queue:
+        numbers = submit(queue, *(f"echo {number}" for number in range(120)))
+    printed = box.run("ls", "--json").stdout
+    assert [job["id"] for job in json.loads(printed)] == numbers
+    assert len(printed.splitlines()) == len(numbers) + 2
+
+
 def test_ls_json_has_all_jobs_with_the_keys_programs_rely_on(past):
     listed = json.loads(past.run("ls", "--json").stdout)
     assert [job["id"] for job in listed] == [1, 2, 3, 4]

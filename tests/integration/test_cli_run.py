@@ -304,9 +304,9 @@ def test_the_same_again_under_a_new_number(up):
     assert (second["name"], second["command"]) == (first["name"], first["command"])
     assert second["run_id"] != first["run_id"]
     assert up.log(second["id"]) == second["run_id"] + "\n"
-    both = up.run("rerun", "--json", str(job_id), "99999")
+    both = up.run("rerun", "--json", str(job_id), "99999", str(job_id))
     assert both.returncode == 1
-    assert len(json.loads(both.stdout)["ids"]) == 1
+    assert len(json.loads(both.stdout)["ids"]) == 2
 
 
 def test_waiting_for_several_gives_the_first_code_that_is_not_0(up):

@@ -347,3 +347,15 @@ def test_a_box_set_up_without_gpus_forgets_those_it_had(box):
     done = box.run("submit", "--", "true")
     assert (done.returncode, "--gpus 0" in done.stderr) == (1, True)
     assert box.run("submit", "--gpus", "0", "--wait", "--", "true").returncode == 0
+
+
+def test_a_runner_that_somebody_started_by_hand_is_not_taken_over(box):
+    box.run("up", "--detach", env=SIMULATED)
+    box.run("down")
+    box.start_runner()
+    by_hand = written_pid(box.home, "runner.lock")
+    said = box.run("up", "--detach", env=SIMULATED).stdout
+    assert "is already up" in said
+    assert "Nobody would start it again if it died. For that: nightshift down && nightshift up --detach" in said
+    assert written_pid(box.home, "runner.lock") == by_hand
+    assert alive(by_hand)

@@ -99,6 +99,12 @@ def test_a_line_that_cannot_be_keeps_none_of_the_others_back(up):
     assert "not queued: sleep 9 &" in done.stderr
 
 
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_read(up):
+    done = up.run("feed", "--gpus", "0", "9", input="echo a\necho b\n")
+    assert (done.returncode, done.stdout, done.stderr.count("There is no GPU 9")) == (1, "", 1)
+    assert "not queued" not in done.stderr
+
+
 def test_nothing_to_do_is_nothing_done(up):
     done = up.run("feed", "--gpus", "0", input="\n# nothing\n")
     assert (done.returncode, done.stdout) == (0, "")

@@ -151,13 +151,51 @@ def test_a_held_queue_promises_nothing(queue):
     assert queue.outlook().done_words() == ""
 
 
-def test_jobs_far_behind_are_summed_up(queue):
+def test_jobs_far_behind_have_an_estimate_too(queue):
     numbers = submit(queue, *(TRAIN.format(64, seed) for seed in range(250)))
     ran(queue, numbers[0], 100)
     found = queue.outlook()
     assert found.start(numbers[20]).about_s == pytest.approx(1900, abs=2)
-    assert found.start(numbers[-1]).about_s is None
+    assert found.start(numbers[40]).about_s == pytest.approx(3900, abs=2)
+    assert found.start(numbers[-1]).about_s == pytest.approx(24800, abs=2)
     assert found.forecast.done.about_s == pytest.approx(24900, abs=2)
+    assert clock.moment(found.described()[numbers[-1]]["estimated_start"]) is not None
+
+
+def test_far_behind_a_job_of_unknown_length_nothing_is_made_up(queue):
+    numbers = submit(queue, *(TRAIN.format(64, seed) for seed in range(100)))
+    (unlike,) = submit(queue, "python other.py")
+    ran(queue, numbers[0], 100)
+    runs_since(queue, unlike, 5)
+    assert queue.outlook().start_words(numbers[-1]) == ""
+
+
+def test_it_is_not_reckoned_again_while_nothing_changes(queue):
+    numbers = submit(queue, *(TRAIN.format(64, seed) for seed in range(4)))
+    ran(queue, numbers[0], 100)
+    runs_since(queue, numbers[1], 50)
+    found = queue.outlook()
+    assert queue.outlook() is found
+
+
+def test_whatever_changes_the_queue_shows_at_once(queue):
+    first, running, second, third = submit(queue, *(TRAIN.format(64, seed) for seed in range(4)))
+    ran(queue, first, 100)
+    runs_since(queue, running, 50)
+    assert queue.outlook().start(third).about_s == pytest.approx(150, abs=5)
+    queue.move(third, "before", second)
+    assert queue.outlook().start(third).about_s == pytest.approx(50, abs=5)
+    queue.hold(third)
+    assert queue.outlook().start(third).about_s is None
+    queue.release(third)
+    began = clock.text(clock.now() - timedelta(seconds=100))
+    end(queue, running, started_at=began, finished_at=clock.text(clock.now()), duration_s=100)
+    assert queue.outlook().start(third).about_s == 0
+    (fourth,) = submit(queue, TRAIN.format(64, 9))
+    assert queue.outlook().start(fourth).about_s == pytest.approx(200, abs=5)
+    with queue.store.transaction():
+        queue.jobs.claim(third, [(GPU, 0)], "boot")
+    assert queue.outlook().start(second).about_s > 0
 
 
 def test_a_day_that_is_not_today_is_named(queue):

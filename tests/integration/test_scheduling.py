@@ -123,9 +123,14 @@ def test_a_kind_of_gpu_or_memory_that_is_not_there_is_refused(box):
 
 
 def test_a_box_may_have_a_time_limit_of_its_own(box):
-    box.start_runner(time="1h")
+    without = box.submit("true")
+    box.start_runner(time="1h", time_max="2h")
     assert box.job(box.submit("true"))["time_limit_s"] == 3600
     assert box.job(box.submit("true", "-t", "2h"))["time_limit_s"] == 7200
+    copied = box.run("submit", "--json", "--snapshot", "--", "true", cwd=box.home.parent / "person")
+    assert box.job(json.loads(copied.stdout)["ids"][0])["time_limit_s"] == 3600
+    with box.queue() as queue:
+        assert queue.job(queue.rerun(without)).spec.time_limit_s == 3600
 
 
 def test_as_many_share_a_gpu_as_their_memory_allows(box):
@@ -161,7 +166,7 @@ def test_two_starts_on_one_gpu_do_not_overlap(box):
 def test_what_is_preemptible_makes_room_is_told_and_goes_on_later(box):
     box.start_runner(gpus="sim:1x24GiB")
     again = box.folder / "second"
-    saving = f"trap 'echo saved; exit 1' TERM; [ -e {again} ] && exit 0; touch {again}; sleep 300 & wait"
+    saving = f"trap 'echo saved; exit 0' TERM; [ -e {again} ] && exit 0; touch {again}; sleep 300 & wait"
     filler = box.submit(saving, "--preemptible", "-p", "low")
     eventually(again.exists)
     before = box.job(filler)
@@ -175,6 +180,29 @@ def test_what_is_preemptible_makes_room_is_told_and_goes_on_later(box):
     go(box, "a")
     done = box.wait_state(filler, "SUCCEEDED")
     assert (done["attempt"], done["run_id"]) == (2, before["run_id"])
+
+    began = box.folder / "began"
+    slow = f"trap '{until(box, 'b')}; exit 1' TERM; touch {began}; sleep 300 & wait"
+    filler = box.submit(slow, "--preemptible", "-p", "low", "--grace", "60s")
+    eventually(began.exists)
+    urgent = box.submit("true")
+    eventually(lambda: box.job(filler)["phase"] == "stopping")
+    with box.queue() as queue:
+        assert queue.stop(filler) == f"Job {filler} is being stopped."
+        assert queue.stop(filler) == f"Job {filler} is already being stopped."
+    go(box, "b")
+    killed = box.wait_state(filler, "CANCELLED")
+    assert (killed["reason"], killed["attempt"]) == ("USER", 1)
+    box.wait_state(urgent, "SUCCEEDED")
+
+    began.unlink()
+    stuck = f"trap '' TERM; [ -e {began} ] && exit 0; touch {began}; sleep 300"
+    filler = box.submit(stuck, "--preemptible", "-p", "low", "--grace", "60s")
+    eventually(began.exists)
+    box.submit("true")
+    eventually(lambda: box.job(filler)["phase"] == "stopping")
+    os.kill(next(pid for pid, name in box.processes().items() if name == "ns-supervisor"), signal.SIGKILL)
+    assert box.wait_state(filler, "SUCCEEDED")["attempt"] == 2
 
 
 def test_so_many_gpus_for_each_and_more_at_low_priority(box):

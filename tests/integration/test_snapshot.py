@@ -48,6 +48,17 @@ def test_a_job_runs_the_code_it_was_submitted_with_and_so_does_its_rerun(box):
     refused = box.run("rerun", "1")
     assert (refused.returncode, "has been removed. Submit it anew" in refused.stderr) == (1, True)
 
+    with box.queue() as queue, queue.store.transaction():
+        queue.pause()
+    damaged, fine = box.submit("true", "-g", "0"), box.submit("true", "-g", "0")
+    with box.queue() as queue:
+        with queue.store.transaction():
+            queue.store.execute("UPDATE jobs SET spec = json_set(spec, '$.snapshot', 7) WHERE id = ?", (damaged,))
+        queue.resume()
+    assert box.wait_state(damaged, "FAILED")["reason"] == "SPAWN"
+    box.wait_state(fine, "SUCCEEDED")
+    assert box.runner.poll() is None
+
 
 @in_room()
 async def test_from_the_chat_the_workspace_is_copied(room):
@@ -58,5 +69,9 @@ async def test_from_the_chat_the_workspace_is_copied(room):
     assert "code as it is now: 1 file" in said.text.text
     job = room.chat.queue.job(1)
     assert job.spec.snapshot["of"] == os.path.realpath(folder)
+    await room.ask(room.uma, "/submit -g 0 python train.py")
+    (said,) = await room.ask(room.uma, "/edit 2 --snapshot")
+    assert said.text.text == "Job 2 is edited: a copy of the code as it is now."
+    assert room.chat.queue.job(2).spec.snapshot["name"] == job.spec.snapshot["name"]
     (details,) = await room.ask(room.uma, "/status 1")
     assert "code as submitted: 1 file" in details.text.text

@@ -1,4 +1,4 @@
-from runner.breaker import Streak, after
+from runner.breaker import Streak, after, broken, wait_s
 from runner.model import Exit, State
 
 
@@ -37,3 +37,13 @@ def test_spawn_errors_and_signals_have_manners_of_their_own():
     end = failed(exit_code=None, spawn_error="command not found")
     shot = failed(exit_code=None, signal=11)
     assert streak_of((State.FAILED, end), (State.FAILED, shot)) == Streak("signal 11", (2,))
+
+
+def test_it_waits_twice_as_long_after_each_try_in_vain():
+    assert [wait_s(tries, 300.0) for tries in range(6)] == [300.0, 600.0, 1200.0, 2400.0, 3600.0, 3600.0]
+    assert wait_s(3, 7200.0) == 7200.0
+
+
+def test_a_kind_of_jobs_is_to_blame_if_it_failed_more_than_once():
+    assert broken(["a", "a", "b"]) == ["a"]
+    assert broken(["a", "b", "c"]) == []

@@ -1,10 +1,19 @@
+import contextlib
+import io
+import itertools
 import random
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runner import rundir
-from runner.supervisor.output import Output
+from runner.logs import Log
+from runner.supervisor.output import INDEX_RECORD, Output
 from runner.terminal.follow import LEFT_OUT, Growing, Stamps
+from runner.terminal.log import Printer
 
 LIMIT, TAIL = 1000, 300
 
@@ -91,14 +100,33 @@ def test_the_last_lines_may_lie_in_several_files(folder):
 
 def test_the_moments_of_bytes(folder, tmp_path):
     stamps = Stamps(folder)
-    assert stamps.at(0) is None
+    assert stamps.of(0) == (None, None)
     from runner.supervisor.output import INDEX_RECORD
 
     file = (tmp_path / rundir.TIMES).open("ab", buffering=0)
     with file:
         file.write(INDEX_RECORD.pack(0, 1_000_000_000) + INDEX_RECORD.pack(10, 2_000_000_000))
-        assert [stamps.at(at).timestamp() for at in (0, 9, 10)] == [1, 1, 2]
+        assert [stamps.of(at)[0].timestamp() for at in (0, 9, 10)] == [1, 1, 2]
         file.write(INDEX_RECORD.pack(20, 3_000_000_000)[:5])
-        assert stamps.at(25).timestamp() == 2
+        assert stamps.of(25)[0].timestamp() == 2
         file.write(INDEX_RECORD.pack(20, 3_000_000_000)[5:])
-        assert stamps.at(25).timestamp() == 3
+        assert stamps.of(25)[0].timestamp() == 3
+
+
+@given(
+    text=st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"long line"]), max_size=40).map(b"".join),
+    steps=st.lists(st.integers(1, 12), max_size=20),
+)
+def test_many_lines_at_a_time_get_the_stamps_each_would_get(text, steps):
+    with tempfile.TemporaryDirectory() as folder, io.TextIOWrapper(io.BytesIO()) as out:
+        (Path(folder) / rundir.OUTPUT).write_bytes(text)
+        positions = [0, *itertools.accumulate(steps)]
+        index = b"".join(INDEX_RECORD.pack(at, 10**9 * second) for second, at in enumerate(positions, 1))
+        (Path(folder) / rundir.TIMES).write_bytes(index)
+        with contextlib.redirect_stdout(out), contextlib.closing(Printer(folder, times=True, lines=None)) as printer:
+            printer.catch_up()
+        expected = [
+            f"{when.astimezone().isoformat(timespec='microseconds')} ".encode() + line.rstrip(b"\r\n") + b"\n"
+            for when, line in Log(folder).lines_with_times()
+        ]
+        assert out.buffer.getvalue() == b"".join(expected)

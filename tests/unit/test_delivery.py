@@ -61,8 +61,8 @@ ANSWERS = [
     (ApiError(503, "Service Unavailable"), Then.AGAIN),
     (ApiError(504, "Gateway Timeout"), Then.PERHAPS),
     (ApiError(413, "Request Entity Too Large"), Then.PARK),
-    (ApiError(401, "Unauthorized"), Then.FATAL),
-    (ApiError(404, "Not Found"), Then.FATAL),
+    (ApiError(401, "Unauthorized"), Then.DOUBT),
+    (ApiError(404, "Not Found"), Then.DOUBT),
     (conflict("terminated by other getUpdates request"), Then.AGAIN),
     (migrated(-1001), Then.MOVE),
     (forbidden("bot was blocked by the user"), Then.PARK),
@@ -92,7 +92,7 @@ def test_every_refusal_has_its_reaction(answer, then):
     problem = raised_by_ptb(answer.code, error_reply(answer).body)
     verdict = after_failure(problem, 1)
     assert verdict.then is then
-    assert (verdict.after_s > 0) == (then in {Then.AGAIN, Then.PERHAPS, Then.WAIT, Then.FATAL})
+    assert (verdict.after_s > 0) == (then in {Then.AGAIN, Then.PERHAPS, Then.WAIT, Then.DOUBT})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from runner import clock
 from runner.api import Queue
 from runner.api.edits import CLEAR, Edit, options_of
 from runner.errors import NoSuchJobError, UserError
+from runner.frozen import work_folder
 from runner.model import Gpu, Priority, Snapshot, State
 from runner.options import read_words
 from runner.request import request_of
@@ -307,3 +309,58 @@ def test_the_options_a_job_has_can_be_typed_again(queue):
     edit(queue, b, *told.split())
     assert replace(queue.job(b).spec, command="a") == queue.job(a).spec
     assert options_of(queue.job(submit(queue, "c")[0]).spec) == ""
+
+
+def copied(queue, job_id):
+    """What is in the copy that a job runs from."""
+    spec = queue.job(job_id).spec
+    return (Path(work_folder(queue.home, spec)) / "train.py").read_text()
+
+
+def test_the_code_as_it_is_now_replaces_the_copy_a_job_had_or_gives_it_one(queue, tmp_path):
+    project, other = tmp_path / "project", tmp_path / "other"
+    for folder in (project, other):
+        folder.mkdir()
+        (folder / "train.py").write_text(f"old {folder.name}")
+    plain, frozen = submit(queue, "a", folder=str(project)) + submit(queue, "b", folder=str(project), snapshot=True)
+    (project / "train.py").write_text("new")
+    assert edit(queue, plain, "--snapshot") == f"Job {plain} is edited: a copy of the code as it is now."
+    assert (copied(queue, plain), copied(queue, frozen)) == ("new", "old project")
+    edit(queue, frozen, "--snapshot", "--time", "1h")
+    assert copied(queue, frozen) == "new"
+    assert "--snapshot" in options_of(queue.job(frozen).spec).split()
+    assert edit(queue, frozen, "--snapshot") == f"Job {frozen} is so already."
+    assert "a copy of the code as it is now" in edit(queue, frozen, "--dir", str(other))
+    assert copied(queue, frozen) == "old other"
+    assert edit(queue, frozen, "--clear", "snapshot") == f"Job {frozen} is edited: snapshot yes → no."
+    assert queue.job(frozen).spec.snapshot is None
+    with pytest.raises(UserError, match="nowhere"):
+        edit(queue, plain, "--dir", str(tmp_path / "nowhere"))
+    assert copied(queue, plain) == "new"
+
+
+@pytest.mark.parametrize(
+    ("has", "words", "said"),
+    [
+        ({}, ["--retry-on", "exit"], "add --retries 2"),
+        ({"gpu_mem_mib": 4096}, ["-g", "0"], "add --clear gpu-mem,gpu-type"),
+        ({"gpus": 0}, ["--gpu-type", "a5000"], "add --clear gpu-mem,gpu-type"),
+    ],
+)
+def test_an_option_that_says_nothing_without_another_is_refused(queue, has, words, said):
+    [job_id] = submit(queue, "true", **has)
+    with pytest.raises(UserError, match=said):
+        edit(queue, job_id, *words)
+    values, _, _ = read_words(words)
+    with pytest.raises(UserError, match=r"how often|leave one of them out"):
+        submit(queue, "true", **{**has, **values})
+
+
+def test_other_gpus_are_as_many_as_before(queue):
+    [job_id] = submit(queue, "true")
+    assert edit(queue, job_id, "--on", "0,1") == f"Job {job_id} is edited: on none → 0,1."
+    assert queue.job(job_id).spec.gpus == 1
+    assert queue.job(submit(queue, "true", on=("0", "1"))[0]).spec.gpus == 2
+    edit(queue, job_id, "--gpus", "2")
+    with pytest.raises(UserError, match="add --gpus 1"):
+        edit(queue, job_id, "--on", "0")

@@ -1,4 +1,6 @@
-from runner.forecast import agree, forecast, length_of
+from runner import clock
+from runner.api.outlook import Outlook
+from runner.forecast import Estimate, Forecast, agree, forecast, length_of
 from runner.night import UNKNOWN, Held, Later, Length, Rest, Scene
 from runner.schedule import Limits
 from tests.unit.test_schedule import gpu, runs, wants
@@ -168,3 +170,8 @@ def test_nobody_is_let_in_who_would_be_in_the_way_by_then():
         lengths={1: sure(50), 2: sure(100), 3: sure(10), 4: sure(60)},
     )  # fmt: skip
     assert about(forecast(scene)) == {3: 100, 4: 110}
+
+
+def test_a_start_that_is_due_is_not_called_unknown():
+    ahead = Outlook(clock.now(), Forecast(starts={1: Estimate(0.0, 0.0), 2: Estimate(0.0, None)}))
+    assert [ahead.start_words(number) for number in (1, 2, 3)] == ["any moment", "", ""]

@@ -255,6 +255,25 @@ def test_a_copy_goes_when_no_job_needs_it(project: Path, home: Path) -> None:
     store.close()
 
 
+def test_a_disk_limit_counts_the_copies_of_what_has_run(project: Path, home: Path) -> None:
+    store = open_store(str(home))
+    jobs, long_ago = Jobs(store), time.time() - 3600
+    for number in (1, 2, 3):
+        write(project, "big.py", f"# {number}" + "#" * (2 << 20))
+        (spec,) = frozen.freeze([a_spec(folder=str(project), snapshot=True)], store.home)
+        assert spec.snapshot
+        os.utime(home / "snapshots" / spec.snapshot["name"], (long_ago, long_ago))
+        job_id = jobs.add(spec)
+        (home / "runs" / str(job_id)).mkdir(parents=True)
+        at = f"2026-01-0{number}"
+        store.execute("UPDATE jobs SET state = 'SUCCEEDED', finished_at = ? WHERE id = ?", (at, job_id))
+    prune(store, Rules(disk_limit=7))
+    assert len(copies(home)) == 3
+    prune(store, Rules(disk_limit=5))
+    assert (len(copies(home)), sorted(os.listdir(home / "runs"))) == (2, ["2", "3"])
+    store.close()
+
+
 def test_a_copy_that_a_job_is_submitted_with_just_now_stays(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,3 +292,20 @@ def test_a_copy_that_a_job_is_submitted_with_just_now_stays(
     assert prune(store, Rules()).snapshots == 0
     assert copies(home) == [spec.snapshot["name"]]
     store.close()
+
+
+def test_a_folder_that_is_removed_while_others_are_listed_is_not_there(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "passing").mkdir()
+    (tmp_path / "train.py").write_text("new")
+    listed = os.scandir
+
+    def removed(folder: str) -> Any:
+        if folder.endswith("passing"):
+            (tmp_path / "passing").rmdir()
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", removed)
+    taken = frozen.take(str(tmp_path), str(home))
+    assert (taken["files"], taken["shared"]) == (1, [])

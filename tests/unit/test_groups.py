@@ -3,6 +3,7 @@
 import pytest
 
 from runner.api import Queue, groups
+from runner.api.edits import Edit
 from runner.errors import UserError
 from runner.metrics import Metric
 from runner.model import Reason, State
@@ -249,3 +250,55 @@ def test_its_counts_are_found_by_index(queue):
         "EXPLAIN QUERY PLAN SELECT 1 FROM jobs WHERE group_name = ? AND state IN ('QUEUED', 'RUNNING') LIMIT 1", ("x",)
     )
     assert "jobs_of_group" in plan[0]["detail"]
+
+
+# -- what came after what failed -------------------------------------------------------------------
+
+
+def test_what_was_to_come_after_a_failure_failed_as_well_and_comes_after_it_again(queue):
+    [prep] = queue.submit([a_spec("prep", gpus=0)], {KEY: VARIABLES})
+    train, check = grouped(queue, "night", "train", after_ok=(prep,)) + grouped(queue, "night", "check")
+    report = grouped(queue, "night", "report", after_ok=(train,), after=(check,))[0]
+    end(queue, prep, state=State.FAILED, exit_code=1)
+    end(queue, check)
+    assert [one.id for one in queue.groups.failed("night")] == [train, report]
+    with pytest.raises(UserError, match=f"`nightshift rerun {prep}` comes first"):
+        groups.rerun(queue, "night", [train, report])
+    assert queue.jobs.count(State.QUEUED) == 0
+    prep_again = queue.rerun(prep)
+    train_again, report_again = groups.rerun(queue, "night", [report, train])
+    specs = [queue.job(number).spec for number in (train_again, report_again)]
+    assert [(spec.after_ok, spec.after) for spec in specs] == [((prep_again,), ()), ((train_again,), ())]
+    assert queue.groups.failed("night") == []
+    end(queue, prep_again)
+    named = queue.rerun(report)  # after what that has become, which waits
+    assert queue.job(named).spec.after_ok == (train_again,)
+    end(queue, train_again)
+    assert queue.job(queue.rerun(report)).spec.after_ok == ()
+
+
+def test_what_was_to_come_after_something_that_was_stopped_did_not_fail(queue):
+    [prep] = queue.submit([a_spec("prep", gpus=0)], {KEY: VARIABLES})
+    [train] = grouped(queue, "night", "train", after_ok=(prep,))
+    grouped(queue, "night", "report", after_ok=(train,))
+    queue.stop(prep)
+    assert queue.groups.failed("night") == []
+
+
+def test_who_leaves_a_group_may_be_the_last_it_waited_for(queue):
+    a, b = grouped(queue, "night", "a", "b")
+    [other] = grouped(queue, "day", "c")
+    end(queue, a)
+    queue.edit(b, Edit(values={"group": "day"}))
+    assert [(one["group"], one["counts"]) for one in told(queue)] == [("night", {"SUCCEEDED": 1})]
+    queue.edit(b, Edit(values={"clear": ("group",)}))
+    end(queue, other)
+    queue.edit(b, Edit(values={"group": "day"}))  # of lower number than what was told of
+    end(queue, b)
+    assert [(one["group"], one["counts"]) for one in told(queue)][1:] == [
+        ("day", {"SUCCEEDED": 1}),
+        ("day", {"SUCCEEDED": 2}),
+    ]
+    [alone] = grouped(queue, "short", "d")
+    queue.edit(alone, Edit(values={"clear": ("group",)}))
+    assert len(told(queue)) == 3

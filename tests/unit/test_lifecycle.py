@@ -12,6 +12,7 @@ def an_exit(**changes):
 
 
 A_STOP = Stop(reason=Reason.IDLE, by="idle watch", at=clock.now())
+A_PUSH = Stop(reason=Reason.PREEMPTED, by="#7", at=clock.now())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,10 @@ def test_a_removed_run_directory_of_a_running_job_is_never_a_reason_to_run_it_ag
         (an_exit(signal=9, stopped=True, timed_out=True), None, (State.CANCELLED, Reason.TIMEOUT)),
         (an_exit(exit_code=0, stopped=True, timed_out=True), None, (State.SUCCEEDED, Reason.EXIT)),
         (an_exit(spawn_error="no such file"), None, (State.FAILED, Reason.SPAWN)),
+        # it saved its state and left: that is no success of what it was to do
+        (an_exit(exit_code=0, stopped=True), A_PUSH, (State.CANCELLED, Reason.PREEMPTED)),
+        (an_exit(signal=9, stopped=True), A_PUSH, (State.CANCELLED, Reason.PREEMPTED)),
+        (an_exit(exit_code=0), A_PUSH, (State.SUCCEEDED, Reason.EXIT)),
         # it failed by itself while the request to stop was still on its way
         (an_exit(exit_code=3), A_STOP, (State.FAILED, Reason.EXIT)),
     ],

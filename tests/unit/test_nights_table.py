@@ -8,9 +8,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
 
-from benchmarks.night import CRASH, GPUS, IDLES, NIGHT_S, OOM, SPINS, Night
-from benchmarks.night_box import hung_s, idle_stop_s
-from benchmarks.nights import DOCUMENT, KILL, NIGHTS, line_of, row, rows, written
+from benchmarks.night import CRASH, GPUS, IDLES, OOM, SPINS, Night
+from benchmarks.night_box import SHIPPED, Ours, hung_s, idle_stop_s
+from benchmarks.nights import DOCUMENT, NIGHTS, line_of, row, rows, written
+from runner import hung
 
 
 def test_the_document_shows_this_night():
@@ -25,13 +26,13 @@ def test_the_document_shows_these_tables():
 
 def test_no_gpu_second_is_counted_twice_or_forgotten():
     for variant, share in row(1).ours.items():
-        lost = sum(row(1).lost[variant].values()) / (GPUS * NIGHT_S)
+        lost = sum(row(1).lost[variant].values()) / (GPUS * row(1).night.length_s)
         assert share + lost == pytest.approx(1.0, abs=0.01), variant
 
 
 def test_ours_is_ahead_of_the_others_and_behind_the_oracle():
     made = row(1)
-    assert max(made.simple, made.loop) < made.ours["as shipped"] < made.oracle < 1
+    assert max(made.simple, made.loop) < made.ours["as shipped"] < made.oracle < made.foresight < 1
 
 
 def test_every_night_has_all_that_can_go_wrong():
@@ -45,5 +46,21 @@ def test_every_night_has_all_that_can_go_wrong():
 
 def test_the_rules_are_those_of_the_runner():
     assert idle_stop_s(1000.0) == pytest.approx(1300.0, abs=6)
-    assert hung_s(1000.0, KILL) == pytest.approx(1600.0, abs=12)
-    assert hung_s(60.0, KILL) == math.inf
+    assert hung_s(1000.0, hung.DEFAULT) == pytest.approx(1600.0, abs=12)
+    assert hung_s(60.0, hung.DEFAULT) == pytest.approx(660.0, abs=12)
+    assert hung_s(60.0, hung.parse_policy("off")) == math.inf
+
+
+def test_a_longer_night_has_the_same_jobs_and_faults():
+    night, longer = Night.of(3), Night.of(3, 2)
+    assert [job.fault for job in longer.jobs] == [job.fault for job in night.jobs]
+    assert [job.work_s for job in longer.jobs] == [2 * job.work_s for job in night.jobs]
+    assert longer.length_s == 2 * night.length_s
+
+
+def test_a_broken_sweep_costs_seconds():
+    """In this one it comes when nothing else ends for a while: three fail in a row."""
+    night = Night.of(8, 4)
+    paused_s = Ours(night, SHIPPED)
+    assert paused_s.share() > 0.85
+    assert 0 < paused_s.wasted["the breaker has paused the queue"] < 120

@@ -14,6 +14,7 @@ from runner.model import Reason, State
 from runner.schedule import in_turn
 from runner.store.limits import box_limits
 from runner.store.line import CPU
+from runner.store.standstill import Standstill
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit, submit
 
 
@@ -158,6 +159,25 @@ def test_the_front_is_before_a_held_job_that_was_put_there(queue):
     assert queue.to_front(a) == f"Job {a} is now first, but held by somebody."
 
 
+def test_those_that_may_not_start_yet_have_their_places_too(queue):
+    a, b, c = submit(queue, "a", "b", "c")
+    queue.hold(a)
+    queue.hold(b)
+    assert queue.to_front(c) == f"Job {c} is now first."
+    assert queue.move_up(b) == f"Job {b} is now before job {a}, but held by somebody."
+    assert queue.move_up(b) == f"Job {b} is now before job {c}, but held by somebody."
+    assert queue.to_front(a) == f"Job {a} is now first, but held by somebody."
+    assert queue.to_front(a) == f"Job {a} is first already."
+    assert queue.move_down(c) == f"Job {c} is last already."
+    assert queue.move_down(b) == f"Job {b} is now after job {c}, but held by somebody."
+    queue.release(a)
+    queue.release(b)
+    assert in_order(queue) == [a, c, b]
+    at = clock.now() + timedelta(hours=1)
+    [later] = submit(queue, "d", begin_at=clock.text(at))
+    assert queue.to_front(later) == f"Job {later} is now first, but begins at {at.astimezone():%H:%M on %d %b}."
+
+
 def test_up_changes_places_with_the_one_before(queue):
     a, b = submit(queue, "a", "b")
     other_lane = submit(queue, "c", gpus=0)[0]
@@ -254,6 +274,70 @@ def test_moving_ones_own_leaves_the_places_of_others(queue):
     queue.move(b, "last")
     assert queue.job(theirs).position == place
     assert [job_id for job_id in in_order(queue) if job_id != theirs] == [c, a, b]
+
+
+def test_a_move_writes_one_row_however_far_it_goes(queue):
+    numbers = submit(queue, *(str(number) for number in range(95)))
+
+    def written(act):
+        before = queue.store.connection.total_changes
+        act()
+        return queue.store.connection.total_changes - before
+
+    nearby = written(lambda: queue.move(numbers[1], "after", numbers[2]))
+    assert written(lambda: queue.move(numbers[0], "after", numbers[-2])) == nearby
+    assert written(lambda: queue.move(numbers[3], "last")) == nearby
+    assert written(lambda: queue.move(numbers[-1], "before", numbers[5])) == nearby
+    assert in_order(queue) == [
+        numbers[2], numbers[1], numbers[4], numbers[-1], *numbers[5:-1], numbers[0], numbers[3]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_as_many_as_one_likes_can_be_put_at_one_place(queue, after):
+    first, *numbers = submit(queue, *(str(number) for number in range(90)))
+    for number in numbers:
+        queue.move_beside(number, first, after=after)
+    assert in_order(queue) == ([first, *reversed(numbers)] if after else [*numbers, first])
+
+
+def test_all_can_be_put_last_again_and_again(queue):
+    numbers = submit(queue, *(str(number) for number in range(40)))
+    for number in numbers * 2:
+        queue.move(number, "last")
+    [new] = submit(queue, "new")
+    assert in_order(queue) == [*numbers, new]
+    queue.to_front(new)
+    assert in_order(queue) == [new, *numbers]
+
+
+def test_pages_together_are_the_whole_queue_in_the_order_the_scheduler_sees(queue):
+    for owner in ("ann", "bob", "cy"):
+        for priority in ("low", "high", "normal"):
+            specs = [replace(a_spec(priority=priority, gpus=gpus), owner=owner) for gpus in (1, 2, 0, 1)]
+            queue.submit(specs, {KEY: VARIABLES})
+    for number in (3, 11, 12):
+        queue.hold(number)
+    queue.move(5, "after", 7)
+    long_ago = clock.text(clock.now() - timedelta(days=1, hours=1))
+    queue.store.execute("UPDATE jobs SET submitted_at = ? WHERE id IN (2, 9, 20)", (long_ago,))
+    in_order = [job.id for job in in_turn(queue.line.waiting(100), box_limits(queue.store))]
+    assert len(in_order) == 33
+    whole = [*in_order, *(job.id for job in queue.listing.queued(100) if job.held_by)]
+    pages = [[job.id for job in queue.listing.queued(5, skip=first)] for first in range(0, 45, 5)]
+    assert [number for page in pages for number in page] == whole
+    assert len(whole) == 36
+
+
+def test_jobs_are_described_alike_from_their_rows(queue):
+    a, b, c, d, _ = submit(queue, "a", "b", "c", "d", "e")
+    submit(queue, "f", after=(a,), on=("0",), time="60s", group="g")
+    queue.hold(b)
+    claim(queue, c)
+    queue.stop(c)
+    end(queue, d)
+    rows = queue.listing.rows(list(State))
+    assert list(queue.describe_rows(rows)) == queue.describe(queue.jobs.find())
 
 
 def test_where_several_wait_first_is_first_of_ones_own(queue):
@@ -408,3 +492,18 @@ def test_a_job_does_not_wait_while_it_runs(queue, monkeypatch):
     queue.jobs.back_to_queue(queue.job(job_id), "it made room", (State.CANCELLED, Reason.PREEMPTED))
     passed_s = 1150.0
     assert [round(one.waited_s) for one in queue.line.waiting(per_lane=9)] == [150]
+
+
+def test_a_job_whose_time_is_to_come_is_something_left_to_do(queue):
+    """Or a rented machine would be stopped before it."""
+    standstill = Standstill(queue.store)
+    later = (datetime.now(timezone.utc) + timedelta(hours=2)).isoformat(timespec="microseconds")
+    [job_id] = submit(queue, "a", begin_at=later)
+    assert standstill.any_to_do()
+    queue.hold(job_id)
+    assert not standstill.any_to_do()
+    assert standstill.held() == 1
+    queue.release(job_id)
+    assert standstill.any_to_do()
+    queue.stop(job_id)
+    assert not standstill.any_to_do()

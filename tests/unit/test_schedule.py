@@ -130,6 +130,7 @@ def test_types_and_memory_that_are_there():
     for asked in (Request(gpu_type="a5000"), Request(gpu_type="tesla-T4"), Request(gpu_mem_mib=24_000)):
         assert never_fits(asked, rooms, 1, Limits()) is None
     assert never_fits(Request(gpus=8, rank=-1), [gpu(n) for n in range(8)], 1, Limits(gpus_each=1)) is None
+    assert "Ask for at most 2" in never_fits(Request(gpus=4), [gpu(0), gpu(1)], 1, Limits(gpus_each=3))
 
 
 def test_a_lane_says_what_is_asked_for():

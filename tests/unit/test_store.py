@@ -249,7 +249,7 @@ def test_what_an_ended_attempt_used_is_not_written_over(store):
     assert jobs.usage(job_id, attempt) == {"samples": 6}
 
 
-@pytest.mark.parametrize(("version", "next_step"), [(3, "m004_probe"), (4, "m005_scheduling")])
+@pytest.mark.parametrize(("version", "next_step"), [(3, "m004_probe"), (4, "m005_scheduling"), (5, "m006_places")])
 def test_a_queue_of_an_older_release_keeps_all_it_has(tmp_path, version, next_step):
     home = tmp_path / "home"
     home.mkdir(mode=0o700)

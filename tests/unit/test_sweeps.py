@@ -93,6 +93,12 @@ def test_ranges_are_drawn_from_evenly():
     assert decades == [10, 10, 10]
 
 
+def test_a_range_stands_alone():
+    with pytest.raises(UserError, match="is a range, and stands alone"):
+        sweeps.values_of("lr", ["0.5", "lin:1..2"])
+    assert sweeps.values_of("level", ["log:debug", "log:info"]) == ("log:debug", "log:info")
+
+
 def test_a_range_wants_a_number_of_samples():
     for given, said in (({}, "how many"), ({"samples": 3, "shuffled": False}, "no grid")):
         with pytest.raises(UserError, match=said):
@@ -169,3 +175,18 @@ def test_a_message_is_read(text, sweep):
 def test_a_message_that_is_none_is_refused_with_what_to_write(text, said):
     with pytest.raises(UserError, match=said):
         parse_text(text)
+
+
+@pytest.mark.parametrize("word", ["1..9", "1e-5..1e-2", "0.1...0.5", "-1..1", "1..100:1"])
+def test_a_range_that_is_not_called_one_is_not_run_as_a_single_value(word):
+    with pytest.raises(UserError, match=r"is one value and no range: .* lin:[-0-9.e]+ or log:"):
+        values_of("lr", [word])
+
+
+@pytest.mark.parametrize("word", ["..", "../data", "a..b", "v1..2", "1.2.3"])
+def test_dots_alone_make_no_range(word):
+    assert values_of("x", [word]) == (word,)
+
+
+def test_several_values_with_dots_are_meant_as_they_are():
+    assert values_of("x", ["1..9", "2..8"]) == ("1..9", "2..8")

@@ -1,0 +1,119 @@
+"""What is told of the box itself: held, idle, its GPUs, its disk. HTML that Telegram takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot import words
+from bot.pauses import goes_on, paused
+from bot.richtext import Shrink, bold, code, escape, fit
+from runner.api.chat import clock, format_duration, format_mib, short_time
+from runner.model import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FEW_FILES = 1000
+
+
+def queue_empty(data: Mapping[str, Any], box: str) -> str:
+    """Nothing is left to do."""
+    parts: list[str | Shrink] = [f"🌅 {bold(box)} has nothing left to do"]
+    if data.get("command"):
+        parts += [f". {_when(data.get('due_at'))} it runs: ", Shrink(str(data["command"]), code, keep="both")]
+    return fit([*parts, *_done(data)])
+
+
+def _when(due_at: str | None) -> str:
+    due = clock.moment(due_at)
+    if due is None:
+        return "Soon"
+    left_s = max((due - clock.now()).total_seconds(), 0.0)
+    return f"In {format_duration(round(left_s))}, at {due.astimezone():%H:%M},"
+
+
+def _done(data: Mapping[str, Any]) -> list[str]:
+    """What was done until then, and what is kept from starting."""
+    jobs, failed, held = (int(data.get(name) or 0) for name in ("jobs", "failed", "held"))
+    since = clock.moment(data.get("since"))
+    told = []
+    if jobs:
+        when = f" since {short_time(since, clock.now())}" if since else ""
+        told.append(f"{jobs:,} job{'s' if jobs != 1 else ''}{when}")
+        told += _how_they_ended(data.get("states") or {}, jobs, failed)
+    if held:
+        told.append(f"{held:,} held back")
+    return [f"\n{' · '.join(told)}"] if told else []
+
+
+def _how_they_ended(states: Mapping[str, int], jobs: int, failed: int) -> list[str]:
+    if not failed:
+        return ["all succeeded" if jobs > 1 else "it succeeded"]
+    stopped = states.get(State.CANCELLED.value, 0)
+    words_of = {"failed": failed - stopped, "stopped": stopped}
+    return [f"{count:,} {word}" for word, count in words_of.items() if count]
+
+
+def when_empty_ran(data: Mapping[str, Any], box: str) -> str:
+    """The command for an idle box was run."""
+    code_, command = data.get("exit_code"), Shrink(str(data.get("command", "")), code, keep="both")
+    if code_ is None:
+        return fit([f"⚠️ {bold(box)} could not run ", command])
+    how = "" if code_ == 0 else f": it failed, exit {code_}"
+    return fit([f"{'⚠️' if code_ else '🌅'} {bold(box)} ran ", command, how])
+
+
+def drained(_: Mapping[str, Any], box: str) -> str:
+    """Nothing runs any more, as was asked for."""
+    return f"⏏️ {bold(box)} is drained: nothing runs, and nothing starts before you resume it."
+
+
+def disk_low(data: Mapping[str, Any], box: str) -> str:
+    """There is hardly any room left for the queue and the jobs' output."""
+    return fit(
+        [
+            f"💾 {bold(box)}: {escape(room_left(data))} on the disk of {code(str(data['folder']))}\n",
+            "When it is full nothing can be queued, and what jobs print is lost; they themselves go on. To make room: ",
+            code("nightshift prune --older-than 30d"),
+        ]
+    )
+
+
+def disk_back(data: Mapping[str, Any], box: str) -> str:
+    """There is room again."""
+    since = clock.moment(data.get("since"))
+    when = f"; it was short since {short_time(since, clock.now())}" if since else ""
+    return f"💾 {bold(box)} has room on its disk again: {format_mib(data['free_mib'])} free{when}"
+
+
+def room_left(data: Mapping[str, Any]) -> str:
+    """How little there is."""
+    if data.get("files") is not None and data["files"] < FEW_FILES:
+        return f"only {data['files']:,} more files fit"
+    return f"only {format_mib(data['free_mib'])} left"
+
+
+def gpu_trouble(kind: str, data: Mapping[str, Any], box: str, indices: Mapping[str, int]) -> str:
+    """A GPU was lost, is back, or is held by what nobody owns."""
+    uuid = str(data.get("gpu", ""))
+    known = data["index"] if data.get("index") is not None else indices.get(uuid)
+    which = f"GPU {known}" if known is not None else words.gpu_names([uuid], indices)
+    where = f"{bold(which)} of {bold(box)}"
+    why = f"{escape(str(data['why']))}. " if data.get("why") else ""
+    said = {
+        "gpu lost": f"🧯 {where} is lost\n{why}Its job goes on as far as it can; nothing more starts there.",
+        "gpu back": f"🔌 {where} is back",
+        "gpu held": f"⚠️ {where} is still taken after its job ended\n{why}Nothing starts there meanwhile.",
+    }
+    return fit([said.get(kind, f"{where}: {escape(kind)} {why}")])
+
+
+OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
+    "paused": paused,
+    "goes on": goes_on,
+    "queue empty": queue_empty,
+    "when empty ran": when_empty_ran,
+    "drained": drained,
+    "disk low": disk_low,
+    "disk back": disk_back,
+}

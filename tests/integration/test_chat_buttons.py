@@ -1,0 +1,208 @@
+"""Buttons show what they can do: for whom, for which job, and as long as it lasts."""
+
+import pytest
+
+from bot.handlers.taps import GONE
+from runner.lifecycle import outcome
+from runner.model import State
+from tests.jobs import an_exit
+from tests.room import in_room, labels
+
+SUBMIT = "/submit -g 0 --name night true"
+
+
+def begin(room, number):
+    """As the runner does."""
+    jobs = room.chat.queue.jobs
+    jobs.claim(number, [("cpu", number)], "boot")
+    jobs.started(jobs.get(number), "2026-01-01T00:00:00.000000+00:00")
+
+
+def end(room, number, **how):
+    jobs, exit_ = room.chat.queue.jobs, an_exit(**how)
+    jobs.ended(jobs.get(number), *outcome(exit_, None), exit_)
+
+
+def rows(message):
+    return [[button["text"] for button in row] for row in message.reply_markup["inline_keyboard"]]
+
+
+# -- when the job has ended ------------------------------------------------------------------------
+
+
+@in_room()
+async def test_when_a_job_ends_nothing_that_was_said_of_it_offers_to_kill_it(room):
+    await room.ask(room.uma, SUBMIT)
+    begin(room, 1)
+    await room.settle()
+    await room.ask(room.uma, "/status 1")
+    of_ada = (await room.ask(room.ada, "/status 1"))[0]
+    queued, started, status = room.said(room.uma)[-3:]
+    assert [labels(one)[-1] for one in (queued, started, status, of_ada)] == ["Kill"] * 4
+    end(room, 1)
+    await room.settle()
+    assert labels(queued) == ["Details", "Rerun"]
+    assert labels(started) == ["Log", "Details", "Rerun"]
+    assert labels(status) == labels(of_ada) == ["Log", "Rerun"]
+    assert "#2 night queued" in (await room.tap(room.uma, started, "Rerun"))[0].text.text
+
+
+@in_room()
+async def test_an_open_question_about_a_job_that_ended_asks_no_more(room):
+    queued = (await room.ask(room.uma, SUBMIT))[0]
+    await room.tap(room.uma, queued, "Kill")
+    asked = (await room.ask(room.uma, "/kill 1"))[0]
+    begin(room, 1)
+    end(room, 1)
+    await room.settle()
+    assert labels(queued) == ["Log", "Details", "Rerun"]
+    assert labels(asked) == []
+
+
+@in_room()
+async def test_what_was_killed_from_a_message_is_not_offered_there_to_be_killed(room):
+    queued = (await room.ask(room.uma, SUBMIT))[0]
+    begin(room, 1)
+    await room.tap(room.uma, queued, "Kill")
+    await room.tap(room.uma, queued, "Yes, kill #1")
+    assert labels(queued) == ["Log", "Details", "Kill"]  # it has not ended yet
+    end(room, 1, exit_code=None, signal=15)
+    await room.settle()
+    assert labels(queued) == ["Log", "Details", "Rerun"]
+
+
+@in_room()
+async def test_what_waits_to_be_sent_leaves_without_the_button(room):
+    await room.ask(room.uma, SUBMIT)
+    room.faults.outage = True
+    begin(room, 1)
+    await room.settle()
+    assert "started" not in room.said(room.uma)[-1].text.text
+    end(room, 1)
+    await room.settle()
+    room.faults.outage = False
+    room.chat.queue.store.execute("UPDATE messages SET next_try_at = NULL")
+    await room.settle()
+    started = next(one for one in room.said(room.uma) if "started" in one.text.text)
+    assert labels(started) == ["Log", "Details", "Rerun"]
+
+
+@in_room()
+async def test_many_ends_at_once_change_no_messages(room):
+    """Telegram would have us wait, and with us what is news; a button that is pressed says what became of its job."""
+    await room.ask(room.uma, "/batch -g 0\n" + "true\n" * 30)
+    shown = (await room.ask(room.uma, "/status 1"))[0]
+    with room.chat.transaction():
+        for number in range(1, 31):
+            begin(room, number)
+            end(room, number)
+    await room.settle()
+    assert labels(shown) == ["Edit", "Kill"]
+    await room.tap(room.uma, shown, "Kill")
+    assert room.answers()[-1].startswith("#1 has ended: succeeded (")
+    assert labels(shown) == ["Log", "Details", "Rerun"]
+
+
+# -- pressed too late ------------------------------------------------------------------------------
+
+
+@in_room()
+async def test_a_row_of_the_queue_whose_job_has_begun_or_ended_says_so_and_goes(room):
+    await room.ask(room.uma, "/batch -g 0\ntrue\ntrue\ntrue")
+    shown = (await room.ask(room.uma, "/queue"))[0]
+    holds = [button["callback_data"] for row in shown.reply_markup["inline_keyboard"] for button in row[4:5]]
+    begin(room, 1)
+    room.people.tap(room.uma, None, shown.message_id, holds[0])
+    await room.settle()
+    assert "only a job that waits can be held" in room.answers()[-1]
+    assert [row[0] for row in rows(shown)] == ["#2", "#3", "Refresh"]
+    room.chat.queue.stop(2)
+    room.people.tap(room.uma, None, shown.message_id, holds[1])
+    await room.settle()
+    assert room.answers()[-1].startswith("#2 has ended: cancelled (")
+    assert [row[0] for row in rows(shown)] == ["#3", "Refresh"]
+
+
+@in_room()
+async def test_a_button_that_was_forgotten_long_ago_says_that_it_is_no_longer_good(room):
+    queued = (await room.ask(room.uma, SUBMIT))[0]
+    room.chat.buttons.forget("9999")
+    await room.tap(room.uma, queued, "Kill")
+    assert room.answers()[-1] == GONE
+
+
+@in_room()
+async def test_buttons_outlive_the_bot(room):
+    queued = (await room.ask(room.uma, SUBMIT))[0]
+    await room.close()
+    await room.open()
+    await room.tap(room.uma, queued, "Kill")
+    await room.tap(room.uma, queued, "Yes, kill #1")
+    assert room.chat.queue.jobs.get(1).state is State.CANCELLED
+    assert labels(queued) == ["Details", "Rerun"]
+
+
+# -- for whom --------------------------------------------------------------------------------------
+
+
+@in_room()
+async def test_nobody_is_shown_a_button_that_would_refuse_them(room):
+    await room.ask(room.uma, SUBMIT)
+    begin(room, 1)
+    await room.settle()
+    of = {
+        person.first_name: (await room.ask(person, "/status 1"))[0]
+        for person in (room.uma, room.una, room.vic, room.ada)
+    }
+    assert {name: labels(said) for name, said in of.items()} == {
+        "Uma": ["Log", "Kill"], "Una": ["Log"], "Vic": ["Log"], "Ada": ["Log", "Kill"],
+    }  # fmt: skip
+    end(room, 1)
+    await room.settle()
+    of = {person.first_name: (await room.ask(person, "/status 1"))[0] for person in (room.uma, room.una, room.vic)}
+    assert {name: labels(said) for name, said in of.items()} == {
+        "Uma": ["Log", "Rerun"], "Una": ["Log", "Rerun"], "Vic": ["Log"],
+    }  # fmt: skip
+
+
+@in_room()
+async def test_the_queue_has_rows_for_ones_own_and_numbers_for_the_others(room):
+    await room.ask(room.uma, "/batch -g 0\ntrue\ntrue\ntrue\ntrue")
+    await room.ask(room.una, "/batch -g 0\ntrue")
+    assert len(rows((await room.ask(room.ada, "/queue"))[0])) == 6
+    of_una = (await room.ask(room.una, "/queue"))[0]
+    assert rows(of_una) == [["#5", "⏫", "⬆", "⬇", "✋", "✖"], ["#1", "#2", "#3"], ["#4"], ["Refresh"]]
+    of_vic = (await room.ask(room.vic, "/queue"))[0]
+    assert sorted(labels(of_vic)) == ["#1", "#2", "#3", "#4", "#5", "Refresh"]
+    assert "⏫" not in of_vic.text.text
+    assert "✖ kill" in of_una.text.text
+    assert "#1 " in (await room.tap(room.vic, of_vic, "#1"))[0].text.text
+
+
+@pytest.mark.parametrize("role", ["viewer", "user"])
+def test_who_was_let_in_for_less_is_shown_less(role, tmp_path):
+    @in_room()
+    async def check(room):
+        room.people.start(room.sam, room.chat.people.invite(role, "test"))
+        await room.ask(room.uma, "/submit -g 0 --group g true")
+        said = (await room.ask(room.sam, "/group g"))[0]
+        assert labels(said) == ["Results", "CSV"]
+        assert labels((await room.ask(room.uma, "/group g"))[0]) == ["Results", "CSV", "Kill all"]
+
+    check(tmp_path)
+
+
+@in_room(groups=(-5001,))
+async def test_in_a_group_only_the_latest_message_is_changed(room):
+    """Telegram takes few messages a minute there, and counts changes."""
+    group = room.world.add_group("Lab", (room.ada, room.uma))
+    queued = (await room.ask(room.uma, SUBMIT, group))[0]
+    begin(room, 1)
+    await room.settle()
+    started = room.said(room.uma, group)[-1]
+    end(room, 1)
+    await room.settle()
+    assert labels(queued) == ["Details", "Kill"]
+    assert labels(started) == ["Log", "Details", "Rerun"]
+    await room.tap(room.uma, queued, "Kill")
+    assert labels(queued) == ["Log", "Details", "Rerun"]
