@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BY = "breaker"
+PATIENCE_S = 60.0  # a job to try finds room in seconds, as a rule: then there is one notice instead of two
 HELD_BY = "the breaker, since jobs like it failed at once"
 
 
@@ -54,7 +55,10 @@ class BreakerWatch:
         again = self._settings.breaker_again > 0
         at_once = again and bool(self._trials.candidates(self._trials.shapes(streak.jobs)))
         try_at = self._try_at(0) if again and not at_once else None
-        paused = {"by": BY, "why": why, "jobs": streak.jobs, "tries": 0, "trial": None, "try_at": try_at, "told": False}
+        paused = {
+            **{"by": BY, "why": why, "jobs": streak.jobs, "since": clock.text(clock.now())},
+            **{"tries": 0, "trial": None, "try_at": try_at, "told": False},
+        }
         self._box.set("streak", None)
         self._jobs.note(None, None, "paused", {"by": BY, "why": why, "jobs": streak.jobs})
         self._box.set("paused", paused)
@@ -95,6 +99,11 @@ class BreakerWatch:
             log.info("job %s shows whether the queue may go on", job_id)
             self._box.set("paused", {**paused, "trial": job_id})
             self._look_in(self._settings.breaker_within)
+            return
+        since = clock.moment(paused["since"])
+        left_s = PATIENCE_S - (clock.now() - since).total_seconds() if since else 0.0
+        if left_s > 0:
+            self._look_in(left_s)
         else:
             self._tell(paused)
 

@@ -227,7 +227,7 @@ def test_what_is_unknown_is_not_killed_and_it_says_so(
     eventually(lambda: [both for both in watched.usages() if both == ("0%", "unknown")][7:], 40)
     (tmp_path / "end").touch()
     assert watched.wait() == 7
-    warnings = [line for line in watched.said() if line.startswith("WARNING")]
+    warnings = [line for line in watched.said() if line.startswith("WARNING") and reason in line]
     assert len(warnings) == 1
     assert reason in warnings[0]
     assert "Nothing is killed" in warnings[0]

@@ -80,7 +80,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(job_id=ids)
     def move_down(self, job_id):
         if self.model[job_id] is State.QUEUED:
-            behind = [i for i in self._comparable(job_id) if self._may_start(i) and self._behind(i, job_id)]
+            behind = self._passed(job_id, [i for i in self._comparable(job_id) if self._behind(i, job_id)])
             assert Order(self.store).move_down(self.jobs.get(job_id)) == (behind[0] if behind else None)
             if behind:
                 here, there = self.order.index(job_id), self.order.index(behind[0])
@@ -134,8 +134,13 @@ class QueueMachine(RuleBasedStateMachine):
         return self.order.index(job_id) > self.order.index(other)
 
     def _before(self, job_id):
-        """Those that may start and come before it at its level."""
-        return [i for i in self._comparable(job_id) if self._may_start(i) and self._behind(job_id, i)]
+        """Those that come before it at its level, as far as they count."""
+        return self._passed(job_id, [i for i in self._comparable(job_id) if self._behind(job_id, i)])
+
+    def _passed(self, job_id, others):
+        """One that may start passes those that may not, unless there are no others."""
+        may_start = [i for i in others if self._may_start(i)]
+        return may_start if may_start and self._may_start(job_id) else others
 
     def _may_start(self, job_id):
         return self.model[job_id] is State.QUEUED and job_id not in self.kept_back
