@@ -56,8 +56,14 @@ class BreakerWatch:
         at_once = again and bool(self._trials.candidates(self._trials.shapes(streak.jobs)))
         try_at = self._try_at(0) if again and not at_once else None
         paused = {
-            **{"by": BY, "why": why, "jobs": streak.jobs, "since": clock.text(clock.now())},
-            **{"tries": 0, "trial": None, "try_at": try_at, "told": False},
+            "by": BY,
+            "why": why,
+            "jobs": streak.jobs,
+            "since": clock.text(clock.now()),
+            "tries": 0,
+            "trial": None,
+            "try_at": try_at,
+            "told": False,
         }
         self._box.set("streak", None)
         self._jobs.note(None, None, "paused", {"by": BY, "why": why, "jobs": streak.jobs})
