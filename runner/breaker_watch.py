@@ -15,6 +15,8 @@ from runner.model import State
 from runner.store.trials import Trials
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runner.model import Exit, Job
     from runner.schedule import Waiting
     from runner.settings import Settings
@@ -52,7 +54,7 @@ class BreakerWatch:
     def _pause(self, streak: breaker.Streak) -> None:
         why = f"{len(streak.jobs)} jobs in a row failed within seconds ({streak.manner})"
         again = self._settings.breaker_again > 0
-        at_once = again and bool(self._trials.candidates(self._trials.shapes(streak.jobs)))
+        at_once = again and bool(self._unlike(streak.jobs))
         try_at = self._try_at(0) if again and not at_once else None
         paused = {"by": BY, "why": why, "jobs": streak.jobs, "tries": 0, "trial": None, "try_at": try_at, "told": False}
         self._box.set("streak", None)
@@ -74,19 +76,43 @@ class BreakerWatch:
         paused = self._box.get("paused")
         if not paused or paused["by"] != BY or "jobs" not in paused:
             return []
-        if not self._settings.breaker_again or self._box.get("draining"):
+        if not self._settings.breaker_again:
+            self._tell({**paused, "try_at": None})  # with other settings it would have been tried
+            return []
+        if self._box.get("draining"):
             return []
         if paused["trial"] is not None:
             self._see(paused)
             return []
-        due = clock.moment(paused["try_at"])
-        if due is not None and (left_s := (due - clock.now()).total_seconds()) > 0:
+        left_s = self._left_s(paused)
+        if left_s > 0:
             self._look_in(left_s)
-            return []
-        found = self._trials.candidates(self._trials.shapes(paused["jobs"])) or self._trials.candidates()
-        if not found:
-            self._tell(paused)
+        # none has been tried yet: one that is unlike them may have come since
+        found = self._unlike(paused["jobs"]) if left_s <= 0 or not paused["tries"] else []
+        if not found and left_s <= 0:
+            found = self._alike(paused["jobs"])
+            if not found:
+                self._tell(paused)
         return found
+
+    def _unlike(self, failed: Sequence[int]) -> list[Waiting]:
+        """Jobs that would show something of the box: of another kind, and with GPUs where those that failed had any."""
+        gpus_too = self._trials.need_gpus(failed)
+        return [one for one in self._trials.candidates(self._trials.shapes(failed)) if one.request.gpus or not gpus_too]
+
+    def _alike(self, failed: Sequence[int]) -> list[Waiting]:
+        found = self._trials.candidates()
+        with_gpus = [one for one in found if one.request.gpus]
+        return with_gpus if with_gpus and self._trials.need_gpus(failed) else found
+
+    def _left_s(self, paused: dict[str, Any]) -> float:
+        """Until the next one may be tried; never longer than was meant, for the clock on the wall may be set back."""
+        due = clock.moment(paused["try_at"])
+        longest_s = breaker.wait_s(max(0, paused["tries"] - 1), self._settings.breaker_again)
+        if due is not None and (due - clock.now()).total_seconds() > longest_s + 1:
+            due = clock.now() + timedelta(seconds=longest_s)
+            self._box.set("paused", {**paused, "try_at": clock.text(due)})
+        return 0.0 if due is None else (due - clock.now()).total_seconds()
 
     def tries(self, job_id: int | None) -> None:
         """This job was started to see whether it fails, too; None if there is no room for one."""
@@ -104,7 +130,7 @@ class BreakerWatch:
         if job is None or job.state in (State.QUEUED, State.CANCELLED, State.LOST):  # that says nothing
             self._box.set("paused", {**paused, "trial": None})
             self._waiter.after(0, lambda: None)
-        elif (left_s := self._settings.breaker_within - _ran_s(job)) > 0 and not job.state.final:
+        elif (left_s := self._settings.breaker_within - self._trials.ran_s(job)) > 0 and not job.state.final:
             self._look_in(left_s)
         elif job.state is State.FAILED and left_s >= 0:
             self._fails_again(paused)
@@ -142,9 +168,3 @@ class BreakerWatch:
         if not now < self._looks_at <= now + seconds + 1:
             self._looks_at = now + seconds
             self._waiter.after(seconds, lambda: None)
-
-
-def _ran_s(job: Job) -> float:
-    if job.started_at is None:
-        return 0.0
-    return ((job.finished_at or clock.now()) - job.started_at).total_seconds()
