@@ -6,6 +6,7 @@ What counts is decided in `runner.breaker`. All of it is kept in the box's "paus
 from __future__ import annotations
 
 import logging
+import math
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BY = "breaker"
+NO_ROOM_S = 15.0
 HELD_BY = "the breaker, since jobs like it failed at once"
 
 
@@ -39,6 +41,7 @@ class BreakerWatch:
         self._settings, self._jobs, self._outbox, self._box, self._waiter = settings, jobs, outbox, box, waiter
         self._trials = Trials(store)
         self._looks_at = 0.0  # by the monotonic clock
+        self._no_room_until = -math.inf  # so long, nobody is told that there is no room to try one
 
     def on_end(self, job_id: int, state: State, end: Exit | None) -> None:
         """A job has ended: one more in a row, or none any more."""
@@ -121,8 +124,17 @@ class BreakerWatch:
             log.info("job %s shows whether the queue may go on", job_id)
             self._box.set("paused", {**paused, "trial": job_id})
             self._look_in(self._settings.breaker_within)
+        elif (left_s := self._patience_s()) > 0:
+            self._look_in(left_s)
         else:
             self._tell(paused)
+
+    def _patience_s(self) -> float:
+        """How much longer there may be no room before it is told: the memory of those that failed comes back soon."""
+        now = time.monotonic()
+        if now > self._no_room_until + NO_ROOM_S:
+            self._no_room_until = now + NO_ROOM_S
+        return self._no_room_until - now
 
     def _see(self, paused: dict[str, Any]) -> None:
         """What has become of the job that was tried."""

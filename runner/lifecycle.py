@@ -42,8 +42,8 @@ def outcome(end: Exit, stop: Stop | None) -> tuple[State, Reason]:
 
     Exit 0 is success even if a stop was asked for. A stop counts only if it had begun before the
     program ended: one that failed by itself while the request was under way has failed. One that was pushed aside
-    saves its state and leaves, often with 0: that it came to its end nobody can tell, so it is not taken for success. Who was
-    leaving already, because its time was up, is not tried again.
+    saves its state and leaves, often with 0: that it came to its end nobody can tell, so it is not taken for success.
+    Who was leaving already, because its time was up, is not tried again.
     """
     if end.spawn_error is not None:
         return State.FAILED, Reason.SPAWN

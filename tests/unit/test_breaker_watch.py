@@ -86,6 +86,22 @@ def test_after_one_in_vain_the_next_waits_for_its_time(stage):
     assert len(stage.tried()) == 1
 
 
+def test_that_there_is_no_room_for_a_moment_is_not_told(stage, monkeypatch):
+    moment = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("runner.breaker_watch.time", SimpleNamespace(monotonic=lambda: moment.now))
+    stage.queue.resume()
+    (other,) = submit(stage.queue, "python eval.py")
+    stage.fails(*(submit(stage.queue, "python train.py --lr 2")[0] for _ in range(3)))
+    for moment.now in (100.0, 110.0, 114.0):
+        assert stage.tried() == [other]
+        stage.watch.tries(None)
+        assert stage.told() == ["paused"]  # of the first time
+    for moment.now in (116.0, 120.0):
+        assert stage.tried() == [other]
+        stage.watch.tries(None)
+        assert stage.told() == ["paused", "paused"]
+
+
 def test_while_it_looks_for_its_batch_it_has_not_run(stage):
     queue = stage.queue
     (other,) = submit(queue, "python eval.py --bs {batch_size}", probe=PROBE)
