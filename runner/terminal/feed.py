@@ -46,7 +46,6 @@ SHOWN = (
       for one in options.OPTIONS if one.key != "on"),
     *OWN,
 )  # fmt: skip
-NAMED = 5  # held jobs, in one sentence
 ENOUGH = 2  # signals after which one really wants to leave
 
 
@@ -136,20 +135,10 @@ class Feed:
             self._seen = event.number
             if event.job_id in self._unfinished:
                 self._take(event)
-        held = self._why_nothing_comes() if self._unfinished else None
+        held = self._queue.held_back(self._unfinished) if self._unfinished else None
         if held and held != self._held:
             say(held)
         self._held = held
-
-    def _why_nothing_comes(self) -> str | None:
-        """What somebody has to lift before all that is left here can end."""
-        if general := self._queue.held():
-            return general
-        held = [number for number in self._queue.listing.held() if number in self._unfinished]
-        if not held:
-            return None
-        named = ", ".join(map(str, held[:NAMED])) + (" …" if len(held) > NAMED else "")
-        return f"held until somebody releases them: job {named}; nightshift release {held[0]}, or kill {held[0]}"
 
     def _take(self, event: Happened) -> None:
         if event.kind == "started":
