@@ -6,6 +6,7 @@ What counts is decided in `runner.breaker`. All of it is kept in the box's "paus
 from __future__ import annotations
 
 import logging
+import math
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from runner.model import State
 from runner.store.trials import Trials
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runner.model import Exit, Job
     from runner.schedule import Waiting
     from runner.settings import Settings
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BY = "breaker"
-PATIENCE_S = 60.0  # a job to try finds room in seconds, as a rule: then there is one notice instead of two
+NO_ROOM_S = 15.0
 HELD_BY = "the breaker, since jobs like it failed at once"
 
 
@@ -38,6 +41,7 @@ class BreakerWatch:
         self._settings, self._jobs, self._outbox, self._box, self._waiter = settings, jobs, outbox, box, waiter
         self._trials = Trials(store)
         self._looks_at = 0.0  # by the monotonic clock
+        self._no_room_until = -math.inf  # so long, nobody is told that there is no room to try one
 
     def on_end(self, job_id: int, state: State, end: Exit | None) -> None:
         """A job has ended: one more in a row, or none any more."""
@@ -53,13 +57,12 @@ class BreakerWatch:
     def _pause(self, streak: breaker.Streak) -> None:
         why = f"{len(streak.jobs)} jobs in a row failed within seconds ({streak.manner})"
         again = self._settings.breaker_again > 0
-        at_once = again and bool(self._trials.candidates(self._trials.shapes(streak.jobs)))
+        at_once = again and bool(self._unlike(streak.jobs))
         try_at = self._try_at(0) if again and not at_once else None
         paused = {
             "by": BY,
             "why": why,
             "jobs": streak.jobs,
-            "since": clock.text(clock.now()),
             "tries": 0,
             "trial": None,
             "try_at": try_at,
@@ -84,19 +87,43 @@ class BreakerWatch:
         paused = self._box.get("paused")
         if not paused or paused["by"] != BY or "jobs" not in paused:
             return []
-        if not self._settings.breaker_again or self._box.get("draining"):
+        if not self._settings.breaker_again:
+            self._tell({**paused, "try_at": None})  # with other settings it would have been tried
+            return []
+        if self._box.get("draining"):
             return []
         if paused["trial"] is not None:
             self._see(paused)
             return []
-        due = clock.moment(paused["try_at"])
-        if due is not None and (left_s := (due - clock.now()).total_seconds()) > 0:
+        left_s = self._left_s(paused)
+        if left_s > 0:
             self._look_in(left_s)
-            return []
-        found = self._trials.candidates(self._trials.shapes(paused["jobs"])) or self._trials.candidates()
-        if not found:
-            self._tell(paused)
+        # none has been tried yet: one that is unlike them may have come since
+        found = self._unlike(paused["jobs"]) if left_s <= 0 or not paused["tries"] else []
+        if not found and left_s <= 0:
+            found = self._alike(paused["jobs"])
+            if not found:
+                self._tell(paused)
         return found
+
+    def _unlike(self, failed: Sequence[int]) -> list[Waiting]:
+        """Jobs that would show something of the box: of another kind, and with GPUs where those that failed had any."""
+        gpus_too = self._trials.need_gpus(failed)
+        return [one for one in self._trials.candidates(self._trials.shapes(failed)) if one.request.gpus or not gpus_too]
+
+    def _alike(self, failed: Sequence[int]) -> list[Waiting]:
+        found = self._trials.candidates()
+        with_gpus = [one for one in found if one.request.gpus]
+        return with_gpus if with_gpus and self._trials.need_gpus(failed) else found
+
+    def _left_s(self, paused: dict[str, Any]) -> float:
+        """Until the next one may be tried; never longer than was meant, for the clock on the wall may be set back."""
+        due = clock.moment(paused["try_at"])
+        longest_s = breaker.wait_s(max(0, paused["tries"] - 1), self._settings.breaker_again)
+        if due is not None and (due - clock.now()).total_seconds() > longest_s + 1:
+            due = clock.now() + timedelta(seconds=longest_s)
+            self._box.set("paused", {**paused, "try_at": clock.text(due)})
+        return 0.0 if due is None else (due - clock.now()).total_seconds()
 
     def tries(self, job_id: int | None) -> None:
         """This job was started to see whether it fails, too; None if there is no room for one."""
@@ -105,13 +132,17 @@ class BreakerWatch:
             log.info("job %s shows whether the queue may go on", job_id)
             self._box.set("paused", {**paused, "trial": job_id})
             self._look_in(self._settings.breaker_within)
-            return
-        since = clock.moment(paused["since"])
-        left_s = PATIENCE_S - (clock.now() - since).total_seconds() if since else 0.0
-        if left_s > 0:
+        elif (left_s := self._patience_s()) > 0:
             self._look_in(left_s)
         else:
             self._tell(paused)
+
+    def _patience_s(self) -> float:
+        """How much longer there may be no room before it is told: the memory of those that failed comes back soon."""
+        now = time.monotonic()
+        if now > self._no_room_until + NO_ROOM_S:
+            self._no_room_until = now + NO_ROOM_S
+        return self._no_room_until - now
 
     def _see(self, paused: dict[str, Any]) -> None:
         """What has become of the job that was tried."""
@@ -119,7 +150,7 @@ class BreakerWatch:
         if job is None or job.state in (State.QUEUED, State.CANCELLED, State.LOST):  # that says nothing
             self._box.set("paused", {**paused, "trial": None})
             self._waiter.after(0, lambda: None)
-        elif (left_s := self._settings.breaker_within - _ran_s(job)) > 0 and not job.state.final:
+        elif (left_s := self._settings.breaker_within - self._trials.ran_s(job)) > 0 and not job.state.final:
             self._look_in(left_s)
         elif job.state is State.FAILED and left_s >= 0:
             self._fails_again(paused)
@@ -157,9 +188,3 @@ class BreakerWatch:
         if not now < self._looks_at <= now + seconds + 1:
             self._looks_at = now + seconds
             self._waiter.after(seconds, lambda: None)
-
-
-def _ran_s(job: Job) -> float:
-    if job.started_at is None:
-        return 0.0
-    return ((job.finished_at or clock.now()) - job.started_at).total_seconds()

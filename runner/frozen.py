@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from runner.model import JobSpec
     from runner.worktree import Tree
 
+NEVER_TAKEN = "wanted, but never taken"
 FOLDER, TREE, MANIFEST = "snapshots", "tree", "manifest.json"
 UNFINISHED = ".new"  # what begins so was never whole
 LIMIT = "200M"  # the default of NIGHTSHIFT_SNAPSHOT_LIMIT
@@ -114,8 +115,15 @@ def tree_folder(home: str, spec: JobSpec) -> str:
 
 def refuse_gone(home: str, spec: JobSpec) -> None:
     """UserError if a job is to run from a copy that is no longer there."""
+    if spec.snapshot and not is_taken(spec):
+        raise UserError(f"A copy of its code was {NEVER_TAKEN}. Submit it anew.")
     if spec.snapshot and not os.path.isdir(work_folder(home, spec)):
         raise UserError("The copy of the code that this job was submitted with has been removed. Submit it anew.")
+
+
+def is_taken(spec: JobSpec) -> bool:
+    """Whether there was a copy; an edit of an earlier version wrote down that one is wanted, and took none."""
+    return isinstance(spec.snapshot, dict) and "name" in spec.snapshot
 
 
 def words(spec: JobSpec) -> str:
@@ -123,6 +131,8 @@ def words(spec: JobSpec) -> str:
     taken = spec.snapshot
     if not taken:
         return ""
+    if not is_taken(spec):
+        return NEVER_TAKEN
     files = "1 file" if taken["files"] == 1 else f"{taken['files']:,} files"
     said = f"{files}, {format_mib(taken['bytes'] / MIB)}" if taken["bytes"] >= MIB else files
     if taken["commit"]:

@@ -29,6 +29,7 @@ RUNNING_PERCENT = 50.0  # below it a job loads data or waits, and its power says
 LOW_POWER = 0.5  # of the job's own usual
 SPINNING_POWER = 0.35  # of what the GPUs may draw at most; dead-locks were seen at 17 to 27 %
 EVERY_S = 10.0
+UNKNOWN_FOR_S = 3600.0  # one whose work was never seen may work just so: what it has after this is not to be lost
 LONGEST_GAP_S = 60.0
 USUAL_AT_LEAST = 12  # two minutes of work; less is no habit
 USUAL_AT_MOST = 360  # the latest hour of work
@@ -189,7 +190,8 @@ def _judge_silent(seen: list[Pulse], pulses: Pulses, wanted_s: float) -> Verdict
         return Verdict(False, f"it draws {_percent(max(powers), beside_w)} of {beside_what}")
     for_min, share = pulses.silent_s / 60, _percent(median(powers), beside_w)
     why = f"looks hung: {for_min:.0f} min silent at {share} of {beside_what}"
-    return Verdict(True, why, plain=all(map(_only_spins, seen)))
+    known = pulses.knows_usual or pulses.silent_s < max(UNKNOWN_FOR_S, 3 * wanted_s)
+    return Verdict(True, why, plain=known and all(map(_only_spins, seen)))
 
 
 def _only_spins(seen: Pulse) -> bool:

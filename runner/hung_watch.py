@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runner import clock, hung
+from runner.gpu.standing import Rules, Standing
 from runner.model import Reason
-from runner.request import request_in
-from runner.schedule import Room
+from runner.schedule import choose
+from runner.store.limits import box_limits
 from runner.store.line import Line
 from runner.supervisor import kernel
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runner.gpu.telemetry import Telemetry
+    from runner.model import Snapshot
     from runner.store.box import Box
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 ACTOR = "the watch over hung jobs"
 LOOKS_AFTER_S = 60.0  # who printed something just now need not show other signs of life
 MOVES_BYTES = 1 << 20  # a checkpoint that is written, or sent away; what hangs only counts its heartbeats
+_NOBODY_THERE: dict[str, Any] = {"utilization": 0, "memory_used_mib": 0, "processes": ()}
 
 
 @dataclass(slots=True)
@@ -104,9 +107,9 @@ class HungWatch:
         self, store: Store, jobs: Jobs, outbox: Outbox, box: Box, watches: Watches, telemetry: Telemetry
     ) -> None:
         self._jobs, self._outbox, self._box, self._watches = jobs, outbox, box, watches
-        self._line, self._telemetry = Line(store), telemetry
+        self._store, self._line, self._telemetry = store, Line(store), telemetry
 
-    def judge(self, job_id: int, suspect: Suspect, gpus: tuple[str, ...], now: float, *, kept: bool) -> bool:
+    def judge(self, job_id: int, suspect: Suspect, now: float, *, kept: bool) -> bool:
         """Tell, stop, or let be; whether something was done that has to be written down."""
         before = suspect.told
         if kept:
@@ -119,7 +122,7 @@ class HungWatch:
             suspect.told = None
         elif _may_be_stopped(policy, early):
             self._warn(job_id, suspect, early.why, now)
-            if whole.hung and self._is_due(suspect, gpus, now):
+            if whole.hung and self._is_due(job_id, suspect, now):
                 self._stop(job_id, whole.why)
         elif whole.hung and suspect.told is None:
             suspect.told = Told(self._tell(job_id, {"why": whole.why}))
@@ -138,30 +141,38 @@ class HungWatch:
         log.info("job %s %s", job_id, said["why"])
         return self._outbox.add("looks hung", said, job_id)
 
-    def _is_due(self, suspect: Suspect, gpus: tuple[str, ...], now: float) -> bool:
+    def _is_due(self, job_id: int, suspect: Suspect, now: float) -> bool:
         """Whether it is time, somebody could be told, and, where it matters, another job waits."""
         told = suspect.told
         if told is None or told.stop_at is None or now < told.stop_at:
             return False
-        if suspect.policy.action is hung.Action.YIELD and not self._is_in_the_way(gpus):
+        if suspect.policy.action is hung.Action.YIELD and not self._is_in_the_way(job_id):
             return False
         if told.put_off or self._box.get("bot id") is None or self._outbox.has_arrived(told.notice):
             return True
         suspect.told = Told(told.notice, now + suspect.policy.silent_s, put_off=True)
         return False
 
-    def _is_in_the_way(self, gpus: tuple[str, ...]) -> bool:
-        """Whether a job that could start waits for GPUs like these."""
+    def _is_in_the_way(self, job_id: int) -> bool:
+        """Whether a job waits that would start if this one were gone, and that has nothing else to come."""
         snapshot = self._telemetry.snapshot
         if snapshot is None or self._box.any("paused", "draining"):
             return False
-        held = [
-            Room(index=gpu.index, uuid=gpu.uuid, name=gpu.name, slots=1, free_slots=())
-            for gpu in snapshot.gpus
-            if gpu.uuid in gpus
-        ]
-        wanted = [request for request in map(request_in, self._line.lanes()) if request.gpus]
-        return any(room.suits(request) for room in held for request in wanted)
+        leaving = {one.id for one in self._line.running() if one.stopping}
+        return bool(self._served(snapshot, leaving | {job_id}) - self._served(snapshot, leaving))
+
+    def _served(self, snapshot: Snapshot, gone: set[int]) -> set[int]:
+        """The jobs that would start, or have others pushed aside for them, if these were gone."""
+        running = self._line.running()
+        left = {uuid for one in running if one.id in gone for uuid in one.gpus}
+        gpus = tuple(replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)
+        leases = [lease for lease in self._line.leases() if lease.job_id not in gone]
+        rules = Rules(slots=int(self._box.get("slots", 1)), **self._box.get("free", {}))
+        rooms = Standing((replace(snapshot, gpus=gpus), 0.0), leases, rules).rooms()
+        waiting = [one for one in self._line.waiting(sum(room.slots for room in rooms)) if one.request.gpus]
+        others = [one for one in running if one.id not in gone]
+        plan = choose(waiting, rooms, (), others, box_limits(self._store), explain=False)
+        return {start.job_id for start in plan.starts} | {push.for_id for push in plan.pushes}
 
     def _stop(self, job_id: int, why: str) -> None:
         job = self._jobs.get(job_id)

@@ -201,7 +201,7 @@ class IdleWatch:
             if watch.window is not None:
                 self._judge_idle(job_id, watch, watch.window, rows[job_id], now, keep_until)
             kept = keep_until is not None and now < keep_until
-            if self._hung.judge(job_id, watch.suspect, watch.gpus, now, kept=kept):
+            if self._hung.judge(job_id, watch.suspect, now, kept=kept):
                 self.save()
         if now >= self._save_at:
             self.save()

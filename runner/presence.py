@@ -80,8 +80,11 @@ def _taken(lock: int) -> bool:
     return False
 
 
-def ask_to_leave(folder: str, name: str) -> bool:
-    """Have the holder of a lock leave, and wait until it has; False if there is none."""
+def ask_to_leave(folder: str, name: str, *, insist: bool = False) -> bool:
+    """Have the holder of a lock leave, and wait until it has; False if there is none.
+
+    One that does not is killed if that is insisted on, and otherwise named to whoever asked.
+    """
     pid = holder(folder, name)
     if pid is None:
         return False
@@ -94,6 +97,10 @@ def ask_to_leave(folder: str, name: str) -> bool:
             return False
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         if not select.select([handle], [], [], LEAVES_WITHIN_S)[0]:
+            if insist:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                select.select([handle], [], [])
+                return True
             raise OperatorError(
                 f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/nightshift.log."
                 f" `kill -9 {pid}` ends it; running jobs go on."

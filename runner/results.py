@@ -88,13 +88,14 @@ def count_words(counts: Mapping[State, int]) -> str:
     return ", ".join(f"{count:,} {word}" for count, word in told if count) or "nothing"
 
 
-def status_words(counts: Mapping[State, int], left_s: float | None = None) -> str:
-    """`4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h 10m left`."""
+def status_words(counts: Mapping[State, int], left_s: float | None = None, in_vain: int = 0) -> str:
+    """`4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h 10m left`; so many waited in vain for others."""
     total, done = sum(counts.values()), counts.get(State.SUCCEEDED, 0)
     told = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
     rest = {
         "failed": sum(counts.get(state, 0) for state in FAILED),
-        "stopped": counts.get(State.CANCELLED, 0),
+        "cancelled by dependency": in_vain,
+        "stopped": counts.get(State.CANCELLED, 0) - in_vain,
         "running": counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0),
         "waiting": counts.get(State.QUEUED, 0),
     }

@@ -215,7 +215,8 @@ def _needed_snapshots(store: Store, removed: Removed) -> tuple[dict[str, set[int
 
 
 def _snapshot_in(spec: str) -> str | None:
-    return (json.loads(spec).get("snapshot") or {}).get("name")
+    copy = json.loads(spec).get("snapshot")
+    return copy.get("name") if isinstance(copy, dict) else None
 
 
 def _put_aside(parent: str, name: str) -> str:

@@ -63,14 +63,22 @@ def wait_until(folder: str, done: Callable[[], bool]) -> None:
         changes.close()
 
 
-def wait_for(queue: Queue, job_ids: Sequence[int]) -> int:
-    """Return when all these jobs have ended: 0 if all succeeded, else the code of the first that did not."""
+def wait_for(queue: Queue, job_ids: Sequence[int], say: Callable[[str], None] | None = None) -> int:
+    """Return when all these jobs have ended: 0 if all succeeded, else the code of the first that did not.
+
+    What somebody has to lift for that is said once.
+    """
     left = [queue.job(job_id).id for job_id in job_ids]
+    unfinished, told = frozenset(left), list[str | None]([None])
 
     def done() -> bool:
         # one look at a time, however many there are: all must end, so it does not matter which is looked at
         while left and queue.job(left[-1]).state in FINAL_STATES:
             left.pop()
+        if left and say and (held := queue.held_back(unfinished)) != told[-1]:
+            told.append(held)
+            if held:
+                say(held)
         return not left
 
     wait_until(queue.home, done)

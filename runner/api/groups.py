@@ -32,6 +32,7 @@ class Standing:
     group: Group
     counts: Mapping[State, int]
     left_s: float | None
+    in_vain: int = 0  # cancelled, because what they were to come after did not succeed
 
     @property
     def total(self) -> int:
@@ -42,7 +43,7 @@ class Standing:
     def line(self) -> str:
         """`sweep-3: 4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h left`."""
         limit = f"; at most {self.group.at_most} at once" if self.group.at_most and self.unfinished else ""
-        return f"{self.group.name}: {status_words(self.counts, self.left_s)}{limit}"
+        return f"{self.group.name}: {status_words(self.counts, self.left_s, self.in_vain)}{limit}"
 
     @property
     def unfinished(self) -> bool:
@@ -63,7 +64,7 @@ def find(queue: Queue, name: str) -> Group:
 def standing(queue: Queue, name: str) -> Standing:
     """How far it is."""
     group, counts = find(queue, name), queue.groups.counts(name)
-    return Standing(group, counts, _left_s(queue, name, counts))
+    return Standing(group, counts, _left_s(queue, name, counts), queue.groups.in_vain(name))
 
 
 def _left_s(queue: Queue, name: str, counts: Mapping[State, int]) -> float | None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from runner.store.listing import Overview
 
 RECENT = timedelta(hours=24)
+NAMED = 5  # held jobs, in one sentence
 
 
 def at_the_terminal(words: str) -> str:
@@ -164,6 +165,17 @@ class View:
         if self.box.get("draining"):
             return f"the box is draining, and no more jobs start; {goes_on}"
         return None
+
+    def held_back(self, job_ids: Collection[int]) -> str | None:
+        """What somebody has to lift before all of these can end; None if nothing."""
+        if general := self.held():
+            return general
+        held = [number for number in self.listing.held() if number in job_ids]
+        if not held:
+            return None
+        named = ", ".join(map(str, held[:NAMED])) + (" …" if len(held) > NAMED else "")
+        release, kill = self._typed(f"release {held[0]}"), self._typed(f"kill {held[0]}")
+        return f"held until somebody releases them: job {named}; {release} or {kill}"
 
     def when_empty(self) -> dict[str, Any] | None:
         """The command that is to be run since nothing is left to do, with `due_at` (None: held by a pause)."""

@@ -134,6 +134,10 @@ class Groups:
         )
         return {State(row["state"]): row["jobs"] for row in rows}
 
+    def in_vain(self, name: str) -> int:
+        """How many of its jobs were cancelled because of what they were to come after."""
+        return len(self._members(f"state = 'CANCELLED' AND reason = 'DEPENDENCY' AND NOT {_REPLACED}", name))
+
     def current(self, name: str) -> list[Member]:
         """Its jobs, without those that failed and were run again."""
         return self._members(f"NOT {_REPLACED}", name)

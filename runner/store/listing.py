@@ -104,6 +104,13 @@ class Listing:
         )
         return [row["id"] for row in rows]
 
+    def held(self) -> list[int]:
+        """The numbers of those that somebody keeps from starting."""
+        rows = self._store.rows(
+            "SELECT id FROM jobs INDEXED BY jobs_not_ready WHERE state = 'QUEUED' AND ready = 0 AND held_by IS NOT NULL"
+        )
+        return sorted(row["id"] for row in rows)
+
     def unfinished_of(self, owner: str) -> list[int]:
         """The same of one owner."""
         return self.unfinished(owner=owner)

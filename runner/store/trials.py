@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from runner import clock
+from runner.model import Phase
 from runner.request import request_in
 from runner.schedule import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from runner.model import Job
     from runner.store.connection import Store
 
 
@@ -25,6 +29,28 @@ class Trials:
         marks = ", ".join("?" * len(wanted))
         rows = self._store.rows(f"SELECT shape FROM jobs WHERE id IN ({marks}) AND shape IS NOT NULL", wanted)  # noqa: S608
         return [row["shape"] for row in rows]
+
+    def need_gpus(self, job_ids: Iterable[int]) -> bool:
+        """Whether any of these jobs asked for GPUs."""
+        wanted = list(job_ids)
+        marks = ", ".join("?" * len(wanted))
+        rows = self._store.rows(f"SELECT DISTINCT lane FROM jobs WHERE id IN ({marks})", wanted)  # noqa: S608
+        return any(request_in(row["lane"]).gpus for row in rows)
+
+    def ran_s(self, job: Job) -> float:
+        """How long its latest attempt has run, or ran: without the probes before it, which end within seconds."""
+        row = self._store.row("SELECT exit FROM attempts WHERE job_id = ? AND number = ?", (job.id, job.attempt))
+        end = json.loads(row["exit"]) if row and row["exit"] else None
+        if end is not None:  # by a clock that nobody sets
+            return float(end["duration_s"] if end.get("run_s") is None else end["run_s"])
+        began = job.started_at
+        if job.spec.probe is not None:
+            sql = "SELECT at FROM events WHERE job_id = ? AND attempt = ? AND kind = 'batch chosen'"
+            chosen = self._store.row(sql, (job.id, job.attempt))
+            began = clock.moment(chosen["at"]) if chosen else None
+        if began is None or job.phase is Phase.PROBING:
+            return 0.0
+        return ((job.finished_at or clock.now()) - began).total_seconds()
 
     def candidates(self, unlike: Collection[str] = ()) -> list[Waiting]:
         """The first job of every lane that could start, of other kinds than these."""

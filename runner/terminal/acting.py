@@ -231,7 +231,7 @@ def wait(job_ids: tuple[int, ...], group: str | None) -> int:
             queue.job(job_id)
         if awaited:
             warn_without_runner(queue, "this waits until one is")
-        code = wait_for(queue, awaited)
+        code = wait_for(queue, awaited, say)
         for job_id in awaited:
             print(f"Job {job_id}: {state_words(queue.job(job_id))}")
     return code

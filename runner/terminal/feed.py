@@ -135,7 +135,7 @@ class Feed:
             self._seen = event.number
             if event.job_id in self._unfinished:
                 self._take(event)
-        held = self._queue.held() if self._unfinished else None
+        held = self._queue.held_back(self._unfinished) if self._unfinished else None
         if held and held != self._held:
             say(held)
         self._held = held

@@ -65,6 +65,8 @@ def _snapshot(queue: Queue, job: Job) -> dict[str, Any] | None:
         return None
     from runner import frozen
 
+    if not frozen.is_taken(job.spec):
+        return {"folder": None}
     folder = frozen.tree_folder(queue.home, job.spec)
     return {**job.spec.snapshot, "folder": folder if os.path.isdir(folder) else None}
 
@@ -155,8 +157,10 @@ def _where(job: Job, home: str) -> Iterator[tuple[str, str]]:
 def _copy_of_code(spec: JobSpec, home: str) -> Iterator[tuple[str, str]]:
     from runner import frozen
 
-    folder = frozen.tree_folder(home, spec)
     yield "Code", f"as submitted: {frozen.words(spec)}"
+    if not frozen.is_taken(spec):
+        return
+    folder = frozen.tree_folder(home, spec)
     yield "", folder if os.path.isdir(folder) else "(the copy has been removed)"
 
 

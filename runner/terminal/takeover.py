@@ -42,5 +42,8 @@ def left_behind(folder: str) -> list[str]:
 
 
 def take_over(folder: str) -> list[str]:
-    """Have them leave, so that the next keeper starts them with the settings of now; running jobs go on."""
-    return [name for name in left_behind(folder) if ask_to_leave(folder, LOCKS[name])]
+    """Have them leave, so that the next keeper starts them with the settings of now; running jobs go on.
+
+    One that hangs must not keep the next from coming up: it is killed, as its own keeper would have done.
+    """
+    return [name for name in left_behind(folder) if ask_to_leave(folder, LOCKS[name], insist=True)]

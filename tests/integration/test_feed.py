@@ -219,3 +219,16 @@ def test_without_a_runner_it_says_so_and_goes_on_when_there_is_one():
 def test_slips_are_refused_with_what_to_type(words, said):
     with pytest.raises(UserError, match=said):
         feed.main(words)
+
+
+def test_a_job_that_is_held_is_said_to_be_what_it_waits_for(up):
+    with fed(up, "--gpus", "0") as feed, up.queue() as queue:
+        feed.give(feed.waits, f"{feed.waits} ; true")
+        eventually(lambda: len(feed.jobs()) == 2)
+        _, held = sorted(job.id for job in feed.jobs().values())
+        queue.hold(held)
+        feed.says(
+            f"held until somebody releases them: job {held}; `nightshift release {held}` or `nightshift kill {held}`"
+        )
+        queue.stop(held)
+        feed.says(f"job {held}: cancelled")

@@ -35,8 +35,16 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
 class Hanging:
     """A job that worked for five minutes, printing all the while, and then spins."""
 
-    def __init__(self, queue: Queue, stage: IdleStage, *gpus: str, says: bool = True, **values: Any) -> None:
-        self.queue, self.stage, self.gpus = queue, stage, gpus or (A, B)
+    def __init__(
+        self,
+        queue: Queue,
+        stage: IdleStage,
+        *gpus: str,
+        says: bool = True,
+        idle_too: tuple[str, ...] = (),
+        **values: Any,
+    ) -> None:
+        self.queue, self.stage, self.gpus, self._idle = queue, stage, gpus or (A, B), idle_too
         (self.id,) = submit(queue, "torchrun train.py", gpus=len(self.gpus), **values)
         folder = begin(queue, self.id, *self.gpus, output=b"step 1\n" if says else b"")
         self._log = folder / OUTPUT
@@ -50,8 +58,9 @@ class Hanging:
         os.utime(self._log, (at, at))
 
     def pass_by(self, seconds: float, power_w: float = 90.0, **percent: int) -> None:
-        load = {uuid: percent.get(uuid[-1], 100) for uuid in self.gpus}
-        self.stage.pass_by(seconds, load, power_w=power_w, power_limit_w=400.0, name="NVIDIA RTX A5000")
+        load = {uuid: percent.get(uuid[-1], 100) for uuid in self.gpus} | dict.fromkeys(self._idle, 0)
+        own = {"name": "NVIDIA RTX A5000", "memory_total_mib": 24576, "memory_used_mib": 0}
+        self.stage.pass_by(seconds, load, power_w=power_w, power_limit_w=400.0, **own)
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -107,6 +116,38 @@ def test_it_is_let_be_while_nobody_waits_for_its_gpus_and_stopped_when_somebody_
     assert not job.stopped
     queue.resume()
     job.pass_by(2)
+    assert job.stopped
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        pytest.param({"gpus": 1}, id="it starts on the free one in this very moment"),
+        pytest.param({"gpus": 4}, id="all together would not be enough"),
+        pytest.param({"gpus": 1, "group": "full"}, id="its group is full"),
+    ],
+)
+def test_it_is_let_be_where_its_end_would_start_nobody(queue, stage, asks):
+    queue.groups.join("full", "somebody", "")
+    queue.groups.limit("full", 0)
+    job = Hanging(queue, stage, idle_too=("GPU-c",))
+    job.pass_by(620)
+    waits(queue, **asks)
+    job.pass_by(5)
+    assert not job.stopped
+
+
+def test_it_is_let_be_where_another_leaves_anyway(queue, stage):
+    job = Hanging(queue, stage, idle_too=("GPU-c",))
+    (leaves,) = submit(queue, "python short.py")
+    begin(queue, leaves, "GPU-c", output=b"")
+    job.pass_by(620)
+    queue.stop(leaves)
+    waits(queue)
+    job.pass_by(5)
+    assert not job.stopped
+    waits(queue)
+    job.pass_by(5)
     assert job.stopped
 
 

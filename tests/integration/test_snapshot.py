@@ -58,6 +58,10 @@ def test_a_job_runs_the_code_it_was_submitted_with_and_so_does_its_rerun(box):
     assert box.wait_state(damaged, "FAILED")["reason"] == "SPAWN"
     box.wait_state(fine, "SUCCEEDED")
     assert box.runner.poll() is None
+    assert "as submitted: wanted, but never taken" in box.run("show", str(damaged)).stdout
+    assert json.loads(box.run("show", str(damaged), "--json").stdout)["snapshot"] == {"folder": None}
+    assert "never taken. Submit it anew" in box.run("rerun", str(damaged)).stderr
+    assert box.run("prune", "--disk-limit", "1G").returncode == 0
 
 
 @in_room()

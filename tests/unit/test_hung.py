@@ -179,3 +179,11 @@ def test_a_policy_as_it_is_typed(text: str, policy: Policy) -> None:
 def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
         parse_policy(text)
+
+
+def test_one_that_was_never_seen_at_work_and_has_been_silent_for_long_may_work_just_so() -> None:
+    """Small kernels keep two GPUs at 100 % and draw little: after days of it there is much to lose."""
+    assert judge(seen(worked_s=60.0, limit_w=800.0, silent_s=1200.0)).plain
+    late = judge(seen(worked_s=60.0, limit_w=800.0, silent_s=3700.0))
+    assert (late.hung, late.plain) == (True, False)
+    assert judge(seen(limit_w=800.0, silent_s=3700.0)).plain

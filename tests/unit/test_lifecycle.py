@@ -50,6 +50,8 @@ def test_a_removed_run_directory_of_a_running_job_is_never_a_reason_to_run_it_ag
         (an_exit(exit_code=0, stopped=True), A_PUSH, (State.CANCELLED, Reason.PREEMPTED)),
         (an_exit(signal=9, stopped=True), A_PUSH, (State.CANCELLED, Reason.PREEMPTED)),
         (an_exit(exit_code=0), A_PUSH, (State.SUCCEEDED, Reason.EXIT)),
+        # its time was up, and it was leaving already when it was to make room
+        (an_exit(signal=15, stopped=True, timed_out=True), A_PUSH, (State.CANCELLED, Reason.TIMEOUT)),
         # it failed by itself while the request to stop was still on its way
         (an_exit(exit_code=3), A_STOP, (State.FAILED, Reason.EXIT)),
     ],

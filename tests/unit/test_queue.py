@@ -15,6 +15,7 @@ from runner.schedule import in_turn
 from runner.store.limits import box_limits
 from runner.store.line import CPU
 from runner.store.standstill import Standstill
+from runner.waiting import wait_for
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit, submit
 
 
@@ -507,3 +508,18 @@ def test_a_job_whose_time_is_to_come_is_something_left_to_do(queue):
     assert standstill.any_to_do()
     queue.stop(job_id)
     assert not standstill.any_to_do()
+
+
+def test_who_waits_for_a_job_that_is_held_is_told_so(queue):
+    (job_id,) = submit(queue, "true")
+    queue.hold(job_id)
+    said = []
+
+    def say(sentence):
+        said.append(sentence)
+        queue.stop(job_id)
+
+    assert wait_for(queue, [job_id], say) == 1
+    assert said == [
+        f"held until somebody releases them: job {job_id}; `nightshift release {job_id}` or `nightshift kill {job_id}`"
+    ]
