@@ -164,11 +164,10 @@ class Notifier:
         if thread is not None and (found := self._at(thread)):
             return [found]
         people = set(gate.admins())
-        for number in notice.data.get("jobs", ()) if notice.kind in ("paused", "goes on") else ():
-            other = self._chat.queue.jobs.get(number)
-            owner = person_of(other.spec.owner) if other else None
-            if owner is not None and gate.role_of(owner) is not None:
-                people.add(owner)
+        if notice.kind in ("paused", "goes on"):  # whose jobs failed, and whose are held because of them
+            about = {*notice.data.get("jobs", ()), *notice.data.get("held", ())}
+            owners = {person_of(job.spec.owner) for number in about if (job := self._chat.queue.jobs.get(number))}
+            people |= {owner for owner in owners if owner is not None and gate.role_of(owner) is not None}
         return [Recipient(person, person) for person in sorted(people)]
 
     def _at(self, thread: Thread) -> Recipient | None:
