@@ -98,6 +98,7 @@ class Chat:
         if box.get("bot id") is None:  # a box that was used without a bot has weeks of news that is none any more
             self.queue.outbox.forget_untold(clock.text(clock.now() - STILL_NEWS))
         box.set("bot id", bot_id)
+        box.set("bot chat", self.settings.chat)
         if self.settings.chat == "telegram":
             box.set("bot username", username)
         self.set_menu(None)

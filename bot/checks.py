@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bot import settings, token
-from bot.pairing import has_admin, rows
+from bot.pairing import has_admin, is_page, rows
 from runner.api.chat import (
     BOT_LOCK,
     FAIL,
@@ -45,7 +45,7 @@ def examine() -> Iterator[Finding]:
     except NightshiftError as error:
         yield Finding(FAIL, "chat settings", str(error), "correct it in the environment or in .env of the state folder")
         return
-    if found.chat == "page":
+    if _is_page(found):
         yield from _page(found)
     else:
         try:
@@ -65,6 +65,13 @@ def examine() -> Iterator[Finding]:
         yield from _people(found, queue)
         yield from _parked(queue)
     yield from _bot(found)
+
+
+def _is_page(found: ChatSettings) -> bool:
+    if holder(found.home, BOT_LOCK) is None:  # nor need there be a queue
+        return found.chat == "page"
+    with open_queue() as queue:
+        return is_page(found, queue)
 
 
 def _telegram(found: ChatSettings, secret: str) -> Iterator[Finding]:
@@ -114,7 +121,7 @@ def _ask(found: ChatSettings, secret: str, method: str) -> dict[str, Any] | Find
 def _people(found: ChatSettings, queue: Queue) -> Iterator[Finding]:
     people = People(queue.store)
     known, waiting = rows(found, people), people.invitations()
-    if found.chat == "page":
+    if is_page(found, queue):
         return
     if has_admin(found, people):
         counts = {role: sum(person["role"] == role for person in known) for role in ("admin", "user", "viewer")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
-MANY, BURST = 4, 20
+MANY, BURST, BURST_S = 4, 20, 60.0
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
 SILENT = {"started", "gpu back", "disk back", "drained"}
@@ -71,6 +72,7 @@ class Notifier:
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
+        self._ended_at: list[float] = []
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -87,9 +89,14 @@ class Notifier:
                 left = await patiently(partial(self._leave_to_groups, notices))
                 for bundle in _bundles(left):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
-                if len(notices) <= BURST:  # of more, a button that is pressed says that its job is over
-                    for job_id in _over(notices):
-                        await patiently(partial(outlived.take_away, self._chat, job_id))
+                for job_id in self._few(_over(notices)):
+                    await patiently(partial(outlived.take_away, self._chat, job_id))
+
+    def _few(self, ended: list[int]) -> list[int]:
+        """Those whose buttons are seen to: of many in a short time, one that is pressed says that its job is over."""
+        now = time.monotonic()
+        self._ended_at = [at for at in self._ended_at if at > now - BURST_S] + [now] * len(ended)
+        return ended if len(self._ended_at) <= BURST else []
 
     def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
         """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""
@@ -164,11 +171,10 @@ class Notifier:
         if thread is not None and (found := self._at(thread)):
             return [found]
         people = set(gate.admins())
-        for number in notice.data.get("jobs", ()) if notice.kind in ("paused", "goes on") else ():
-            other = self._chat.queue.jobs.get(number)
-            owner = person_of(other.spec.owner) if other else None
-            if owner is not None and gate.role_of(owner) is not None:
-                people.add(owner)
+        if notice.kind in ("paused", "goes on"):  # whose jobs failed, and whose are held because of them
+            about = {*notice.data.get("jobs", ()), *notice.data.get("held", ())}
+            owners = {person_of(job.spec.owner) for number in about if (job := self._chat.queue.jobs.get(number))}
+            people |= {owner for owner in owners if owner is not None and gate.role_of(owner) is not None}
         return [Recipient(person, person) for person in sorted(people)]
 
     def _at(self, thread: Thread) -> Recipient | None:

@@ -37,6 +37,7 @@ ROLES = {
     "viewer": "may look",
 }
 USERNAME = "bot username"  # of the box: the bot writes it when it has met Telegram
+SERVED = "bot chat"  # of the box, likewise
 
 
 @click.command("pair")
@@ -61,12 +62,18 @@ def pair(role: str | None, listing: bool, revoke: int | None, cancel: bool, as_j
         elif cancel:
             _cancel(queue, people)
         else:
-            _refuse_on_page(found)
+            _refuse_on_page(found, queue)
             _invite(queue, people, role or ("user" if has_admin(found, people) else "admin"))
 
 
-def _refuse_on_page(found: ChatSettings) -> None:
-    if found.chat == "page":
+def is_page(found: ChatSettings, queue: Queue) -> bool:
+    """Whether the chat is a page of this machine: of a bot that is up its own word counts, as in another terminal."""
+    up = holder(found.home, BOT_LOCK) is not None
+    return ((queue.box.get(SERVED) if up else None) or found.chat) == "page"
+
+
+def _refuse_on_page(found: ChatSettings, queue: Queue) -> None:
+    if is_page(found, queue):
         link = os.path.join(found.home, PAGE_LINK)
         raise UserError(f"The chat is a page on this machine: whoever has its link ({link}) may do everything there.")
 

@@ -9,10 +9,11 @@ from bot.gate import Role, actor_of
 if TYPE_CHECKING:
     from bot.chat import Chat, Press
 
-OF_USERS = frozenset({"rerun", "lines", "script", "resume", "release all"})
+OF_USERS = frozenset({"rerun", "lines", "script", "resume"})
 OF_OWNERS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
 OF_ADMINS = frozenset({"drain", "revoke", "revoked", "people", "cancel links", "cancel when empty"})
 KILL_GROUP, RERUN_FAILED = "kill group", "rerun failed"
+RELEASE_ALL = "release all"
 
 
 class Rights:
@@ -29,6 +30,8 @@ class Rights:
             return self._role is Role.ADMIN
         if press.action in {KILL_GROUP, RERUN_FAILED}:
             return self._has_any(press.action, str(press.data["group"]))
+        if press.action == RELEASE_ALL:
+            return any(self.may_change(number) for number in press.data["jobs"])
         if press.action in OF_OWNERS and press.job_id is not None:
             return self.may_change(press.job_id)
         return press.action not in OF_USERS or self._is_user

@@ -35,8 +35,11 @@ def sign(job: Job) -> str:
 
 
 def called(job: Job, limit: int = 40) -> str:
-    """What to call a job in a list: its name, or the start of its command."""
-    return shorten(job.spec.name or printable(job.spec.command.strip()), limit)
+    """What to call a job in a list: its name, or the start of its command; of a sweep what tells it from the others."""
+    spec = job.spec
+    given = " ".join(f"{name}={value}" for name, value in spec.parameters.items())
+    known = spec.name or (spec.group if given and spec.group else spec.command.strip())
+    return shorten(printable(f"{known} {given}" if given else known), limit)
 
 
 def heading(job: Job) -> str:

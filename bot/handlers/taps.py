@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 GONE = "That button is no longer good. Send the command again."
 JUST_NOW = "That was done a moment ago. Tap again in a few seconds if you want it once more."
 AGAIN, TWO_TAPS_S = frozenset({"rerun", "rerun failed"}), 5.0  # a thumb that slipped wants no second job
+MANY_OWNERS = 4
 NOT_YOURS = "That button is for somebody else. Send the command yourself."
 
 
@@ -281,15 +282,21 @@ async def _resume(turn: Turn, button: Button) -> None:  # noqa: ARG001
 
 
 async def _release_all(turn: Turn, button: Button) -> None:
-    """What is held of several jobs."""
+    """What is held of several jobs, as far as they may; the rest is its owners' to release."""
     turn.require(Role.USER)
-    found = [job for number in button.data["jobs"] if (job := turn.chat.queue.jobs.get(number)) and job.held_by]
-    for job in found:
-        acting.require_owner(turn, job)
+    held = [job for number in button.data["jobs"] if (job := turn.chat.queue.jobs.get(number)) and job.held_by]
+    admin, me = turn.is_admin, turn.caller.actor
+    theirs = [job for job in held if admin or job.spec.owner == me]
+    others = sorted({turn.chat.name_of(job.spec.owner) for job in held if not admin and job.spec.owner != me})
+    whose = " and ".join(others) if len(others) < MANY_OWNERS else f"{len(others)} others"
+    if held and not theirs:
+        raise UserError(f"They belong to {whose}: only they or an admin may release them.")
     with turn.effect():
-        for job in found:
+        for job in theirs:
             turn.queue.release(job.id)
-        said = f"Released: {len(found)}." if found else "None of them is held any more."
+        said = f"Released: {len(theirs)}." if theirs else "None of them is held any more."
+        if others:
+            said += f" Still held: {len(held) - len(theirs)} of {whose}."
         turn.answer(said)
         turn.settle(_signed(turn, said))
 

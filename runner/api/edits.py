@@ -28,7 +28,14 @@ for _option in OPTIONS:
     _long = [flag[2:] for flag in _option.flags if flag.startswith("--")]
     if _NAMES.setdefault(_option.key, _long[0]) in _long and _option.key not in _ALWAYS_THERE:
         _CLEARED |= dict.fromkeys(_long, _option.key)
-_NAMES |= {"command": COMMAND, "argv": COMMAND, "script": COMMAND, "environment": PLACE, "env_file": PLACE}
+_NAMES |= {
+    "command": COMMAND,
+    "argv": COMMAND,
+    "script": COMMAND,
+    "parameters": COMMAND,
+    "environment": PLACE,
+    "env_file": PLACE,
+}
 _DEFAULTS = {one.name: one.default for one in fields(JobSpec) if one.default is not MISSING} | {"env": {}}
 _PROBED = frozenset({"command", "argv", "script", "dir", "environment", "env", "env_file", "gpus", "probe"})
 _LONGEST_SHOWN = 60
@@ -77,6 +84,8 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
         changed |= {"command": shlex.join(edit.argv), "argv": tuple(edit.argv), "script": False}
     elif edit.command is not None:
         changed |= {"command": edit.command, "argv": None, "script": edit.script}
+    if changed.get("command", spec.command) != spec.command:
+        changed["parameters"] = {}  # a sweep's values were those of the command it had
     found = replace(spec, **changed)
     if values.get("snapshot") or (found.snapshot and found.dir != spec.dir):
         found = replace(found, snapshot=edit.copies.get(found.dir, {}))

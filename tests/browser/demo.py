@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
-def a_demo(box: Box, **settings: str) -> Iterator[str]:
+def a_demo(box: Box, cwd: Path = ROOT, **settings: str) -> Iterator[str]:
     """The link that it prints."""
     chosen = {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
     environ = {**box.environ, **chosen, "NIGHTSHIFT_PAGE_PORT": "0", "NIGHTSHIFT_BOX": "gpu-box"}
@@ -26,7 +26,7 @@ def a_demo(box: Box, **settings: str) -> Iterator[str]:
     box.use_home(Path(box.environ["HOME"]) / ".nightshift-demo")
     with (box.folder / "demo.out").open("wb") as output:
         demo = subprocess.Popen(
-            box.command("demo"), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            box.command("demo"), env=environ, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     try:
         yield eventually(lambda: _link(box, demo), 60, "the demo prints its link")  # type: ignore[misc]

@@ -103,6 +103,21 @@ async def test_many_ends_at_once_change_no_messages(room):
     assert labels(shown) == ["Log", "Details", "Rerun"]
 
 
+@in_room()
+async def test_many_ends_one_right_after_the_other_do_not_change_a_message_each(room):
+    """Each is told as it comes: what counts is how many there were of late, not how many wait to be told."""
+    await room.ask(room.uma, "/batch -g 0\n" + "true\n" * 23)
+    for number in range(1, 24):
+        begin(room, number)
+    await room.settle()
+    started = {number: one for one in room.said(room.uma) for number in range(1, 24) if f"#{number} " in one.text.text}
+    for number in range(1, 24):
+        end(room, number)
+        await room.settle()
+    offer_to_kill = [number for number, message in started.items() if "Kill" in labels(message)]
+    assert offer_to_kill == list(range(21, 24))
+
+
 # -- pressed too late ------------------------------------------------------------------------------
 
 

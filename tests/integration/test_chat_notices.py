@@ -471,16 +471,30 @@ async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(roo
         "#1, #2. Those like them wait until somebody releases them. The others go on: #9 runs.",
     ]
     assert labels(said) == ["Release them", "Queue"]
+    assert room.said(room.una)[-1].text.text == said.text.text, "one of hers is held, too"
     await room.tap(room.uma, said, "Release them")
-    assert room.answers()[-1] == "#3 belongs to Una: only they or an admin may change it."
-    assert [queue.job(number).held_by is None for number in (*mine, hers)] == [False] * 3
+    assert room.answers()[-1] == "Released: 2. Still held: 1 of Una."
+    assert [queue.job(number).held_by is None for number in (*mine, hers)] == [True, True, False]
+    assert "Released: 2. Still held: 1 of Una. – Uma" in room.said(room.uma)[-1].text.text
     await room.tap(room.ada, room.said(room.ada)[-1], "Release them")
-    assert room.answers()[-1] == "Released: 3."
-    assert [queue.job(number).held_by for number in (*mine, hers)] == [None] * 3
-    assert "Released: 3." in room.said(room.ada)[-1].text.text
+    assert room.answers()[-1] == "Released: 1."
+    assert queue.job(hers).held_by is None
+    assert "Released: 1." in room.said(room.ada)[-1].text.text
+    await room.tap(room.una, room.said(room.una)[-1], "Release them")
+    assert room.answers()[-1] == "None of them is held any more."
     queue.outbox.add("goes on", {"why": why, "jobs": mine, "trial": 9, "held": []})
     await room.settle()
     assert room.said(room.uma)[-1].text.text == "▶️ lab1 goes on: #9 runs."
+
+
+@in_room()
+async def test_whoever_has_none_of_the_held_jobs_is_not_offered_to_release_them(room):
+    queue, mine, hers = room.chat.queue, await a_job(room), await a_job(room, user=room.una)
+    queue.hold(hers)
+    queue.outbox.add("goes on", {"why": "3 failed", "jobs": [mine, hers], "trial": 9, "held": [hers]})
+    await room.settle()
+    assert labels(room.said(room.uma)[-1]) == ["Queue"]
+    assert labels(room.said(room.una)[-1]) == labels(room.said(room.ada)[-1]) == ["Release them", "Queue"]
 
 
 @in_room()

@@ -42,6 +42,19 @@ def best(room):
 
 
 @in_room()
+async def test_jobs_of_a_sweep_are_told_apart_in_lists_and_before_they_are_killed(room):
+    long = "python examples/train_the_largest_model.py --lr {lr} ; lr=1e-3,5e-4"
+    await room.ask(room.uma, f"/sweep --sampling-mode grid {long}")
+    await room.ask(room.uma, f"/sweep --sampling-mode grid --name vit {long}")
+    await room.ask(room.uma, "/edit 2 python other.py")
+    (asked,) = await room.ask(room.uma, "/kill all")
+    names = ["sweep-1 lr=1e-3", "python other.py", "vit lr=1e-3", "vit lr=5e-4"]
+    assert asked.text.text.splitlines()[1:] == [f"⏳ #{number} {name}" for number, name in enumerate(names, 1)]
+    (shown,) = await room.ask(room.uma, "/queue")
+    assert "⏳ #1 sweep-1 lr=1e-3\n" in shown.text.text
+
+
+@in_room()
 async def test_a_sweep_is_one_reply_with_buttons(room):
     said = await room.ask(room.uma, SWEEP.replace("--seed", "--at-most 2 --seed"))
     assert len(said) == 1

@@ -204,8 +204,13 @@ def test_a_page_instead_of_telegram(page):
     assert "is already up" in again
     assert f"The chat's link is in {link}" in again
     assert "Nobody would start it again" not in again
-    assert page.run("pair").returncode == 1
+    del page.environ["NIGHTSHIFT_CHAT"]  # a terminal that was not told: the bot that is up knows
+    said = page.run("pair")
+    assert (said.returncode, "a page on this machine" in said.stderr) == (1, True), said.stderr
+    found = findings(page)[1]
+    assert (found["page"]["level"], found.keys() & {"people", "token", "chat"}) == ("ok", set())
     page.run("down")
+    assert findings(page)[1]["chat"]["text"] == "off: no NIGHTSHIFT_TOKEN"
     assert page.processes() == {}
 
 

@@ -45,6 +45,7 @@ def test_a_keyboard_is_replaced_alone():
     sent = trial.send("one", reply_markup=BUTTONS)
     changed = edit(trial, sent, "editMessageReplyMarkup", reply_markup=OTHER)
     assert (changed["text"], changed["reply_markup"]) == ("one", OTHER)
+    assert "edit_date" not in changed, "whoever reads it sees the same words"
     assert "reply_markup" not in edit(trial, sent, "editMessageReplyMarkup")
 
 

@@ -105,9 +105,10 @@ def _change(world: World, message: Message, name: str, content: FormattedText, m
     if content == getattr(message, name) and markup == message.reply_markup:
         raise bad_request(NOT_MODIFIED)
     world.flood.spend(message.chat.id, group=message.chat.is_group, now=world.clock())
+    if content != getattr(message, name):  # who changes only the buttons is not said to have edited it
+        message.edit_date = world.now()
     setattr(message, name, content)
     message.reply_markup = markup
-    message.edit_date = world.now()
     world.tell_message(events.EDITED, message, by_bot=True)
     return message.to_json()
 
