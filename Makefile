@@ -15,8 +15,8 @@ run: $(READY)
 
 test: check
 	@.ci/tools gcc chromium
-	@# most tests wait for processes: two at once for each core
-	.ci/in-memory $(BIN)/pytest -n $$(( $$(nproc) * 2 )) --dist worksteal -m "not evidence"
+	@# most tests wait for processes: three at once for each core
+	.ci/in-memory $(BIN)/pytest -n $$(( $$(nproc) * 3 )) --dist worksteal -m "not evidence"
 
 check: $(READY)
 	@$(MAKE) --no-print-directory -j 2 --output-sync types style collection

@@ -28,7 +28,6 @@ VARIANTS = {
     "`BREAKER=0`": replace(SHIPPED, breaker=0),
     "`RETRY_ON=HOST`": replace(SHIPPED, retry_host=True),
 }
-SHIPPED_NAME = "as shipped"
 STRETCHES = {1: "a night of 10 hours", 2: "20 hours", 4: "40 hours", 6: "a weekend of 60 hours"}
 
 
@@ -80,18 +79,17 @@ class Row:
     foresight: float
     simple: float
     loop: float
-    ours: dict[str, float]
-    lost: dict[str, dict[str, float]]  # by variant, and of the oracle: GPU seconds by cause
+    ours: float
+    lost: dict[str, float]  # GPU seconds by cause
+    lost_by_oracle: dict[str, float]
 
 
 @cache
 def row(number: int) -> Row:
     night = Night.of(number)
-    nights = {name: Ours(night, way) for name, way in {**VARIANTS, "oracle": ORACLE}.items()}
-    found = {name: one.share() for name, one in nights.items()}
-    lost = {name: one.wasted for name, one in nights.items()}
-    oracle, foresight = found.pop("oracle"), Ours(night, FORESIGHT).share()
-    return Row(night, oracle, foresight, simple_gpu_scheduler(night), loop_of_seed_000(night), found, lost)
+    ours, oracle = Ours(night, SHIPPED), Ours(night, ORACLE)
+    shares = oracle.share(), Ours(night, FORESIGHT).share(), simple_gpu_scheduler(night), loop_of_seed_000(night)
+    return Row(night, *shares, ours.share(), ours.wasted, oracle.wasted)
 
 
 def rows() -> tuple[Row, ...]:
@@ -130,13 +128,12 @@ def _by_night(made: tuple[Row, ...]) -> str:
 
 
 def line_of(row: Row) -> str:
-    shipped = row.ours[SHIPPED_NAME]
-    shares = (row.oracle, shipped, shipped / row.oracle, shipped / row.foresight, row.simple, row.loop)
+    shares = (row.oracle, row.ours, row.ours / row.oracle, row.ours / row.foresight, row.simple, row.loop)
     return "| " + " | ".join(map(str, [row.night.number, len(row.night.jobs), *map(_percent, shares)])) + " |"
 
 
 def _by_setting(made: tuple[Row, ...]) -> str:
-    shares = {name: [one.ours[name] / one.oracle for one in made] for name in VARIANTS}
+    shares = {name: [Ours(one.night, way).share() / one.oracle for one in made] for name, way in VARIANTS.items()}
     lines = [f"| {name} | {_percent(min(found))} | {_percent(mean(found))} |" for name, found in shares.items()]
     return "\n".join(["| nightshift | worst night, of the oracle's | mean |", "|---|---|---|", *lines])
 
@@ -153,17 +150,16 @@ def _by_length(made: tuple[Row, ...]) -> str:
 
 
 def _by_cause(made: tuple[Row, ...]) -> str:
-    causes = sorted({why for one in made for name in (SHIPPED_NAME, "oracle") for why in one.lost[name]})
-    lines = [
-        f"| {why} | {_percent(_mean_loss(made, SHIPPED_NAME, why))} | {_percent(_mean_loss(made, 'oracle', why))} |"
-        for why in causes
-    ]
+    ours, oracle = [one.lost for one in made], [one.lost_by_oracle for one in made]
+    causes = sorted({why for lost in ours + oracle for why in lost})
+    gpu_s = GPUS * made[0].night.length_s
+    lines = [f"| {why} | {_mean_loss(ours, why, gpu_s)} | {_mean_loss(oracle, why, gpu_s)} |" for why in causes]
     head = f"| GPU time that did not count, mean of {len(made)} nights | nightshift | oracle |"
     return "\n".join([head, "|---|---|---|", *lines])
 
 
-def _mean_loss(made: tuple[Row, ...], variant: str, why: str) -> float:
-    return mean(one.lost[variant].get(why, 0.0) / (GPUS * one.night.length_s) for one in made)
+def _mean_loss(lost: list[dict[str, float]], why: str, gpu_s: float) -> str:
+    return _percent(mean(one.get(why, 0.0) for one in lost) / gpu_s)
 
 
 def _percent(share: float) -> str:

@@ -60,10 +60,10 @@ class IdleStage:
             self.boot_id,  # type: ignore[arg-type]
         )
 
-    def pass_by(self, seconds: float, percent: Mapping[str, int | None], **of_gpus: Any) -> None:
-        """Second by second, with a reading and a tick in each."""
-        for _ in range(round(seconds)):
-            self.passed_s += 1
+    def pass_by(self, seconds: float, percent: Mapping[str, int | None], step_s: int = 1, **of_gpus: Any) -> None:
+        """Second by second, or in larger steps, with a reading and a tick in each."""
+        for _ in range(round(seconds / step_s)):
+            self.passed_s += step_s
             self.read(percent, **of_gpus)
             self.tick()
 

@@ -23,6 +23,7 @@ from tests.jobs import submit
 
 A, B = "GPU-a", "GPU-b"
 BOTH = {A: 100, B: 100}
+STEP_S = 5  # every tenth second is looked at
 FEW_SECONDS = timedelta(seconds=12)
 
 
@@ -60,7 +61,7 @@ class Hanging:
     def pass_by(self, seconds: float, power_w: float = 90.0, **percent: int) -> None:
         load = {uuid: percent.get(uuid[-1], 100) for uuid in self.gpus} | dict.fromkeys(self._idle, 0)
         own = {"name": "NVIDIA RTX A5000", "memory_total_mib": 24576, "memory_used_mib": 0}
-        self.stage.pass_by(seconds, load, power_w=power_w, power_limit_w=400.0, **own)
+        self.stage.pass_by(seconds, load, STEP_S, power_w=power_w, power_limit_w=400.0, **own)
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -115,7 +116,7 @@ def test_it_is_let_be_while_nobody_waits_for_its_gpus_and_stopped_when_somebody_
     job.pass_by(20)
     assert not job.stopped
     queue.resume()
-    job.pass_by(2)
+    job.pass_by(STEP_S)
     assert job.stopped
 
 
