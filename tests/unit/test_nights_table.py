@@ -9,7 +9,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
 
 from benchmarks.night import CRASH, GPUS, IDLES, OOM, SPINS, Night
-from benchmarks.night_box import SHIPPED, Ours, hung_s, idle_stop_s
+from benchmarks.night_box import SHIPPED, Ours
+from benchmarks.night_rules import hung_s, idle_stop_s
 from benchmarks.nights import DOCUMENT, NIGHTS, line_of, row, rows, written
 from runner import hung
 
