@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,12 +30,20 @@ def until(look: Callable[[], object], timeout: float = 120) -> None:
 
 
 class Box:
-    def __init__(self, home: str, runner: subprocess.Popen[bytes]) -> None:
-        self.home, self.runner = home, runner
+    def __init__(self, home: str, **settings: str) -> None:
+        self.home = home
+        self._environ = {**os.environ, "NIGHTSHIFT_HOME": home}
+        self._environ |= {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
         self.queue = Queue(home, actor="bench")
 
-    def spec(self, command: str, **values: object) -> JobSpec:
-        return job_spec(values, command=command, owner="bench", folder="/", environment_key=KEY, umask=0o022)
+    def start(self) -> None:
+        """A runner, up when this returns."""
+        with (Path(self.home) / "out").open("wb") as out:
+            self.runner = subprocess.Popen([*COMMAND, "runner"], env=self._environ, stdout=out, stderr=out)
+        until(lambda: b" up: " in (Path(self.home) / "out").read_bytes())
+
+    def spec(self, command: str, *, owner: str = "bench", folder: str = "/", **values: object) -> JobSpec:
+        return job_spec(values, command=command, owner=owner, folder=folder, environment_key=KEY, umask=0o022)
 
     def submit(self, *specs: JobSpec) -> list[int]:
         return self.queue.submit(specs, {KEY: VARIABLES})
@@ -58,30 +67,39 @@ class Box:
                         found.append(int(name))
         return found
 
+    def crash(self) -> None:
+        """Everything ends at once, as when the power fails: nobody sees another end."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            until(lambda number=number: not self._signal(number))
+        self.runner.wait()
+
+    def _signal(self, number: int) -> set[int]:
+        """Those that had not got it yet."""
+        alive = set(self.pids())
+        if number == signal.SIGSTOP:
+            alive = {pid for pid in alive if _state(pid) not in ("T", "Z")}
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return alive
+
 
 @contextlib.contextmanager
 def a_box(gpus: str = "sim:2x24GiB", **settings: str) -> Iterator[Box]:
     with tempfile.TemporaryDirectory(prefix="nsbench", ignore_cleanup_errors=True) as home:
-        environ = {**os.environ, "NIGHTSHIFT_HOME": home, "NIGHTSHIFT_GPUS": gpus, "NIGHTSHIFT_BREAKER": "0"}
-        environ |= {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
-        with (Path(home) / "out").open("wb") as out:
-            runner = subprocess.Popen([*COMMAND, "runner"], env=environ, stdout=out, stderr=out)
+        box = Box(home, **{"gpus": gpus, "breaker": "0", **settings})
         try:
-            until(lambda: b" up: " in (Path(home) / "out").read_bytes())
-            box = Box(home, runner)
+            box.start()
             yield box
             box.queue.store.close()
         finally:
-            runner.terminate()
-            runner.wait()
-            until(lambda: not _others(home))
+            box.runner.terminate()
+            box.runner.wait()
+            until(lambda: not box.pids())
 
 
-def _others(home: str) -> bool:
-    marker = f"NIGHTSHIFT_HOME={home}".encode()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if marker in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                    return True
-    return False
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"

@@ -45,6 +45,7 @@ class Night:
     neighbours: tuple[tuple[int, float, float, int], ...]  # GPU, from, until, memory
     reboot_s: float
     length_s: float = NIGHT_S
+    boot_s: float = BOOT_S
 
     @classmethod
     def of(cls, number: int, stretch: float = 1.0) -> Night:

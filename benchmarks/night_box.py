@@ -10,7 +10,7 @@ import heapq
 import math
 from dataclasses import dataclass, field
 
-from benchmarks.night import BOOT_S, CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
+from benchmarks.night import CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
 from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
 from runner import breaker, hung, oom
 from runner.batch import OutOfMemory, Plan, Run
@@ -103,7 +103,7 @@ class Ours:
             self._at(start, "neighbour", 0)
             self._at(end, "neighbour", 0)
         self._at(self.night.reboot_s, "reboot", 0)
-        self._at(self.night.reboot_s + BOOT_S, "boot", 0)
+        self._at(self.night.reboot_s + self.night.boot_s, "boot", 0)
         while self._events and self._events[0][0] < self.night.length_s:
             self._pass_time(self._events[0][0])
             while self._events and self._events[0][0] <= self.now_s:

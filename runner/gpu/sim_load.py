@@ -44,7 +44,7 @@ class Hold:
         self.cards = cards
         self.memory_mib = 0
         self._folder = folder
-        self._load = load
+        self._load, self._spins = load, False
         self._pid = os.getpid()
         number = next(_numbers)  # one process may hold several times
         suffix = f"{self._pid}.{number}" if number else str(self._pid)
@@ -54,7 +54,8 @@ class Hold:
     def resize(self, memory_mib: int, load: int | None = None) -> None:
         """Hold this much from now on. Raises SimulatedOutOfMemoryError if one of the GPUs has no room."""
         self._load = self._load if load is None else load
-        claim = Claim(self._pid, sim_state.start_time(self._pid) or 0, memory_mib, self._load)
+        started = sim_state.start_time(self._pid) or 0
+        claim = Claim(self._pid, started, memory_mib, self._load, int(self._spins))
         with sim_state.locked(self._folder):
             sim_state.sweep(self._folder)
             taken = sim_state.Claims(self._folder)
@@ -63,6 +64,11 @@ class Hold:
             for card in self.cards:
                 sim_state.write_claim(self._folder, self._names[card.index], claim)
         self.memory_mib = memory_mib
+
+    def spin(self) -> None:
+        """From now on be busy with waiting for a GPU that never answers."""
+        self._spins = True
+        self.resize(self.memory_mib, 100)
 
     def release(self) -> None:
         """Let go. A forked child cannot let go of its parent's."""
@@ -143,6 +149,8 @@ def _run(options: Namespace) -> int:
     step_mib, every_s = parse_size_mib(size), parse_duration(every or "1s")
     memory_mib = parse_size_mib(options.memory)
     with hold(memory_mib=memory_mib, load=options.load, gpu=options.gpu) as held:
+        if options.spin:
+            held.spin()
         while (rest_s := end - time.monotonic()) > 0:
             time.sleep(min(rest_s, every_s))
             if step_mib and time.monotonic() < end:
@@ -156,6 +164,7 @@ def _options(argv: list[str]) -> Namespace:
     parser = argparse.ArgumentParser(prog="nightshift sim-load", description="Hold memory of simulated GPUs.")
     parser.add_argument("--memory", default="1G", help="on each GPU: 8G, 500M (default 1G)")
     parser.add_argument("--load", type=int, default=0, choices=range(101), metavar="PERCENT")
+    parser.add_argument("--spin", action="store_true", help="at 100 %% and no work done, as in a dead-lock of NCCL")
     parser.add_argument("--time", help="30s, 10m; until stopped if not given")
     parser.add_argument("--gpu", type=int, metavar="N", help="only the Nth visible GPU, counted from 0")
     parser.add_argument("--grow", metavar="SIZE/TIME", help="take more as time goes by: 500M/1s")

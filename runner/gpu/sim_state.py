@@ -1,7 +1,8 @@
 """The simulated GPUs' state: a folder of small text files that the driver reads and the load writes.
 
     gpus.conf           one line per GPU: index, UUID, total MiB, reserved MiB, name
-    procs/<gpu>.<pid>   one claim: pid, start time of the process in clock ticks, MiB, utilisation in percent
+    procs/<gpu>.<pid>   one claim: pid, start time of the process in clock ticks, MiB, utilisation in percent, and 1
+                        where that is a kernel that only waits for another GPU
     faults.conf         what goes wrong, for tests (see sim_faults)
     lock                flocked by whoever changes a claim
 
@@ -56,6 +57,7 @@ class Claim(NamedTuple):
     started: int
     memory_mib: int
     utilization: int
+    spins: int = 0  # busy with waiting, as in a dead-lock of NCCL: it shows in the power alone
 
 
 def folder_of(home: str) -> str:

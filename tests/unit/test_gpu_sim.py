@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
+from runner import hung
 from runner.errors import OperatorError
 from runner.gpu import sim_state
 from runner.gpu.client import SamplerClient
@@ -79,6 +80,15 @@ def test_what_a_process_holds_is_seen_and_gone_with_it(home: str, simulate: Simu
         held.resize(500)
         assert read()[1].memory_used_mib == 500
     assert read()[1].memory_used_mib == 0
+
+
+def test_what_only_spins_is_busy_and_draws_little(home: str, simulate: Simulate) -> None:
+    read = simulate(sim_state.folder_of(home))
+    with hold(memory_mib=8000, load=90, gpu=0, home=home) as held:
+        held.spin()
+        spinning = read()[0]
+        assert (spinning.utilization, spinning.memory_used_mib) == (100, 8000)
+        assert spinning.power_w < hung.SPINNING_POWER * spinning.power_limit_w
 
 
 def test_sigkill_releases_memory_even_of_an_unreaped_process(home: str, simulate: Simulate) -> None:
