@@ -16,7 +16,7 @@ from runner.errors import UserError
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.turn import Turn
     from runner.model import Job
@@ -38,10 +38,7 @@ KILL_LIKE = "/kill 12, /kill 12 13, /kill sweep-1, /kill queued or /kill all"
 async def kill(turn: Turn, rest: str) -> None:
     """Ask before stopping jobs: those named, all of theirs, those of a state or a group."""
     turn.require(Role.USER)
-    chosen = _chosen(turn, rest.split())
-    if chosen is None and grouped.is_group(turn, rest.strip()):
-        chosen = grouped.to_stop(turn, rest.strip())
-    jobs = _named(turn, rest) if chosen is None else [turn.job(number) for number in chosen]
+    jobs = _meant(turn, rest)
     live = [job for job in jobs if not job.state.final]
     if not live:
         raise UserError(_already(jobs))
@@ -53,25 +50,56 @@ async def kill(turn: Turn, rest: str) -> None:
     turn.reply(fit(["\n".join([question, *lines])]), keyboards.sure([job.id for job in live], back={}), job_id=only)
 
 
-def _chosen(turn: Turn, told: Sequence[str]) -> list[int] | None:
-    """Those meant by words: all, mine, queued, running, group NAME, and for admins everyone; None for numbers."""
-    words_left, group = list(told), None
-    if len(words_left) > 1 and words_left[0].lower() == "group":
-        group, words_left = words_left[1], words_left[2:]
-    kinds = {word.lower() for word in words_left}
-    if not told or not kinds <= {"all", "mine", EVERYONE, *STATES}:
-        return None
+def _meant(turn: Turn, rest: str) -> list[Job]:
+    """By number, by group, or by words that narrow each other, also as they are typed in the terminal."""
+    kinds, group, numbers = _filters(turn, rest.split())
+    if not kinds and group is None:
+        is_group = grouped.is_group(turn, rest.strip())
+        return [turn.job(one) for one in grouped.to_stop(turn, rest.strip())] if is_group else _named(turn, rest)
+    chosen = _chosen(turn, kinds, group)
+    if not numbers:
+        return [turn.job(number) for number in chosen]
+    found = [job for job in _named(turn, " ".join(numbers)) if job.id in set(chosen)]
+    if not found:
+        raise UserError(f"None of these {_doing(kinds)}.")
+    return found
+
+
+def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, list[str]]:
+    """All, mine, queued, running and, for admins, everyone; the name after group; and what is left: numbers."""
+    everything = EVERYONE if turn.is_admin else "all"
+    kinds, group, numbers, words_left = set[str](), None, list[str](), list(told)
+    while words_left:
+        word = words_left.pop(0).lower()
+        bare = everything if word == "--all" else word.removeprefix("--")
+        if bare == "group" and words_left:
+            group = words_left.pop(0)
+        elif bare in {"all", "mine", EVERYONE, *STATES}:
+            kinds.add(bare)
+        elif word == "--state":
+            if not words_left or words_left[0].lower() not in STATES:
+                raise UserError(f"--state is one of {' and '.join(STATES)}: send /kill --state queued.")
+        else:
+            numbers.append(word)
+    return kinds, group, numbers
+
+
+def _chosen(turn: Turn, kinds: Collection[str], group: str | None) -> list[int]:
     if EVERYONE in kinds:
         turn.require(Role.ADMIN)
     anybodys = EVERYONE in kinds or (group is not None and "mine" not in kinds and turn.is_admin)
-    states = [state for word in kinds & set(STATES) for state in STATES[word]] or [*UNFINISHED]
+    states = [state for word in STATES if word in kinds for state in STATES[word]] or [*UNFINISHED]
     owner = None if anybodys else turn.caller.actor
     found = turn.chat.queue.unfinished(owner=owner, group=group, states=states)
     if not found:
         whose, of_group = "No job" if anybodys else "None of your jobs", f" of group {group}" if group else ""
-        doing = " or ".join(verb for word, verb in DOING.items() if not kinds & set(STATES) or word in kinds)
-        raise UserError(f"{whose}{of_group} {doing}.")
+        raise UserError(f"{whose}{of_group} {_doing(kinds)}.")
     return found
+
+
+def _doing(kinds: Collection[str]) -> str:
+    named = [verb for word, verb in DOING.items() if word in kinds]
+    return " or ".join(named or DOING.values())
 
 
 def _named(turn: Turn, rest: str) -> list[Job]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 EXACTLY = 30  # jobs that are looked at one by one; those behind them are summed up
 ROUGHLY = 3_000  # jobs that get an estimate of their own, where somebody asks for one
 SOON_S = 60.0
+NEAREST_S = 30.0  # a job that begins at 23:59 does not start about 23:58
 KEPT_S = 5.0  # what nobody wrote down shows within this time
 
 
@@ -66,9 +67,9 @@ class Outlook:
         """When a job starts, in words; empty if that is not known."""
         found = self.start(job_id)
         if found.about_s is not None:
-            return f"about {self._clock(found.about_s)}" if found.about_s else "any moment"
+            return f"about {self._clock(found.about_s, NEAREST_S)}" if found.about_s else "any moment"
         if found.latest_s is not None:
-            return f"by about {self._clock(found.latest_s)}"
+            return f"by about {self._clock(found.latest_s, NEAREST_S)}"
         return f"not before {self._clock(found.earliest_s)}" if (found.earliest_s or 0.0) >= SOON_S else ""
 
     def done_words(self) -> str:
@@ -77,9 +78,9 @@ class Outlook:
             return ""
         done, doubt = self.forecast.done, self._doubt()
         if done.about_s is not None:
-            said = f"empty at about {self._when(done.about_s)}, if nothing takes longer than usual"
+            said = f"empty at about {self._when(done.about_s, NEAREST_S)}, if nothing takes longer than usual"
         elif done.latest_s is not None:
-            said = f"empty by about {self._when(done.latest_s)}: {doubt}"
+            said = f"empty by about {self._when(done.latest_s, NEAREST_S)}: {doubt}"
         elif (done.earliest_s or 0.0) >= SOON_S:
             said = f"not empty before {self._when(done.earliest_s or 0.0)}: {doubt}"
         else:
@@ -94,13 +95,13 @@ class Outlook:
             return f"{_jobs(found.bounded)} known by the time limit only"
         return "not all can be foreseen"
 
-    def _when(self, after_s: float) -> str:
-        return f"{self._clock(after_s)}, in {format_duration(after_s)}"
+    def _when(self, after_s: float, up_s: float = 0.0) -> str:
+        return f"{self._clock(after_s, up_s)}, in {format_duration(after_s)}"
 
-    def _clock(self, after_s: float | None) -> str:
-        """A moment to come by the clock on the wall, as short as it stays clear."""
+    def _clock(self, after_s: float | None, up_s: float = 0.0) -> str:
+        """A moment to come by the clock on the wall, as short as it stays clear; by the minute before, if not told."""
         assert after_s is not None
-        here = (self.at + timedelta(seconds=after_s)).astimezone()
+        here = (self.at + timedelta(seconds=after_s + up_s)).astimezone()
         if after_s < 20 * 3600:
             return here.strftime("%H:%M")
         return here.strftime("%a %H:%M" if after_s < 6 * 86400 else "%Y-%m-%d")

@@ -58,6 +58,8 @@ async def test_code_is_left_as_it_was_typed(room):
         ("/kill running everyone", "No job runs."),
         ("/kill group night", "No job of group night waits or runs"),
         ("/kill group", "is no job number"),
+        ("/kill --state", "--state is one of queued and running"),
+        ("/kill --state failed", "--state is one of queued and running"),
         ("/edit", "Send /edit 12 --time 4h"),
         ("/edit 99 --time 4h", "There is no job #99"),
         ("/move", "Send /move 12 first"),

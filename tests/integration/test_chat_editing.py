@@ -109,6 +109,9 @@ async def test_kill_by_state_and_group_asks_with_a_count(room):
         (room.uma, "/kill queued", 3), (room.uma, "/kill Running", 1), (room.uma, "/kill mine", 4),
         (room.uma, "/kill group night", 3), (room.ada, "/kill group night", 4),
         (room.ada, "/kill group night queued", 3), (room.ada, "/kill queued everyone", 4),
+        (room.uma, "/kill --state queued", 3), (room.uma, "/kill —state running", 1), (room.uma, "/kill --all", 4),
+        (room.ada, "/kill --all", 5), (room.ada, "/kill --group night --state queued", 3),
+        (room.uma, "/kill 1-3 --state queued", 2), (room.uma, "/kill --mine 1-3", 3),
     ):  # fmt: skip
         asked = (await room.ask(person, sent))[0]
         assert labels(asked)[0] in {f"Yes, kill {count} jobs", "Yes, kill #1"}, (sent, labels(asked))

@@ -62,6 +62,19 @@ def queue(box):
         yield queue
 
 
+def minutes_about(moment):
+    """As the clock on the wall shows it, to the nearest minute or one later."""
+    return {f"{(moment + late).astimezone():%H:%M}" for late in (timedelta(seconds=30), SLACK)}
+
+
+def test_a_job_that_begins_at_a_time_does_not_start_about_the_minute_before(queue, box):
+    begins = (clock.now() + 2 * HOUR).replace(second=0, microsecond=0)
+    submit(queue, "python late.py", begin_at=clock.text(begins))
+    assert f"begins at {begins.astimezone():%H:%M}" in box.run("ls").stdout
+    with box.queue() as queue:
+        assert queue.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
+
+
 def test_by_earlier_runs_of_the_same_command(queue, box):
     now = clock.now()
     first, running, second, third = submit(queue, *(TRAIN.format(64, seed) for seed in range(4)))
@@ -70,8 +83,7 @@ def test_by_earlier_runs_of_the_same_command(queue, box):
     assert is_about(start_of(queue, second), now + HOUR)
     assert is_about(start_of(queue, third), now + 3 * HOUR)
     listed = box.run("ls").stdout
-    here = (now + HOUR).astimezone(), (now + HOUR + SLACK).astimezone()
-    assert any(f"about {moment:%H:%M}" in listed for moment in here)
+    assert any(f"about {at}" in listed for at in minutes_about(now + HOUR))
     assert "The queue: empty at about " in listed
     assert re.search(r", in (4h 5\dm|5h 00m), if nothing takes longer than usual\.", listed)
     shown = box.run("show", str(third)).stdout
@@ -218,7 +230,7 @@ async def test_the_chat_tells_it_too(room):
     with a_runner_with_one_gpu(queue.home):
         for command in ("/queue", "/status"):
             said = (await room.ask(room.vic, command))[-1].text.text
-            times = {f"{(now + HOUR + late).astimezone():%H:%M}" for late in (timedelta(0), SLACK)}
+            times = minutes_about(now + HOUR)
             assert any(
                 f"#3 python train.py --hidden 64 --seed 2 — needs 1 GPU, 0 free · about {at}" in said for at in times
             )
