@@ -62,6 +62,8 @@ HANDLERS: dict[str, Handler] = {
     "kill": acting.kill,
     "edit": editing.edit,
     "move": editing.move,
+    "hold": editing.hold,
+    "release": editing.release,
     "keep": acting.keep,
     "extend": acting.extend,
     "rerun": submitting.rerun,

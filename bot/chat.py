@@ -55,10 +55,10 @@ class Link:
 
 
 def typed_in_chat(words: str) -> str:
-    """How a command of the terminal is sent here; held jobs are released by their button."""
+    """How a command of the terminal is sent here."""
     name = words.split(maxsplit=1)[0]
-    if name in {"release", "hold", "first", "sooner", "later"}:
-        return "“go” in /queue" if name == "release" else "/queue"
+    if name in {"first", "sooner", "later"}:
+        return "/queue"
     if name == "ls":
         return "/status"
     return f"/{words.replace(' -- ', ' ')}" if name in BY_NAME else f"`nightshift {words}` on the box"

@@ -29,6 +29,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("kill", U, "12 [13 …] | GROUP | all | queued", "stop jobs; asks first", "/kill 12"),
     Command("edit", U, "12 [options] [COMMAND]", "change a job that waits", "/edit 12 --time 4h"),
     Command("move", U, "12 first|sooner|later|last|after 14", "put a job that waits elsewhere", "/move 12 after 14"),
+    Command("hold", U, "12 [13 …]", "keep a job from starting", "/hold 12"),
+    Command("release", U, "12 [13 …]", "let a held job start", "/release 12"),
     Command("keep", U, "12 [2h]", "leave a job alone whose GPUs are idle", "/keep 12 2h"),
     Command("extend", U, "12 2h", "give a job more time than its limit", "/extend 12 2h"),
     Command("rerun", U, "12 [changes] | GROUP failed", "the same job again", "/rerun 12 --lr 1e-3"),

@@ -230,7 +230,7 @@ def combinations(
     if samples is None or not shuffled:
         name = next(iter(ranges))
         raise UserError(
-            f"{name} is a range, from which samples are drawn: say how many (-n 20)"
+            f"{name} is a range, from which samples are drawn: say how many before the command (-n 20)"
             if shuffled
             else f"{name} is a range, which has no grid: list its values, or let it be shuffled"
         )

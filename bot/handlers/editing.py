@@ -18,7 +18,7 @@ from runner.errors import UserError
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bot.turn import Turn
     from runner.model import Job
@@ -79,6 +79,24 @@ async def move(turn: Turn, rest: str) -> None:
     with turn.effect():
         said = turn.chat.named(turn.queue.move(job.id, where, other))
         turn.reply(fit([escape(said)]), job_id=job.id)
+
+
+async def hold(turn: Turn, rest: str) -> None:
+    """Keep jobs from starting."""
+    _with_each(turn, rest, "/hold 12", turn.queue.hold)
+
+
+async def release(turn: Turn, rest: str) -> None:
+    """Let them start again."""
+    _with_each(turn, rest, "/release 12", turn.queue.release)
+
+
+def _with_each(turn: Turn, rest: str, example: str, act: Callable[[int], str]) -> None:
+    turn.require(Role.USER)
+    jobs = _theirs(turn, turn.numbers(rest, example))
+    with turn.effect():
+        said = turn.chat.named("\n".join(act(job.id) for job in jobs))
+        turn.reply(fit([escape(said)]), job_id=jobs[0].id if len(jobs) == 1 else None)
 
 
 def _theirs(turn: Turn, numbers: Sequence[int]) -> list[Job]:

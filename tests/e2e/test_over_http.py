@@ -95,6 +95,8 @@ ANSWERS = {
     "fit": ("1", "was submitted without --probe"),
     "edit": ("1 --time 4h", "only a job that waits"),
     "move": ("1 first", "only a job that waits"),
+    "hold": ("1", "only a job that waits"),
+    "release": ("1", "only a job that waits"),
     "keep": ("1", "Job 1 is kept for good"),
     "extend": ("1 2h", "Job 1 has no time limit"),
     "kill": ("1", "Stop this job?"),

@@ -526,8 +526,8 @@ async def test_what_a_terminal_would_type_is_said_as_a_phone_can_do_it(room):
     await room.ask(room.uma, "/submit -g 0 python a.py")
     shown = (await room.ask(room.uma, "/queue"))[0]
     await press(room, shown, 1, "✋")
-    assert room.answers()[-1] == "Job 1 is held: it does not start before “go” in /queue."
-    assert "held by Uma; “go” in /queue lets it start" in (await room.ask(room.uma, "/status 1"))[0].text.text
+    assert room.answers()[-1] == "Job 1 is held: it does not start before /release 1."
+    assert "held by Uma; /release 1 lets it start" in (await room.ask(room.uma, "/status 1"))[0].text.text
     said = (await room.ask(room.uma, "/submit --after-ok 99 true"))[0]
     assert said.text.text == "⚠️ There is no job 99. /status lists the jobs there are."
 

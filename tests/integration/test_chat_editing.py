@@ -100,6 +100,17 @@ async def test_a_job_is_moved_by_words(room):
 
 
 @in_room()
+async def test_jobs_are_held_and_released_by_words(room):
+    await room.ask(room.uma, "/batch -g 0\na\nb")
+    assert text(await room.ask(room.uma, "/hold 1")) == "Job 1 is held: it does not start before /release 1."
+    assert "✋ #1" in text(await room.ask(room.uma, "/queue"))
+    assert text(await room.ask(room.uma, "/release 1 2")) == "Job 1 is released.\nJob 2 is not held."
+    assert "belongs to Uma" in text(await room.ask(room.una, "/hold 2"))
+    assert "Send /hold 12" in text(await room.ask(room.uma, "/hold"))
+    assert [one.job.held_by for one in room.chat.listing.queued()] == [None, None]
+
+
+@in_room()
 async def test_kill_by_state_and_group_asks_with_a_count(room):
     await room.ask(room.uma, "/batch -g 0 --group night\na\nb\nc")
     await room.ask(room.uma, "/submit -g 0 d")

@@ -186,7 +186,8 @@ async def test_what_a_person_did_not_write_here_does_nothing(room):
 
 ARGUMENTS = {
     "submit": "-g 0 true", "batch": "\ntrue", "kill": "1", "rerun": "1", "log": "1", "ws": "lab", "pair": "user",
-    "notify": "ends", "edit": "2 --time 4h", "move": "2 first", "sweep": "-g 0 echo {a} ; a=1,2",
+    "notify": "ends", "edit": "2 --time 4h", "move": "2 first", "hold": "2", "release": "2",
+    "sweep": "-g 0 echo {a} ; a=1,2",
 }  # fmt: skip
 PEOPLE = {Role.ADMIN: "ada", Role.USER: "uma", Role.VIEWER: "vic"}
 

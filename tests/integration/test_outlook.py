@@ -71,8 +71,7 @@ def test_a_job_that_begins_at_a_time_does_not_start_about_the_minute_before(queu
     begins = (clock.now() + 2 * HOUR).replace(second=0, microsecond=0)
     submit(queue, "python late.py", begin_at=clock.text(begins))
     assert f"begins at {begins.astimezone():%H:%M}" in box.run("ls").stdout
-    with box.queue() as queue:
-        assert queue.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
+    assert queue.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
 
 
 def test_by_earlier_runs_of_the_same_command(queue, box):
