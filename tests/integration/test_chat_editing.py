@@ -107,7 +107,7 @@ async def test_jobs_are_held_and_released_by_words(room):
     assert text(await room.ask(room.uma, "/release 1 2")) == "Job 1 is released.\nJob 2 is not held."
     assert "belongs to Uma" in text(await room.ask(room.una, "/hold 2"))
     assert "Send /hold 12" in text(await room.ask(room.uma, "/hold"))
-    assert [one.job.held_by for one in room.chat.listing.queued()] == [None, None]
+    assert [job(room, number).held_by for number in (1, 2)] == [None, None]
 
 
 @in_room()
