@@ -32,6 +32,8 @@ types:
 # Beside the types, on the other core: what is compiled here is ready for every process of the tests.
 collection:
 	@found=$$($(BIN)/pytest --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
+	@# the first picture would take twice as long, and a chat waits for it
+	@$(BIN)/python -c 'import matplotlib.backends.backend_agg, matplotlib.figure'
 
 bench: $(READY)
 	@.ci/tools tsp

@@ -74,7 +74,7 @@ class Room:
             workspaces.put(workspace)
             workspaces.keep_environment(workspace, stamp(workspace), {"PATH": os.environ["PATH"]})
 
-    async def settle(self, timeout: float = 10) -> None:
+    async def settle(self, timeout: float = 40) -> None:
         """Until everything sent was answered and every notice told, as far as they can be now."""
         deadline = time.monotonic() + timeout
         calm = 0

@@ -35,9 +35,9 @@ async def test_a_batch_is_asked_for_found_told_and_drawn(
     await expect(hand.said("#1 night queued")).to_contain_text("trainer.py")
 
     started = hand.said("#1 night started on gpu-box")
-    await expect(started).to_contain_text(FOUND, timeout=40_000)
+    await expect(started).to_contain_text(FOUND)
     finished = hand.said("#1 night finished on gpu-box")
-    await expect(finished).to_contain_text(FOUND, timeout=20_000)
+    await expect(finished).to_contain_text(FOUND)
     await screenshot(phone, "probe-finished", color_scheme="dark")
 
     await hand.press(finished, "Details")

@@ -49,7 +49,7 @@ class Chaos:
         self.ledger = folder / "ledger"
         self.log = folder / "runner.out"
         self.random = random.Random(seed)
-        self.nap = f"30.{os.getpid()}"  # by which our strays are told from everybody else's
+        self.nap = f"300.{os.getpid()}"  # by which our strays are told from everybody else's
         self.environ = {**os.environ, **SETTINGS, "NIGHTSHIFT_HOME": self.home}
         self.runner: subprocess.Popen[bytes] | None = None
         self.expected: dict[int, int] = {}
@@ -176,7 +176,7 @@ class Chaos:
 
     def left_alive(self) -> dict[int, str]:
         """Processes of jobs, or of ours, that should be gone; those that are just leaving get a moment."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 40
         while (left := {**self.processes(), **_orphaned_sleeps(self.nap)}) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left

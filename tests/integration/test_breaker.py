@@ -23,7 +23,7 @@ def held_by(box, job_id):
 
 
 def test_where_another_job_runs_those_like_the_failed_ones_are_held_and_the_others_go_on(box):
-    box.start_runner(gpus="sim:2x24GiB", breaker_within="1s")
+    box.start_runner(gpus="sim:2x24GiB", breaker_within="3s")
     box.run("pause")
     bad = [box.submit(BROKEN.format(number)) for number in range(40)]
     good = [box.submit(WORKS) for _ in range(2)]
@@ -46,7 +46,7 @@ def test_where_another_job_runs_those_like_the_failed_ones_are_held_and_the_othe
 def test_a_box_on_which_everything_fails_is_paused_and_tried_again(box, tmp_path):
     """A mount that comes back: nobody has to get up."""
     mended = tmp_path / "mended"
-    box.start_runner(gpus="sim:1x24GiB", breaker_within="1s", breaker_again="1s")
+    box.start_runner(gpus="sim:1x24GiB", breaker_within="3s", breaker_again="1s")
     bad = [box.submit(f"test -e {mended} && sleep 300 || exit {3 + 0 * number}") for number in range(4)]
     others = [box.submit(f"cat {mended} && sleep 300") for _ in range(3)]
     eventually(lambda: states(box, [*bad[:3]]) == ["FAILED"] * 3)

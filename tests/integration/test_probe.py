@@ -267,6 +267,6 @@ def test_where_gpu_and_host_share_their_memory_the_users_batch_is_run():
 
 def test_of_two_gpus_the_fuller_one_decides():
     with a_box() as box:
-        box.start_runner(gpus="sim:2x24GiB", probe_quiet="0.5s", probe_limit="20s")
+        box.start_runner(gpus="sim:2x24GiB", **QUICK)
         job = box.wait_state(probed(box, "--more_on_second", "25", options=("-g", "2")), "SUCCEEDED", timeout=WAIT_S)
         assert (len(job["gpus"]), job["batch_size"]) == (2, 19)  # 2500 + 1000 × 19 is within 92 % there, × 20 is not

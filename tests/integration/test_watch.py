@@ -34,7 +34,8 @@ LINE = re.compile(
 USAGE = re.compile(r"DEBUG: gpu_idle_timeout: (\S+) usage (\S+)")
 WAITER = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]):\n    time.sleep(0.02)\nsys.exit(7)"
 
-# Two ranks as torchrun starts them, in sessions of their own and deaf to SIGTERM; they hang at step 700.
+# Two ranks as torchrun starts them, in sessions of their own and deaf to SIGTERM; they hang at step 700, the second
+# waiting for the first.
 TRAINING = """
 import os, signal, sys, time
 from runner.gpu import sim_state
@@ -52,7 +53,10 @@ def rank(number, step_s):
         time.sleep(step_s)
         if number == 0:
             print(f"report_training_metrics(steps_completed={step})", flush=True)
+    while number == 1 and not os.path.exists("hung"):
+        time.sleep(0.01)
     load(number)
+    open("hung", "a").close()
     print(f"[rank={number}] batch limit hit, simulating hang", flush=True)
     time.sleep(300)
 
@@ -79,6 +83,10 @@ class Watched:
 
     def said(self) -> list[str]:
         return [found["said"] for found in LINE.finditer(self.output.read_text())]
+
+    def said_in_time(self) -> list[str]:
+        """Without what it says of a busy machine, where a reading takes longer than these short periods."""
+        return [line for line in self.said() if "the driver has not answered" not in line]
 
     def usages(self) -> list[tuple[str, ...]]:
         """The readings, sample by sample."""
@@ -157,13 +165,13 @@ GREP = (
 def test_grep_foo_says_what_the_original_says(start: Start, dashes: tuple[str, ...]) -> None:
     watched = start("-t", "50", "-s", "0.3", "-n", "5", "-d", "3", "-x", *dashes, "grep", "foo")
     assert watched.wait() == 1
-    assert watched.said() == original("grep", *GREP)
+    assert watched.said_in_time() == original("grep", *GREP)
 
 
 def test_a_training_of_two_gpus_that_hangs_at_step_700(start: Start) -> None:
     watched = start("-t", "20", "-s", "0.5", "-n", "7", "-d", "1", "-x", sys.executable, "-c", TRAINING, "0.3")
     assert watched.wait() == 1
-    text, lines = watched.output.read_text(), watched.said()
+    text, lines = watched.output.read_text(), watched.said_in_time()
     printed = original(
         "training", ("sample_freq=3", "sample_freq=0.5"), ("=21", "=3.5"), (" 21 seconds", " 3.5 seconds")
     )
@@ -227,10 +235,10 @@ def test_what_is_unknown_is_not_killed_and_it_says_so(
     eventually(lambda: [both for both in watched.usages() if both == ("0%", "unknown")][7:], 40)
     (tmp_path / "end").touch()
     assert watched.wait() == 7
-    warnings = [line for line in watched.said() if line.startswith("WARNING") and reason in line]
-    assert len(warnings) == 1
-    assert reason in warnings[0]
-    assert "Nothing is killed" in warnings[0]
+    warnings = [line for line in watched.said() if line.startswith("WARNING")]
+    assert [one for one, before in zip(warnings, ["", *warnings], strict=False) if one == before] == []
+    (said,) = {line for line in warnings if reason in line}
+    assert "Nothing is killed" in said
 
 
 @pytest.mark.parametrize(("fault", "value"), [("utilization", "na"), ("handle", 999)])

@@ -61,12 +61,12 @@ def furnished(room, held):
 
 
 @st.composite
-def requests(draw, most_gpus, owner):
+def requests(draw, most_gpus, memories, owner):
     gpus = draw(st.integers(0, most_gpus))
     return Request(
         owner=owner,
         gpus=gpus,
-        gpu_mem_mib=draw(st.sampled_from([None, None, 5, 10])) if gpus else None,
+        gpu_mem_mib=draw(st.sampled_from([None, None, *memories])) if gpus else None,
         limit_s=draw(st.sampled_from([None, 12.0])),
         rank=draw(st.sampled_from([0, 0, 0, 1, -1])),
     )
@@ -74,12 +74,17 @@ def requests(draw, most_gpus, owner):
 
 @st.composite
 def scenes(draw):
-    """Several people, or jobs that want several GPUs; with both, whose turn it is may change while nothing happens."""
+    """Several people, or jobs that want several GPUs or more than a slot's share of one.
+
+    With both, whose turn it is may change while nothing happens: who waits for more than is free keeps it from others
+    only until it is theirs.
+    """
     count, people = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     slots = draw(st.integers(1, 2))
     share_mib = 12 // slots
     rooms, running, held, lengths = [], [], [], {}
     most_gpus = 1 if people > 1 else count
+    memories = [5] if people > 1 and slots > 1 else [5, 10]
     for index in range(count):
         rooms.append(Room(index=index, uuid=f"GPU-{index}", slots=slots, free_slots=(), share_mib=share_mib))
         if draw(st.booleans()):
@@ -89,7 +94,7 @@ def scenes(draw):
             held.append(Held(f"GPU-{index}", 0, number, share_mib if slots > 1 else None))
     rooms = [furnished(room, held) for room in rooms]
     jobs = [
-        Waiting(number, draw(requests(most_gpus, f"p{draw(st.integers(0, people - 1))}")), number)
+        Waiting(number, draw(requests(most_gpus, memories, f"p{draw(st.integers(0, people - 1))}")), number)
         for number in range(1, draw(st.integers(1, 10)) + 1)
     ]
     later = []
