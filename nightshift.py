@@ -39,7 +39,7 @@ def _take_env_file(words: list[str]) -> list[str]:
 def _hide_token(words: list[str]) -> None:
     """No process of ours keeps the bot's token in its environment, where every job could read it."""
     if "NIGHTSHIFT_TOKEN" in os.environ or "NIGHTSHIFT_TOKEN_FD" in os.environ:
-        from bot.token import out_of_sight
+        from bot.secrets.token import out_of_sight
 
         out_of_sight(words[0] if words else "")
 

@@ -15,8 +15,8 @@ from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
 from runner import breaker, hung, oom
 from runner.batch import OutOfMemory, Plan, Run
 from runner.model import Exit, State
-from runner.request import Request
-from runner.schedule import Limits, Room, Running, Waiting, choose
+from runner.schedule.choice import Limits, Room, Running, Waiting, choose
+from runner.schedule.request import Request
 
 NEXT_S = 1.0  # after a job, until a reading shows that its memory is back
 GRACE_S = 10.0

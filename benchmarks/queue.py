@@ -13,7 +13,7 @@ from statistics import median
 
 from runner import clock
 from runner.model import Exit, Job, JobSpec, Priority, Reason, State
-from runner.schedule import Plan, Room, choose, free_slots
+from runner.schedule.choice import Plan, Room, choose, free_slots
 from runner.store.connection import Store, open_store
 from runner.store.jobs import Jobs
 from runner.store.limits import box_limits

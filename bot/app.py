@@ -24,7 +24,7 @@ from telegram.ext import (
     filters,
 )
 
-from bot import answering, quiet_log
+from bot import answering
 from bot.chat import Chat
 from bot.commands import COMMANDS
 from bot.dispatch import Dispatcher, let_in
@@ -33,6 +33,7 @@ from bot.heartbeat import beat
 from bot.notify import Notifier
 from bot.patience import patiently
 from bot.poll import POLL_S, Poller
+from bot.secrets import quiet_log
 from bot.sender import Sender
 from bot.wire import NOT_KNOWN, Wire
 from bot.within import within

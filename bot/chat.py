@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from bot.commands import BY_NAME, menu
 from bot.gate import Gate, person_of
 from bot.rate import Rate
-from bot.redact import Redactor, secret_values
 from bot.richtext import CAPTION_UNITS, fit
 from bot.rights import Rights
-from bot.secret_names import is_telling
+from bot.secrets.names import is_telling
+from bot.secrets.redact import Redactor, secret_values
 from runner.api import Queue
 from runner.api.chat import Buttons, Inbox, Listing, Messages, People, Threads, clock
 

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bot import settings, token
+from bot import settings
 from bot.pairing import has_admin, is_page, rows
+from bot.secrets import token
 from runner.api.chat import (
     BOT_LOCK,
     FAIL,

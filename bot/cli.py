@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot import settings, token
+from bot import settings
+from bot.secrets import token
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:

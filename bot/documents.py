@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.chat import Chat
-    from bot.redact import Redactor
+    from bot.secrets.redact import Redactor
     from runner.api.chat import Log
 
 LARGEST = 45 << 20  # Telegram takes 50 MB; half a log is better than a refusal

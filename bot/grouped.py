@@ -23,6 +23,6 @@ async def results_of(chat: Chat, name: str) -> groups.Results:
     if metric is not None and (folders := groups.folders(chat.queue, jobs)):
         question = json.dumps({"pattern": metric.pattern, "folders": folders})
         # a pattern of somebody's own may search for ever
-        answer = await answer_of("runner.metrics", question, within_s=READ_S, what="results could not be read")
+        answer = await answer_of("runner.sweep.metrics", question, within_s=READ_S, what="results could not be read")
         found = {int(number): groups.Reading(*reading) for number, reading in json.loads(answer or "{}").items()}
     return groups.compared(jobs, found, metric)

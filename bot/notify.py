@@ -8,12 +8,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import alarms, box_words, excerpt, group_words, keyboards, outlived, plots, render
+from bot import alarms, box_words, excerpt, group_words, keyboards, outlived, render
 from bot.chat import Picture
 from bot.gate import person_of
 from bot.grouped import results_of
 from bot.handlers.looking import LOG_BYTES
 from bot.patience import patiently
+from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, escape
 from runner.api import groups
 from runner.api.chat import clock

@@ -23,10 +23,10 @@ from telegram import (
 from telegram.constants import ParseMode
 from telegram.error import TelegramError
 
-from bot import plots
 from bot.delivery import Then, Verdict, after_failure
 from bot.documents import document_for, missing
 from bot.patience import patiently
+from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, italic, shorten, visible_units
 from bot.within import within
 from runner.api.chat import clock

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     OnEnd = Callable[[Job, State | None, Exit | None, float], None]
 
     from runner.gpu.telemetry import Telemetry
-    from runner.probes import Probes
+    from runner.probing.probes import Probes
     from runner.store.jobs import Jobs
     from runner.store.line import UnderWay
     from runner.usage import Usage

@@ -18,20 +18,16 @@ from typing import TYPE_CHECKING
 
 from runner import clock, doorbell, home, orders, presence, rundir
 from runner.attempts import Attempts
-from runner.breaker_watch import BreakerWatch
-from runner.disk_watch import DiskWatch
 from runner.doorbell import Doorbell
-from runner.empty import WhenEmpty
 from runner.engines.local import LocalEngine
 from runner.errors import OperatorError, TransientError
 from runner.gpu.telemetry import Telemetry
-from runner.idle_watch import IdleWatch
 from runner.interpreter import install_command
 from runner.model import Exit, Reason, State
 from runner.placement import Placement
-from runner.probes import Probes
-from runner.request import request_in
-from runner.schedule import Plan, choose, is_full
+from runner.probing.probes import Probes
+from runner.schedule.choice import Plan, choose, is_full
+from runner.schedule.request import request_in
 from runner.store.backup import Backup
 from runner.store.box import Box
 from runner.store.connection import StoreError, open_store
@@ -40,15 +36,19 @@ from runner.store.limits import box_limits, keep_limits
 from runner.store.line import CPU, Line
 from runner.store.outbox import Outbox
 from runner.supervisor import kernel
-from runner.time_watch import TimeWatch
 from runner.upkeep import Upkeep
 from runner.usage import Usage
 from runner.wait import Waiter
+from runner.watches.breaker import BreakerWatch
+from runner.watches.disk import DiskWatch
+from runner.watches.empty import WhenEmpty
+from runner.watches.idle import IdleWatch
+from runner.watches.time_limit import TimeWatch
 
 if TYPE_CHECKING:
     from runner.model import Job
-    from runner.request import Request
-    from runner.schedule import Push, Start, Waiting
+    from runner.schedule.choice import Push, Start, Waiting
+    from runner.schedule.request import Request
     from runner.settings import Settings
 
 log = logging.getLogger(__name__)

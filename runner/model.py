@@ -107,7 +107,7 @@ class JobSpec:
     name: str | None = None
     workspace: str | None = None
     dir: str
-    snapshot: dict[str, Any] | None = None  # the copy of its code it runs from, as runner.frozen writes it; {}: wanted
+    snapshot: dict[str, Any] | None = None  # the copy of its code, as runner.snapshot.frozen writes it; {}: wanted
     environment: str  # key of the captured environment in the store
     env: dict[str, str] = field(default_factory=dict)  # --env, on top of the captured one
     env_file: str | None = None  # read when the job starts, so that its secrets are never copied

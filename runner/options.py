@@ -174,7 +174,7 @@ def _batch(key: str) -> Callable[[str], dict[str, Any]]:
 
 
 def _settings(text: str) -> dict[str, Any]:
-    from runner.profiles import parse_settings
+    from runner.probing.profiles import parse_settings
 
     return parse_settings(text)
 

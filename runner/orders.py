@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from runner import environment
-from runner.command import realised
+from runner.commands.argv import realised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def order(
 ) -> tuple[dict[str, Any], str | None]:
     """The spec of an attempt, and the script to lay beside it where the command is one.
 
-    `probe` says how its batch is found, as runner.probes orders it.
+    `probe` says how its batch is found, as runner.probing.probes orders it.
     """
     spec = job.spec
     folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
@@ -62,7 +62,7 @@ def order(
 
 def _work_folder(home: str, spec: JobSpec) -> str:
     """Raises ValueError where the copy of its code is gone: then it can never run."""
-    from runner import frozen
+    from runner.snapshot import frozen
 
     if not os.path.isdir(frozen.work_folder(home, spec)):
         raise ValueError("the copy of the code that it was submitted with is gone; submit it anew")
@@ -70,7 +70,7 @@ def _work_folder(home: str, spec: JobSpec) -> str:
 
 
 def command_of(job: Job) -> dict[str, Any]:
-    """The command as it was given, for runner.command."""
+    """The command as it was given, for runner.commands.argv."""
     spec = job.spec
     return {"argv": None if spec.argv is None else list(spec.argv), "text": spec.command, "script": spec.script}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runner.gpu.free import is_free
 from runner.gpu.room import room_of
 from runner.model import GpuHealth
-from runner.schedule import free_slots
+from runner.schedule.choice import free_slots
 from runner.settling import Settling
 from runner.store.line import CPU
 from runner.supervisor import kernel
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from runner.gpu.telemetry import Telemetry
     from runner.model import Gpu
-    from runner.schedule import Room
+    from runner.schedule.choice import Room
     from runner.settings import Settings
     from runner.store.box import Box
     from runner.store.line import Lease

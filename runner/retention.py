@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runner import clock, frozen, rundir
+from runner import clock, rundir
 from runner.model import FINAL_STATES
+from runner.snapshot import frozen
 from runner.store.box import Box
 from runner.store.buttons import Buttons
 from runner.store.connection import open_store

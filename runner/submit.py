@@ -191,7 +191,7 @@ class Submission:
 
     def _frozen(self, specs: list[JobSpec]) -> list[JobSpec]:
         """With a copy of the code, and a word on it: what is not copied is not to be a surprise."""
-        from runner import frozen
+        from runner.snapshot import frozen
 
         for spec in specs:
             self._queue.check(self._queue.limited(spec))

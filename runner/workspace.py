@@ -79,7 +79,8 @@ def _variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _probe(settings: Mapping[str, Any]) -> dict[str, Any]:
-    from runner import home, profiles
+    from runner import home
+    from runner.probing import profiles
 
     own = {name: value for name, value in settings.items() if name != "profile"}
     profiles.Profile(**own).settings()

@@ -13,10 +13,10 @@ import pytest
 
 from runner import clock
 from runner.api import Queue
-from runner.idle_watch import IdleWatch
 from runner.model import Gpu, GpuHealth, Snapshot
 from runner.settings import Settings
 from runner.store.connection import StoreError
+from runner.watches.idle import IdleWatch
 
 BOOT = "this boot"
 
@@ -31,7 +31,7 @@ class IdleStage:
         self.boot_id = BOOT
         self.fails = False
         passing = SimpleNamespace(monotonic=lambda: self.now, time=lambda: self._wall.timestamp() + self.passed_s)
-        for module in ("runner.idle_watch.time", "runner.api.queue.time", "tests.idle_stage.time"):
+        for module in ("runner.watches.idle.time", "runner.api.queue.time", "tests.idle_stage.time"):
             patch.setattr(module, passing)
         patch.setattr("runner.clock.now", lambda: self.wall)
         patch.setattr("runner.api.queue.boot_id", lambda: self.boot_id)

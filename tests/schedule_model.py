@@ -9,9 +9,9 @@ import heapq
 from dataclasses import dataclass, field
 from random import Random
 
-from runner.fitting import never_fits
-from runner.request import Request
-from runner.schedule import Limits, Room, Running, Waiting, choose, free_slots
+from runner.schedule.choice import Limits, Room, Running, Waiting, choose, free_slots
+from runner.schedule.fitting import never_fits
+from runner.schedule.request import Request
 from tests.schedule_truth import Pass, check
 
 NAMES = ("NVIDIA RTX A5000", "Tesla T4", "NVIDIA H100 80GB HBM3")

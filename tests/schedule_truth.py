@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from runner.quantities import format_mib
-from runner.request import Request
-from runner.schedule import Limits, Plan, Room, Running, Start, Waiting
+from runner.schedule.choice import Limits, Plan, Room, Running, Start, Waiting
+from runner.schedule.request import Request
 
 TURN_S = 600.0
 HIGHEST = 3

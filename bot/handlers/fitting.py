@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot import keyboards, plots
+from bot import keyboards
 from bot.chat import Picture
+from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, escape, pre
 from bot.richtext import fit as fitted
 from bot.words import heading, sign

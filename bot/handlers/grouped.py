@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot import group_words, keyboards, plots
+from bot import group_words, keyboards
 from bot.chat import Picture
 from bot.gate import Role
 from bot.grouped import results_of
 from bot.handlers import submitting
+from bot.pictures import plots
 from bot.richtext import escape, fit
 from runner.api import groups
 from runner.api.chat import read_text, sweep_options, sweeps

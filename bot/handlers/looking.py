@@ -16,7 +16,7 @@ from runner.model import State
 
 if TYPE_CHECKING:
     from bot.chat import Chat
-    from bot.redact import Redactor
+    from bot.secrets.redact import Redactor
     from bot.turn import Turn
     from runner.api.chat import Log
     from runner.model import Job

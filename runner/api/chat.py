@@ -1,9 +1,8 @@
 """What the chat face uses besides the queue itself."""
 
-from runner import clock, sweep_options, sweeps
+from runner import clock
 from runner.api.outlook import Outlook
 from runner.doorbell import Doorbell, ring
-from runner.frozen import words as snapshot_words
 from runner.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file, state_folder
 from runner.home import values as setting_texts
 from runner.interpreter import python_command
@@ -12,6 +11,7 @@ from runner.options import help_rows, read_text
 from runner.presence import held, holder
 from runner.quantities import format_duration, format_mib, parse_duration
 from runner.settings import FromEnvironment, Seconds, load_as, refusing
+from runner.snapshot.frozen import words as snapshot_words
 from runner.store.buttons import Button, Buttons
 from runner.store.connection import StoreError
 from runner.store.inbox import Inbox
@@ -19,6 +19,8 @@ from runner.store.listing import Listing, Overview
 from runner.store.messages import Message, Messages, Shown
 from runner.store.people import PAIRING_S, People, Person
 from runner.store.threads import Thread, Threads
+from runner.sweep import options as sweep_options
+from runner.sweep import sweeps
 from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
 from runner.terminal.session import counted, open_queue, print_json, say, warn_without_runner
 from runner.terminal.table import Row, print_table

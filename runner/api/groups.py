@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock, rundir
 from runner.errors import UserError
-from runner.metrics import Metric, Reading
 from runner.model import State
-from runner.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
 from runner.store.groups import DONE, Group, Member, Template
 from runner.store.reruns import parents_first
-from runner.sweeps import Range
+from runner.sweep.metrics import Metric, Reading
+from runner.sweep.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
+from runner.sweep.sweeps import Range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runner.api.queue import Queue
     from runner.model import Job
-    from runner.sweeps import Values
+    from runner.sweep.sweeps import Values
 
 SUGGESTED = 5
 

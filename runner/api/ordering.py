@@ -8,7 +8,7 @@ from runner import doorbell, home
 from runner.api.view import View
 from runner.errors import UserError
 from runner.model import Job, Priority, State
-from runner.request import request_in, request_of
+from runner.schedule.request import request_in, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.order import Order
 

@@ -9,23 +9,23 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.forecast import NOBODY_KNOWS, Forecast, forecast
-from runner.night import UNKNOWN, Held, Later, Length, Rest, Scene
+from runner.forecast.estimates import NOBODY_KNOWS, Forecast, forecast
+from runner.forecast.night import UNKNOWN, Held, Later, Length, Rest, Scene
+from runner.forecast.tail import Behind, starts_behind
 from runner.quantities import format_duration
-from runner.schedule import in_turn
+from runner.schedule.choice import in_turn
 from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
 from runner.store.limits import box_limits
 from runner.store.line import CPU, Line
 from runner.store.listing import Listing
-from runner.tail import Behind, starts_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from runner.forecast import Estimate
-    from runner.schedule import Limits, Room
+    from runner.forecast.estimates import Estimate
+    from runner.schedule.choice import Limits, Room
     from runner.store.connection import Store
     from runner.store.line import Lease
 

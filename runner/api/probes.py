@@ -45,7 +45,7 @@ def _of_profile(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
     from runner import home
-    from runner.profiles import named
+    from runner.probing.profiles import named
 
     chosen = named(name, home.state_folder())
     said = {key: getattr(chosen, key) for key in chosen.said}

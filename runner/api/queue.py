@@ -14,12 +14,12 @@ from runner.api.edits import affects_probe, differences, edited, in_words, to_co
 from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.errors import UserError
-from runner.fitting import never_fits
 from runner.gpu.published import boot_id
 from runner.gpu.room import room_of
 from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Reason, State
 from runner.quantities import format_duration
-from runner.request import request_of
+from runner.schedule.fitting import never_fits
+from runner.schedule.request import request_of
 from runner.store.box import WHEN_EMPTY
 from runner.store.dependencies import Dependencies
 from runner.store.edits import Edits
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from runner.api.edits import Edit
     from runner.model import Snapshot
-    from runner.schedule import Room
+    from runner.schedule.choice import Room
     from runner.store.groups import Template
 
 SHORTEST_KEEP_S = 1.0
@@ -94,19 +94,19 @@ class Queue(Extending):
 
     def frozen(self, specs: Sequence[JobSpec]) -> list[JobSpec]:
         """The same jobs, with a copy of the code for each that asks for one and has none. Not within a transaction."""
-        from runner import frozen
+        from runner.snapshot import frozen
 
         return frozen.freeze(specs, self.home)
 
     def copies(self, folders: Iterable[str]) -> dict[str, dict[str, Any]]:
         """A copy of the code in each of these, for `Edit`. Not within a transaction."""
-        from runner import frozen
+        from runner.snapshot import frozen
 
         return {folder: frozen.take(folder, self.home) for folder in folders}
 
     def _refuse_thawed(self, spec: JobSpec) -> None:
         if spec.snapshot:
-            from runner import frozen
+            from runner.snapshot import frozen
 
             frozen.refuse_gone(self.home, spec)
 
@@ -184,7 +184,7 @@ class Queue(Extending):
             raise UserError(
                 f"Job {job.id} is a whole script, which takes no arguments. Submit the changed file instead."
             )
-        from runner.arguments import changed
+        from runner.commands.arguments import changed
 
         command, argv = changed(job.spec.command, job.spec.argv, changes)
         words = None if argv is None else tuple(argv)

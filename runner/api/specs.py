@@ -7,8 +7,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from runner.api.probes import probe_asked, refuse_unprobable
+from runner.commands.leaving import refuse_leaving
 from runner.errors import UserError
-from runner.leaving import refuse_leaving
 from runner.model import JobSpec, Priority
 
 if TYPE_CHECKING:

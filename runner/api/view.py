@@ -12,8 +12,8 @@ from runner.errors import NoSuchJobError, UserError
 from runner.gpu.published import read_published
 from runner.logs import Log
 from runner.model import Job, Phase, State
-from runner.request import request_in, request_of
-from runner.schedule import Waiting, choose
+from runner.schedule.choice import Waiting, choose
+from runner.schedule.request import request_in, request_of
 from runner.store.audit import Audit
 from runner.store.box import WHEN_EMPTY, Box
 from runner.store.connection import open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runner.model import GpuHealth
-from runner.schedule import Room, free_slots
+from runner.schedule.choice import Room, free_slots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.model import Gpu, Snapshot
-    from runner.schedule import Room
+    from runner.schedule.choice import Room
     from runner.store.line import Lease
 
 STALE_AFTER_S = 15.0

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
-from runner.forecast import agree, length_of
-from runner.night import Rest
-from runner.request import request_in
+from runner.forecast.estimates import agree, length_of
+from runner.forecast.night import Rest
+from runner.schedule.request import request_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from runner.night import Length
+    from runner.forecast.night import Length
     from runner.store.connection import Store
 
 RUNS = 15  # the latest of a kind tell enough

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from runner import clock
-from runner.kinds import kinds_of
-from runner.request import lane_of, request_of
+from runner.forecast.kinds import kinds_of
+from runner.schedule.request import lane_of, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
 

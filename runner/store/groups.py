@@ -15,8 +15,8 @@ from runner.store.reruns import Reruns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from runner.metrics import Metric
     from runner.store.connection import Store
+    from runner.sweep.metrics import Metric
 
 DONE = "group done"  # the notice
 _SWEEPS = "sweeps"  # how many there were: a name is not given again when its jobs are forgotten
@@ -49,7 +49,7 @@ class Group:
     at_most: int | None = None
     command: str | None = None
     parameters: Mapping[str, Any] | None = None
-    metric: Mapping[str, Any] | None = None  # as runner.metrics keeps it
+    metric: Mapping[str, Any] | None = None  # as runner.sweep.metrics keeps it
 
 
 class Member(NamedTuple):

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.kinds import kinds_of
+from runner.forecast.kinds import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
-from runner.request import lane_of, request_in, request_of
+from runner.schedule.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
 from runner.store.line import CPU, UnderWay
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runner.model import Exit
-    from runner.request import Request
+    from runner.schedule.request import Request
     from runner.store.connection import Store
 
 _USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"

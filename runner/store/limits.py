@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runner.schedule import DAY_S, Limits
+from runner.schedule.choice import DAY_S, Limits
 from runner.store.box import Box
 from runner.store.shares import Shares
 

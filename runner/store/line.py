@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner import clock
-from runner.request import request_in
-from runner.schedule import TURN_S, Running, Waiting, level_of, turns
+from runner.schedule.choice import TURN_S, Running, Waiting, level_of, turns
+from runner.schedule.request import request_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from runner.request import Request
-    from runner.schedule import Levels, Limits
+    from runner.schedule.choice import Levels, Limits
+    from runner.schedule.request import Request
     from runner.store.connection import Store
 
 CPU = "cpu"  # the resource a job without GPUs holds a lease on

@@ -6,13 +6,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from runner.request import request_in, request_of
+from runner.schedule.request import request_in, request_of
 from runner.store.box import Box
 from runner.store.line import Line
 
 if TYPE_CHECKING:
     from runner.model import Job
-    from runner.request import Request
+    from runner.schedule.request import Request
     from runner.store.connection import Store
 
 FRONT = "front"  # the smallest position given so far

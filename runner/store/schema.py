@@ -8,9 +8,9 @@ import secrets
 import sqlite_utils
 from sqlite_utils import Migrations
 
-from runner.kinds import kinds_of
+from runner.forecast.kinds import kinds_of
 from runner.model import JobSpec
-from runner.request import lane_of, request_of
+from runner.schedule.request import lane_of, request_of
 from runner.store.connection import SCHEMA_VERSION, connect
 
 KINDS_OF_LATEST = 5_000

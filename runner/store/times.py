@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.request import lane_of, request_of
+from runner.schedule.request import lane_of, request_of
 
 if TYPE_CHECKING:
     from runner.model import Job

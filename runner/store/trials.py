@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from runner import clock
 from runner.model import Phase
-from runner.request import request_in
-from runner.schedule import Waiting
+from runner.schedule.choice import Waiting
+from runner.schedule.request import request_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

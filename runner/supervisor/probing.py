@@ -9,10 +9,11 @@ import signal
 import time
 from dataclasses import replace
 
-from runner import rundir, signature
+from runner import rundir
 from runner.batch import Failed, GiveUp, Known, Plan, Probe, Run, Unmeasured, accumulate, choose
-from runner.command import realised
-from runner.profiles import Profile
+from runner.commands.argv import realised
+from runner.probing import signature
+from runner.probing.profiles import Profile
 from runner.supervisor.gauge import Gauge
 from runner.supervisor.output import Output
 from runner.supervisor.supervise import Execution, Since, now

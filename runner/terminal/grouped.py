@@ -60,8 +60,8 @@ def group(
 
 
 def _changes(at_most: str | None, metric: str | None, smallest: bool, largest: bool) -> dict[str, Any]:
-    from runner.metrics import parse_metric
-    from runner.sweep_options import metric_in, parse_at_most
+    from runner.sweep.metrics import parse_metric
+    from runner.sweep.options import metric_in, parse_at_most
 
     values: dict[str, Any] = {"smallest": smallest, "largest": largest}
     values |= {"metric": parse_metric(metric)} if metric is not None else {}
@@ -71,7 +71,7 @@ def _changes(at_most: str | None, metric: str | None, smallest: bool, largest: b
 
 def _results(queue: Queue, name: str) -> Results:
     from runner.api import groups
-    from runner.metrics import readings
+    from runner.sweep.metrics import readings
 
     jobs, metric = groups.members(queue, name), groups.Metric.from_json(groups.find(queue, name).metric)
     found = readings(groups.folders(queue, jobs), metric.pattern) if metric else {}
@@ -107,7 +107,7 @@ def _summary(standing: Standing) -> dict[str, Any]:
 
 def _described(standing: Standing, results: Results) -> dict[str, Any]:
     from runner import clock
-    from runner.results import ran_s
+    from runner.sweep.results import ran_s
 
     now, best = clock.now(), results.best
     jobs = [

@@ -58,7 +58,7 @@ def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
 def _folder(queue: Queue, job: Job) -> str:
     if not job.spec.snapshot:
         return job.spec.dir
-    from runner import frozen
+    from runner.snapshot import frozen
 
     frozen.refuse_gone(queue.home, job.spec)
     return frozen.work_folder(queue.home, job.spec)

@@ -63,7 +63,7 @@ def _described(queue: Queue, job: Job) -> dict[str, Any]:
 def _snapshot(queue: Queue, job: Job) -> dict[str, Any] | None:
     if not job.spec.snapshot:
         return None
-    from runner import frozen
+    from runner.snapshot import frozen
 
     if not frozen.is_taken(job.spec):
         return {"folder": None}
@@ -155,7 +155,7 @@ def _where(job: Job, home: str) -> Iterator[tuple[str, str]]:
 
 
 def _copy_of_code(spec: JobSpec, home: str) -> Iterator[tuple[str, str]]:
-    from runner import frozen
+    from runner.snapshot import frozen
 
     yield "Code", f"as submitted: {frozen.words(spec)}"
     if not frozen.is_taken(spec):

@@ -6,14 +6,16 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from runner import options, submit, sweep_options, sweeps
+from runner import options, submit
 from runner.errors import UserError
+from runner.sweep import options as sweep_options
+from runner.sweep import sweeps
 from runner.terminal.session import counted, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.sweeps import Values
+    from runner.sweep.sweeps import Values
 
 USAGE = """\
 Usage: nightshift sweep [options] "COMMAND with {name}" -p name VALUES… -p …

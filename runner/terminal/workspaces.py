@@ -119,7 +119,7 @@ def edit(
 
 def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> dict[str, Any]:
     """How its jobs are probed, with what is given changed; an empty text takes out what it would have set."""
-    from runner.profiles import parse_settings
+    from runner.probing.profiles import parse_settings
 
     name = old.get("profile") if profile is None else profile or None
     kept = {key: value for key, value in old.items() if key != "profile"} if settings != "" else {}

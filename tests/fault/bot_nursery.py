@@ -11,7 +11,8 @@ import sys
 
 
 def main() -> None:
-    from bot import app, quiet_log, settings  # noqa: F401 - so that no fork has to
+    from bot import app, settings
+    from bot.secrets import quiet_log  # noqa: F401 - so that no fork has to
 
     token, found = os.environ.pop("CHAOS_TOKEN"), settings.load()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from telegram import BotCommand
 
-from bot import quiet_log
 from bot.local_chat.remote import WorldProcess
+from bot.secrets import quiet_log
 from bot.settings import ChatSettings
 from bot.wire import Wire
 from runner import rundir

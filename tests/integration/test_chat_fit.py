@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bot import plots
 from bot.local_chat.photo import dimensions
+from bot.pictures import plots
 from runner import clock
 from runner.batch import Measured, Plan, Settings, Unmeasured
 from runner.model import Phase

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from bot import apart, plots
+from bot import apart
 from bot.gate import Role
 from bot.handlers.taps import NOT_YOURS
 from bot.local_chat.photo import dimensions
 from bot.local_chat.remote import WorldProcess
+from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS
 from runner import clock
 from runner.model import Reason, State

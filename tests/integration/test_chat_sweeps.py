@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot import plots
+from bot.pictures import plots
 from runner import rundir
 from runner.model import Reason, State
 from tests.integration.test_chat_commands import claim, end, job, text

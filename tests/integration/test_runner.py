@@ -163,7 +163,7 @@ def test_notices_say_who_stopped_a_job_and_how_long_it_ran(box):
 
 
 def test_a_rerun_may_change_arguments(box):
-    pytest.importorskip("runner.arguments")
+    pytest.importorskip("runner.commands.arguments")
     box.start_runner()
     job_id = box.submit(argv=["echo", "--lr", "1", "--name", "x"])
     done = box.run("rerun", "--json", str(job_id), "--", "--lr", "3e-4")

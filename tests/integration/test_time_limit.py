@@ -12,8 +12,8 @@ from runner.errors import UserError
 from runner.settings import Settings
 from runner.store.limits import keep_limits
 from runner.store.times import Times
-from runner.time_watch import TimeWatch, lead_s
 from runner.wait import Waiter
+from runner.watches.time_limit import TimeWatch, lead_s
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import data_of, in_room, labels

@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.forecast import forecast
-from runner.night import Held, Later, Length, Scene
-from runner.request import Request
-from runner.schedule import Limits, Room, Running, Waiting, choose
+from runner.forecast.estimates import forecast
+from runner.forecast.night import Held, Later, Length, Scene
+from runner.schedule.choice import Limits, Room, Running, Waiting, choose
+from runner.schedule.request import Request
 
 SECONDS = st.integers(1, 12)
 

@@ -3,7 +3,7 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.leaving import mended, refuse_leaving
+from runner.commands.leaving import mended, refuse_leaving
 
 SHELLISH = st.lists(
     st.sampled_from(

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from runner.model import Reason, State
-from runner.request import request_in, request_of
-from runner.schedule import Limits, in_turn
+from runner.schedule.choice import Limits, in_turn
+from runner.schedule.request import request_in, request_of
 from runner.store.connection import open_store
 from runner.store.edits import Edits
 from runner.store.jobs import Jobs

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.request import Request
-from runner.schedule import Room, Waiting, choose
+from runner.schedule.choice import Room, Waiting, choose
+from runner.schedule.request import Request
 
 
 @st.composite

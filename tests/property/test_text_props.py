@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from bot import excerpt, parse, richtext
 from bot.local_chat.html_text import parse_html
 from bot.local_chat.testing import Trial
-from bot.redact import Redactor
 from bot.richtext import Shrink, bold, code, escape, fit, italic, link, pre, quote, shorten, units, visible_units
-from bot.secret_names import is_telling
-from runner.arguments import changed
+from bot.secrets.names import is_telling
+from bot.secrets.redact import Redactor
+from runner.commands.arguments import changed
 from runner.errors import UserError
 
 KEEPS = st.sampled_from(["start", "end", "both"])

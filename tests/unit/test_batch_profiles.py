@@ -3,7 +3,7 @@ import json
 import pytest
 
 from runner.errors import UserError
-from runner.profiles import FILE, NANOGPT, Profile, from_json, named, parse_settings, read
+from runner.probing.profiles import FILE, NANOGPT, Profile, from_json, named, parse_settings, read
 
 
 def test_nanogpt_has_the_blogs_values():

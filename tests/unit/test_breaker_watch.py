@@ -12,9 +12,9 @@ import pytest
 
 from runner import clock
 from runner.api import Queue
-from runner.breaker_watch import BreakerWatch
 from runner.model import Phase, State
 from runner.settings import Settings
+from runner.watches.breaker import BreakerWatch
 from tests.attempts import begin, end
 from tests.jobs import an_exit, submit
 
@@ -88,7 +88,7 @@ def test_after_one_in_vain_the_next_waits_for_its_time(stage):
 
 def test_that_there_is_no_room_for_a_moment_is_not_told(stage, monkeypatch):
     moment = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("runner.breaker_watch.time", SimpleNamespace(monotonic=lambda: moment.now))
+    monkeypatch.setattr("runner.watches.breaker.time", SimpleNamespace(monotonic=lambda: moment.now))
     stage.queue.resume()
     (other,) = submit(stage.queue, "python eval.py")
     stage.fails(*(submit(stage.queue, "python train.py --lr 2")[0] for _ in range(3)))

@@ -4,13 +4,13 @@ import contextlib
 
 import pytest
 
-from runner import disk_watch
-from runner.disk_watch import DiskWatch
 from runner.settings import Settings
 from runner.store.box import Box
 from runner.store.connection import StoreError, open_store
 from runner.store.outbox import Outbox
 from runner.wait import Waiter
+from runner.watches import disk as disk_watch
+from runner.watches.disk import DiskWatch
 
 
 class Disk:

@@ -11,10 +11,10 @@ from runner import clock
 from runner.api import Queue
 from runner.api.edits import CLEAR, Edit, options_of
 from runner.errors import NoSuchJobError, UserError
-from runner.frozen import work_folder
 from runner.model import Gpu, Priority, Snapshot, State
 from runner.options import read_words
-from runner.request import request_of
+from runner.schedule.request import request_of
+from runner.snapshot.frozen import work_folder
 from runner.store.box import Box
 from runner.store.limits import TIMES
 from runner.store.line import CPU

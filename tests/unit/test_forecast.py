@@ -1,8 +1,8 @@
 from runner import clock
 from runner.api.outlook import Outlook
-from runner.forecast import Estimate, Forecast, agree, forecast, length_of
-from runner.night import UNKNOWN, Held, Later, Length, Rest, Scene
-from runner.schedule import Limits
+from runner.forecast.estimates import Estimate, Forecast, agree, forecast, length_of
+from runner.forecast.night import UNKNOWN, Held, Later, Length, Rest, Scene
+from runner.schedule.choice import Limits
 from tests.unit.test_schedule import gpu, runs, wants
 
 HOUR = 3600.0

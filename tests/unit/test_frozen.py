@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner import frozen, retention
+from runner import retention
 from runner.errors import UserError
 from runner.retention import Rules, prune
+from runner.snapshot import frozen
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
 from tests.jobs import a_spec

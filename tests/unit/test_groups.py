@@ -5,10 +5,10 @@ import pytest
 from runner.api import Queue, groups
 from runner.api.edits import Edit
 from runner.errors import UserError
-from runner.metrics import Metric
 from runner.model import Reason, State
 from runner.options import read_words
 from runner.retention import Rules, prune
+from runner.sweep.metrics import Metric
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit
 
 LOSS = Metric("val_loss", "val_loss=(.*)")

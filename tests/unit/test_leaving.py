@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.commands.leaving import mended, refuse_leaving
 from runner.errors import UserError
-from runner.leaving import mended, refuse_leaving
 
 LEAVING = {
     "nohup python run.py test data > log.txt 2>&1 &": "python run.py test data > log.txt 2>&1",

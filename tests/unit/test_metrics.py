@@ -4,8 +4,8 @@ import pytest
 
 from runner.errors import UserError
 from runner.logs import Log
-from runner.metrics import STEP_BYTES, last_reading, metric_of, parse_metric
-from runner.sweep_options import metric_in, parse_at_most
+from runner.sweep.metrics import STEP_BYTES, last_reading, metric_of, parse_metric
+from runner.sweep.options import metric_in, parse_at_most
 
 
 def found(tmp_path, text, metric):

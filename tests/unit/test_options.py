@@ -153,9 +153,9 @@ def test_help_has_a_row_for_every_option() -> None:
 
 
 def test_a_client_that_reads_options_loads_nothing_heavy() -> None:
-    modules = ["options", "quantities", "leaving", "environment", "envfile"]
+    modules = ["options", "quantities", "commands.leaving", "environment", "envfile"]
     code = f"import sys; {'; '.join(f'import runner.{m}' for m in modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"pydantic", "click", "sqlite_utils", "pathlib", "logging", "subprocess", "inspect", "difflib"}
-    assert "runner.leaving" in done.stdout.split()
+    assert "runner.commands.leaving" in done.stdout.split()
     assert not heavy & set(done.stdout.split())

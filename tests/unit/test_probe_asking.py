@@ -5,7 +5,7 @@ import json
 import pytest
 
 from runner.api.specs import job_spec, refuse_unrunnable
-from runner.command import realised
+from runner.commands.argv import realised
 from runner.errors import UserError
 from runner.options import read_text, read_words
 from runner.workspace import Workspace

@@ -6,7 +6,7 @@ import pytest
 
 from runner.batch import Known, Measured, Plan, Probe, Run, Settings
 from runner.model import Gpu, State
-from runner.probes import Probes
+from runner.probing.probes import Probes
 from runner.store.connection import open_store
 from runner.store.known import KnownBatches
 from tests.jobs import a_spec

@@ -11,7 +11,7 @@ from runner.api import Queue
 from runner.api.edits import Edit
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
-from runner.schedule import in_turn
+from runner.schedule.choice import in_turn
 from runner.store.limits import box_limits
 from runner.store.line import CPU
 from runner.store.standstill import Standstill

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import telegram
 
-from bot import quiet_log
+from bot.secrets import quiet_log
 
 NUMBER, REST = "123456789", "AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1"
 TOKEN = f"{NUMBER}:{REST}"
@@ -212,7 +212,7 @@ def test_installing_twice_is_the_same_as_once(written: io.StringIO) -> None:
 
 SCRIPT = """
 import sys
-from bot import quiet_log
+from bot.secrets import quiet_log
 quiet_log.install({token!r})
 raise RuntimeError("asking https://api.telegram.org/bot" + {token!r}) from OSError({quoted!r})
 """
@@ -224,7 +224,7 @@ def test_a_process_that_dies_does_not_tell_it_either() -> None:
     assert done.returncode == 1
     assert REST not in done.stderr + done.stdout
     assert done.stderr.count("[redacted]") == 2
-    assert " CRITICAL bot.quiet_log: " in done.stderr
+    assert " CRITICAL bot.secrets.quiet_log: " in done.stderr
 
 
 def test_an_interrupt_is_told_in_one_line(written: io.StringIO) -> None:

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from bot.local_chat.html_text import parse_html
-from bot.redact import REDACTED, Redactor, looks_secret, secret_values
 from bot.richtext import bold, code, link, pre
+from bot.secrets.redact import REDACTED, Redactor, looks_secret, secret_values
 
 # Put together here so that no scanner takes them for real ones.
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
@@ -236,8 +236,8 @@ def test_markup_stays_markup() -> None:
 
 
 def test_of_a_stream_every_way_to_split_it_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.redact._PIECE", 4096)
-    monkeypatch.setattr("bot.redact._HELD", 1024)
+    monkeypatch.setattr("bot.secrets.redact._PIECE", 4096)
+    monkeypatch.setattr("bot.secrets.redact._HELD", 1024)
     numbers = random.Random(7)
     secrets = ["correct-horse-battery", "zwölf&Boxkämpfer", BOT_TOKEN]
     redactor = Redactor(secrets)
@@ -254,8 +254,8 @@ def test_of_a_stream_every_way_to_split_it_gives_the_same(monkeypatch: pytest.Mo
 
 
 def test_one_endless_line_loses_its_secrets_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.redact._PIECE", 4096)
-    monkeypatch.setattr("bot.redact._HELD", 1024)
+    monkeypatch.setattr("bot.secrets.redact._PIECE", 4096)
+    monkeypatch.setattr("bot.secrets.redact._HELD", 1024)
     data = b" ".join([b"x" * 50, b"--api-key zzz999", b"correct-horse-battery"] * 500)
     told = b"".join(Redactor(["correct-horse-battery"]).stream(data[at : at + 333] for at in range(0, len(data), 333)))
     assert b"zzz999" not in told

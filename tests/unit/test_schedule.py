@@ -1,8 +1,8 @@
 import pytest
 
-from runner.fitting import never_fits
-from runner.request import Request, lane_of, request_in
-from runner.schedule import DAY_S, Limits, Push, Room, Running, Start, Waiting, choose, free_slots, in_turn
+from runner.schedule.choice import DAY_S, Limits, Push, Room, Running, Start, Waiting, choose, free_slots, in_turn
+from runner.schedule.fitting import never_fits
+from runner.schedule.request import Request, lane_of, request_in
 
 RANKS = {"low": -1, "normal": 0, "high": 1}
 

@@ -1,7 +1,7 @@
 """What a job that waits keeps from those behind it, and what it does not; who is pushed aside for it."""
 
-from runner.request import Request
-from runner.schedule import Limits, Push, Room, Running, Start, Waiting, choose
+from runner.schedule.choice import Limits, Push, Room, Running, Start, Waiting, choose
+from runner.schedule.request import Request
 
 LOW = {"rank": -1, "preemptible": True}
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner import sweeps
 from runner.errors import UserError
-from runner.sweeps import Range, Sweep, combinations, filled, parse_range, parse_text, values_of
+from runner.sweep import sweeps
+from runner.sweep.sweeps import Range, Sweep, combinations, filled, parse_range, parse_text, values_of
 
 SEED = "python3 train_dnn.py --lr {lr} --batch_size {bs}"
 GRID = {"lr": ("0.001", "0.0005", "0.0001"), "bs": ("32", "64", "128")}

@@ -1,5 +1,5 @@
-from runner.night import Ends, Length
-from runner.tail import Behind, starts_behind
+from runner.forecast.night import Ends, Length
+from runner.forecast.tail import Behind, starts_behind
 
 
 def sure(seconds):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot import settings, token
+from bot import settings
+from bot.secrets import token
 from runner import home
 from runner.errors import OperatorError
 
@@ -98,7 +99,7 @@ def run(code, pipe=None, **env):
 def test_a_descriptor_is_read_once_and_closed():
     read = token.pipe_with(GOOD)
     code = (
-        "import os; from bot import token; token.out_of_sight('bot')\n"
+        "import os; from bot.secrets import token; token.out_of_sight('bot')\n"
         f"print(token.handed(), 'NIGHTSHIFT_TOKEN_FD' in os.environ, os.path.exists('/proc/self/fd/{read}'))"
     )
     done = run(code, read, NIGHTSHIFT_TOKEN_FD=str(read))
@@ -107,13 +108,13 @@ def test_a_descriptor_is_read_once_and_closed():
 
 
 def test_a_descriptor_that_is_none():
-    done = run("from bot import token; token.out_of_sight('bot')", NIGHTSHIFT_TOKEN_FD="77")
+    done = run("from bot.secrets import token; token.out_of_sight('bot')", NIGHTSHIFT_TOKEN_FD="77")
     assert "NIGHTSHIFT_TOKEN_FD=77 is no open file" in done.stderr
 
 
 SHOW = """
 import os, sys
-from bot import token
+from bot.secrets import token
 token.out_of_sight(sys.argv[1])
 seen = open('/proc/self/environ', 'rb').read()
 print(token.handed(), b'4242:' in seen, 'NIGHTSHIFT_TOKEN' in os.environ, sys.argv[1:], os.getpid())
@@ -136,7 +137,7 @@ def test_a_process_starts_anew_without_it(command, has):
 def test_others_of_the_same_account_cannot_look_inside():
     nobody = 65534
     code = (
-        "import ctypes, os, sys; from bot.token import guard\n"
+        "import ctypes, os, sys; from bot.secrets.token import guard\n"
         f"os.setuid({nobody}); ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)\n"  # as any process of that account is
         "print('open', flush=True); sys.stdin.readline(); guard(); print('guarded', flush=True); sys.stdin.readline()"
     )

@@ -1,0 +1,1 @@
+"""Pictures for the chat, each drawn in a process of its own."""

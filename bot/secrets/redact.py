@@ -1,0 +1,327 @@
+"""Takes secrets out of text before it leaves the box: known ones, known shapes, values of telling names. Pure."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from bisect import bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+from bot.secrets.names import (
+    Likeness,
+    is_path,
+    is_random,
+    is_stand_in,
+    is_telling,
+    likeness,
+    looks_secret,
+    secret_values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["REDACTED", "Redactor", "looks_secret", "secret_values"]
+
+REDACTED = "[redacted]"
+_MARK = REDACTED.encode()
+_PIECE = 1 << 20
+"""How much of a stream is looked at together."""
+_HELD = 16 << 10
+"""How much of it waits for what follows; a private key fits in there."""
+_CONTEXT = 256
+_LEAST_OF_CUT = 8
+
+Span = tuple[int, int]
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+
+
+def _shape(literals: str, pattern: str) -> tuple[tuple[bytes, ...], re.Pattern[bytes]]:
+    return tuple(literal.encode() for literal in literals.split()), re.compile(pattern.encode())
+
+
+# What is looked for only where one of the words before it occurs; the group is what goes. Patterns begin with
+# plain letters, which is what makes them quick: what must not stand before those is said after them.
+_SHAPES = (
+    _shape("AKIA ASIA ABIA ACCA", r"(A(?:KIA|SIA|BIA|CCA)(?<![A-Za-z0-9]....)[0-9A-Z]{16})(?![A-Za-z0-9])"),
+    _shape("ghp_ gho_ ghu_ ghs_ ghr_", r"(gh[pousr]_(?<![A-Za-z0-9]....)[A-Za-z0-9]{30,})"),
+    _shape("github_pat_", r"(github_pat_[A-Za-z0-9_]{22,})"),
+    _shape("hf_", r"(hf_(?<![A-Za-z0-9_]...)[A-Za-z0-9]{30,})"),
+    _shape(
+        "sk-",
+        r"(sk-(?<![A-Za-z0-9_-]...)(?:(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{16,}|[a-f0-9]{32,}"
+        r"|(?=[A-Za-z0-9_-]{0,99}[0-9])(?=[A-Za-z0-9_-]{0,99}[A-Z])[A-Za-z0-9_-]{20,}))",
+    ),
+    _shape("xox", r"(xox[abeoprs]-[A-Za-z0-9-]{10,})"),
+    _shape("xapp-", r"(xapp-(?<![A-Za-z0-9_-].....)[0-9]-[A-Za-z0-9-]{10,})"),
+    _shape(
+        "hooks.slack.com discord", r"(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/([\w/-]{16,})"
+    ),
+    _shape("AIza", r"(AIza(?<![A-Za-z0-9_-]....)[0-9A-Za-z_-]{35})"),
+    _shape("ya29.", r"(ya29\.(?<![A-Za-z0-9_-].....)[0-9A-Za-z_-]{20,})"),
+    _shape("GOCSPX-", r"(GOCSPX-[0-9A-Za-z_-]{20,})"),
+    _shape("glpat-", r"(glpat-[0-9A-Za-z_-]{20,})"),
+    _shape("npm_", r"(npm_(?<![A-Za-z0-9_]....)[A-Za-z0-9]{36})"),
+    _shape("pypi-AgEI", r"(pypi-AgEI[\w-]{30,})"),
+    _shape("_live_ _test_ whsec_", r"((?:[srp]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,})"),
+    _shape("SG.", r"(SG\.(?<![A-Za-z0-9_-]...)[\w-]{16,}\.[\w-]{16,})"),
+    _shape("wandb_v1_", r"(wandb_v1_[A-Za-z0-9_]{30,})"),
+    _shape(
+        "wandb",
+        r"wandb(?:[ .]login|: [^\n]{0,60}key)[^\n]{0,100}?(?<![0-9a-z])([0-9a-f]{40})(?![0-9a-z])",
+    ),
+    _shape("eyJ", r"(eyJ(?<![A-Za-z0-9_-]...)[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"),
+    _shape(
+        "PRIVATE",
+        r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[^<]{0,14000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s\\:,.-]{0,14000}))",
+    ),
+    _shape("earer", r"earer(?<=[Bb]earer)\s+([A-Za-z0-9._~+/=-]{16,})"),
+    _shape(
+        "uthorization",
+        r"(?i)authorization[\"'\\]*\s*[:=]\s*[\"'\\]*(?:bearer|basic|token|digest)\s+([^\s\"'<>\\,]{6,})",
+    ),
+    _shape("://", r"://[^\s/:@\"'<>]{0,200}:([^\s/@\"'<>]{1,500})@"),
+    _shape("password", r"login\s+\S{1,200}\s+password\s+([^\s<>]+)"),
+    _shape("ignature= sig=", r"(?:X-(?:Amz|Goog)-Signature|[?&;]sig)=([^\s&\"'<>]{16,})"),
+)
+_AFTER_COLON = re.compile(rb"(?::|%3[Aa])[A-Za-z0-9_-]{30,}")
+_BOT_NUMBER = re.compile(rb"(?<![0-9])[0-9]{6,16}\Z")
+
+_CAPITAL = re.compile(rb"[A-Z]")
+
+_NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+# The words in names, as far as they may be followed by a value; anything else that follows makes them another word.
+_WORDS = tuple(
+    re.compile(word + rb"[\w.-]{0,60}[\"'\]\\]{0,4}[ \t]{0,4}[=: \t]")
+    for word in (
+        rb"key(?![a-z])",
+        rb"token(?![a-z])",
+        rb"secret(?:s?(?![a-z])|key|access)",
+        rb"pass(?:w(?:or)?ds?|phrase|code)?(?![a-z])",
+        rb"pwd(?![a-z])",
+        rb"credentials?(?![a-z])",
+        rb"auth(?:(?![a-z])|orization|token|key)",
+    )
+)
+_VALUE = (
+    rb"(?:\\+\"([^\"\\\n]{0,2048})|\\+'([^'\\\n]{0,2048})"
+    rb"|\"([^\"\\\n]{0,2048}(?:\\.[^\"\\\n]{0,2048}){0,16})|'([^'\\\n]{0,2048}(?:\\.[^'\\\n]{0,2048}){0,16})"
+    rb"|([^\s\"'<>]{1,2048}))"
+)
+_BARE = 5
+# A value without quotes ends where another name begins, and before the brackets around it.
+_VALUE_END = re.compile(rb"[,;&)\]}\\]+(?:amp;)?(?:\Z|[\w.-]{1,60}[=:])")
+_ASSIGNED = re.compile(rb"\\*[\"']?\]?[ \t]{0,4}(?::[ \t]*str[ \t]*=|=>|:=|=(?!=)|:(?!:))[ \t]{0,4}" + _VALUE)
+_FOLLOWING = re.compile(rb"(?:[ \t]+|=)(?!-)" + _VALUE)
+
+
+class Redactor:
+    """Hides these secrets, and whatever looks like one."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self.secrets = frozenset(secret.strip() for secret in secrets if is_telling(secret))
+        forms = {form for secret in self.secrets for form in _forms(secret)}
+        self._forms = sorted(forms, key=len, reverse=True)
+        self._held = max([_HELD, *(2 * len(form) for form in forms)])
+
+    def text(self, text: str) -> str:
+        """The text without secrets, as plain text or HTML."""
+        data = text.encode("utf-8", "surrogatepass")
+        spans = self._spans(data)
+        return _replaced(data, spans).decode("utf-8", "surrogatepass") if spans else text
+
+    def data(self, data: bytes) -> bytes:
+        """A whole output without secrets."""
+        return _replaced(data, self._spans(data))
+
+    def stream(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """A huge output without secrets, piece by piece; one that is split over two is found too."""
+        waiting, done = bytearray(), 0  # what was handed on already stays a little while, for what follows it
+        for chunk in chunks:
+            waiting += chunk
+            if len(waiting) < _PIECE:
+                continue
+            data = bytes(waiting)
+            spans = self._spans(data)
+            cut = _safe_cut(data, spans, len(data) - self._held)
+            if cut > done:
+                yield _replaced(data, spans, done, cut)
+                kept = max(cut - _CONTEXT, 0)
+                waiting, done = bytearray(data[kept:]), cut - kept
+        data = bytes(waiting)
+        yield _replaced(data, self._spans(data), done)
+
+    def lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Lines without secrets; a secret that takes several of them becomes one."""
+        rest = b""
+        for piece in self.stream(f"{line}\n".encode("utf-8", "surrogatepass") for line in lines):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from (line.decode("utf-8", "surrogatepass") for line in whole)
+
+    def _spans(self, data: bytes) -> list[Span]:
+        """What must go, in order and apart."""
+        if b"\x1b" not in data:
+            return _merged(self._found(data))
+        plain, places, shifts = _without_escapes(data)
+        found = [
+            (_place(begin, places, shifts), _place(end - 1, places, shifts) + 1) for begin, end in self._found(plain)
+        ]
+        return _merged([*found, *self._known(data)])  # an escape may seem to take the first letter of what follows
+
+    def _found(self, data: bytes) -> list[Span]:
+        return [*_named(data), *_shaped(data), *_bot_tokens(data), *self._known(data)]
+
+    def _known(self, data: bytes) -> list[Span]:
+        found: list[Span] = []
+        for form in self._forms:
+            at = data.find(form)
+            while at >= 0:
+                found.append((at, at + len(form)))
+                at = data.find(form, at + len(form))
+            found += _cut_off(data, form)
+        return found
+
+
+def _forms(secret: str) -> set[bytes]:
+    """A secret as it is written, and as it looks in addresses, HTML, JSON, Python and base64."""
+    quoted = quote(secret, safe="")
+    texts = {
+        secret,
+        *(quoted, quote(secret), quote_plus(secret), re.sub(r"%..", lambda found: found[0].lower(), quoted)),
+        *(html.escape(secret), html.escape(secret, quote=False), html.escape(secret).replace("&#x27;", "&#39;")),
+        *(json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]),
+    }
+    plain = {text.encode("utf-8", "surrogatepass") for text in texts}
+    return plain | _in_base64(secret.encode("utf-8", "surrogatepass"))
+
+
+def _in_base64(secret: bytes) -> set[bytes]:
+    """What of a secret's base64 is the same whatever stands around it, for each of the three ways it may fall."""
+    found = set()
+    for before in range(3):
+        bits = (before + len(secret)) * 8
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            found.add(encode(b"\0" * before + secret)[(before * 8 + 5) // 6 : bits // 6])
+    return {form for form in found if len(form) >= 10}
+
+
+def _cut_off(data: bytes, form: bytes) -> list[Span]:
+    """A secret of which an excerpt has only the end, at its beginning, or only the beginning, at its end."""
+    most = min(len(form) - 1, len(data))
+    sizes = range(most, _LEAST_OF_CUT - 1, -1)
+    head = next((size for size in sizes if data.startswith(form[-size:])), 0)
+    tail = next((size for size in sizes if data.endswith(form[:size])), 0)
+    return [span for span in ((0, head), (len(data) - tail, len(data))) if span[1] > span[0]]
+
+
+def _shaped(data: bytes) -> Iterator[Span]:
+    for literals, pattern in _SHAPES:
+        if any(literal in data for literal in literals):
+            yield from (found.span(1) for found in pattern.finditer(data))
+
+
+def _bot_tokens(data: bytes) -> Iterator[Span]:
+    """Tokens of Telegram bots, a number and 35 characters; digests and names have no capital letter."""
+    for found in _AFTER_COLON.finditer(data):
+        number = _BOT_NUMBER.search(data[max(found.start() - 17, 0) : found.start()])
+        if number and _CAPITAL.search(found[0], 3):
+            yield found.start() - len(number[0]), found.end()
+
+
+def _named(data: bytes) -> Iterator[Span]:
+    """The values of names that sound like a secret's."""
+    lowered = data.lower()
+    for word in _WORDS:
+        seen = 0
+        for found in word.finditer(lowered):
+            at = found.start()
+            if at < seen or (name := _name(data, at, assigned=found[0][-1:] in (b"=", b":"))) is None:
+                continue
+            begin, seen = _value(data, name[1], is_option=data.startswith(b"-", name[0]))
+            if begin < seen and _is_hidden(_likeness(data[slice(*name)]), data[begin:seen]):
+                yield begin, seen
+
+
+def _name(data: bytes, at: int, *, assigned: bool) -> Span | None:
+    """Where the name around a word stands, if it is that of a secret and may have a value."""
+    before, after = data[max(at - 64, 0) : at], data[at : at + 64]
+    start = at - len(before) + len(before.rstrip(_NAME))
+    if not assigned and not data.startswith(b"-", start):
+        return None
+    end = at + len(after) - len(after.lstrip(_NAME))
+    return (start, end) if _likeness(data[start:end]) else None
+
+
+def _value(data: bytes, at: int, *, is_option: bool) -> Span:
+    """Where the value after a name stands; nowhere if there is none."""
+    found = (_FOLLOWING if is_option else _ASSIGNED).match(data, at)
+    if found is None:
+        return at, at
+    begin, end = found.span(found.lastindex or 0)
+    if found.lastindex == _BARE and (over := _VALUE_END.search(data, begin, end)):
+        end = over.start()
+    return begin, end
+
+
+@lru_cache(maxsize=4096)
+def _likeness(name: bytes) -> Likeness:
+    return likeness(name.decode("ascii"))
+
+
+def _is_hidden(like: Likeness, value: bytes) -> bool:
+    text = value.decode("utf-8", "replace")
+    if like is Likeness.WEAK:
+        return is_random(text)
+    return not is_stand_in(text.rstrip(".,;:)]}")) and not is_path(text)
+
+
+def _without_escapes(data: bytes) -> tuple[bytes, list[int], list[int]]:
+    """The data without a terminal's escapes; from which place on how much was taken out before."""
+    kept: list[bytes] = []
+    places, shifts = [0], [0]
+    at = length = 0
+    for found in _ESCAPES.finditer(data):
+        kept.append(data[at : found.start()])
+        length += found.start() - at
+        at = found.end()
+        places.append(length)
+        shifts.append(at - length)
+    return b"".join([*kept, data[at:]]), places, shifts
+
+
+def _place(at: int, places: list[int], shifts: list[int]) -> int:
+    return at + shifts[bisect_right(places, at) - 1]
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    found: list[Span] = []
+    for start, end in sorted(span for span in spans if span[1] > span[0]):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def _safe_cut(data: bytes, spans: list[Span], latest: int) -> int:
+    """Where to cut at the latest: after a line if possible, and never inside what must go."""
+    cut = data.rfind(b"\n", 0, max(latest, 0)) + 1 or max(latest, 0)
+    return next((start for start, end in spans if start < cut < end), cut)
+
+
+def _replaced(data: bytes, spans: list[Span], start: int = 0, end: int | None = None) -> bytes:
+    end = len(data) if end is None else end
+    kept, at = [], start
+    for begin, finish in spans:
+        if begin >= end:
+            break
+        if finish > at:
+            kept += [data[at : max(begin, at)], _MARK]
+            at = finish
+    return b"".join([*kept, data[min(at, end) : end]])

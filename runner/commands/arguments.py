@@ -1,0 +1,201 @@
+"""The same command with some arguments changed, and everything else exactly as it was. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.commands.shelltext import Piece, UnreadableError, pieces
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_SETTING = re.compile(r"([+~]{0,2})([A-Za-z_][\w./@:-]*)=(.*)", re.DOTALL)
+_LONG = re.compile(r"--[A-Za-z]")
+_PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|uv|poetry")
+_SHELL = re.compile(r"(?:ba|da|z|k)?sh")
+_WHOLE = "Send the whole command with /submit instead."
+
+
+class _Change(NamedTuple):
+    """`--lr 3e-4`, `--wandb` or, as a setting, `lr=3e-4`."""
+
+    name: str
+    values: tuple[str, ...]
+    setting: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        return [f"{self.name}={self.values[0]}"] if self.setting else [self.name, *self.values]
+
+
+class _Word(NamedTuple):
+    """A word of a command: what it means, and where it stands."""
+
+    plain: str
+    start: int
+    end: int
+
+
+def changed(command: str, argv: Sequence[str] | None, changes: Sequence[str]) -> tuple[str, list[str] | None]:
+    """The command with these flags and settings replaced where they stand, or added; UserError if that is unclear."""
+    if argv is None:
+        return _changed(command, changes), None
+    if not changes:
+        return command, list(argv)
+    text = _changed(shlex.join(argv), changes)
+    return text, shlex.split(text)
+
+
+def _changed(command: str, changes: Sequence[str]) -> str:
+    for change in _read(changes):
+        try:
+            command = _with_setting(command, change) if change.setting else _with_flag(command, change)
+        except UnreadableError:
+            raise UserError(f"This command cannot be read well enough to change it. {_WHOLE}") from None
+    return command
+
+
+def _read(words: Sequence[str]) -> list[_Change]:
+    found: dict[str, _Change] = {}
+    last = ""
+    for word in words:
+        if change := _begun(word):
+            last = change.name
+            if last in found:
+                raise UserError(f"{last} is given twice.")
+            found[last] = change
+        elif last and not found[last].setting:
+            found[last] = found[last]._replace(values=(*found[last].values, word))
+        else:
+            raise UserError(f"“{word}” is neither a flag nor a setting. Send changes like --lr 3e-4 or lr=3e-4.")
+    return list(found.values())
+
+
+def _begun(word: str) -> _Change | None:
+    if flag := _FLAG.fullmatch(word):
+        return _Change(flag[1], () if flag[2] is None else (flag[2],))
+    if setting := _SETTING.fullmatch(word):
+        return _Change(setting[1] + setting[2], (setting[3],), setting=True)
+    if word.startswith("-") and not re.match(r"-\.?\d", word):
+        raise UserError(f"“{word}” is no flag. Send changes like --lr 3e-4 or lr=3e-4.")
+    return None
+
+
+def _with_flag(command: str, change: _Change) -> str:
+    places = [
+        (simple, at)
+        for simple in _simple_commands(command)
+        for at, word in enumerate(simple)
+        if at and (word.plain == change.name or word.plain.startswith(f"{change.name}="))
+    ]
+    if not places:
+        return _added(command, change)
+    _only(places, change.name)
+    simple, at = places[0]
+    if not change.values:
+        return command
+    if "=" in simple[at].plain:
+        if len(change.values) > 1:
+            raise UserError(f"{change.name} takes one value in this command. {_WHOLE}")
+        return _put(command, [simple[at]], [f"{change.name}={change.values[0]}"])
+    return _with_values(command, simple, at, change)
+
+
+def _with_values(command: str, simple: list[_Word], at: int, change: _Change) -> str:
+    """The values behind a flag replaced; of one value it is the first word there, whatever follows that."""
+    end = at + 1
+    while end < len(simple) and not _FLAG.fullmatch(simple[end].plain) and not _SETTING.fullmatch(simple[end].plain):
+        end += 1
+    following = simple[at + 1 : end]
+    if len(change.values) == 1:
+        following = following[:1]
+    if following and len(following) != len(change.values):
+        raise UserError(f"{change.name} has another number of values in this command. {_WHOLE}")
+    if following:
+        return _put(command, following, change.values)
+    return _put_after(command, simple[at], change.values)
+
+
+def _with_setting(command: str, change: _Change) -> str:
+    name = change.name.lstrip("+~")
+    words = [word for simple in _simple_commands(command) for word in simple[1:]]
+    places = [word for word in words if (found := _SETTING.fullmatch(word.plain)) and found[2] == name]
+    places = places or [word for word in _assignments(command) if word.plain.startswith(f"{name}=")]
+    if not places:
+        return _added(command, change)
+    _only(places, name)
+    sign = "" if change.name != name else places[0].plain[: places[0].plain.index(name)]
+    return _put(command, places, [f"{sign}{change.words[0]}"])
+
+
+def _only(places: Sequence[object], name: str) -> None:
+    if len(places) > 1:
+        raise UserError(f"{name} stands {len(places)} times in this command. {_WHOLE}")
+
+
+def _added(command: str, change: _Change) -> str:
+    """The change at the end of the one command that it can be meant for."""
+    target = _target(_simple_commands(command))
+    if target is None:
+        raise UserError(f"It is not clear to which part of this command {change.name} belongs. {_WHOLE}")
+    for word, following in pairwise(target):
+        if _SHELL.fullmatch(os.path.basename(word.plain)) and re.match(r"-\w*c", following.plain):
+            raise UserError(f"This command hands its text to another shell, where nothing can be added. {_WHOLE}")
+    return _put_after(command, target[-1], change.words)
+
+
+def _target(simples: list[list[_Word]]) -> list[_Word] | None:
+    """The only command; else the only one with long flags; else, if none has, the only one that runs Python."""
+    flagged = [simple for simple in simples if any(_LONG.match(word.plain) for word in simple)]
+    running = [simple for simple in simples if _PYTHON.fullmatch(os.path.basename(simple[0].plain))]
+    for found in (simples, flagged, [] if flagged else running):
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _simple_commands(command: str) -> list[list[_Word]]:
+    """The words of each simple command, its name first; without redirections and variables set before it."""
+    found: list[list[_Word]] = []
+    for piece in pieces(command):
+        if piece.role == "command":
+            found.append([_word(piece)])
+        elif piece.role == "argument":
+            found[-1].append(_word(piece))
+    return found
+
+
+def _assignments(command: str) -> list[_Word]:
+    return [_word(piece) for piece in pieces(command) if piece.role == "assignment"]
+
+
+def _word(piece: Piece) -> _Word:
+    try:
+        plain = shlex.split(piece.text)
+    except ValueError:
+        plain = []
+    return _Word(plain[0] if len(plain) == 1 else piece.text, piece.start, piece.end)
+
+
+def _put(command: str, words: Sequence[_Word], values: Sequence[str]) -> str:
+    """The command with these words replaced, from behind so that places stay right."""
+    for word, value in reversed(list(zip(words, values, strict=True))):
+        command = command[: word.start] + _quoted(value) + command[word.end :]
+    return command
+
+
+def _put_after(command: str, word: _Word, values: Sequence[str]) -> str:
+    return command[: word.end] + "".join(f" {_quoted(value)}" for value in values) + command[word.end :]
+
+
+def _quoted(value: str) -> str:
+    """One word for the shell; a home folder in front stays one."""
+    if value.startswith("~/") and value != "~/":
+        return "~/" + shlex.quote(value[2:])
+    return shlex.quote(value)

@@ -1,0 +1,1 @@
+"""When what waits will start, by playing the scheduler forward. Pure."""

@@ -1,0 +1,100 @@
+"""When each waiting job starts, and when nothing is left to do. Pure.
+
+How long a job takes is known from runs of its kind, or bounded by its time limit, or nobody knows. So the night is
+played twice, with every job as short and as long as it may be; where both agree, that is the estimate, and elsewhere
+they are bounds. What lasts for ever in the longer play never starts what waits for it: unknown stays unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.forecast.night import UNKNOWN, Ends, Length, Night
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runner.forecast.night import Scene
+
+SPREAD = 3.0  # relatives whose longer runs take so much longer than their shorter ones tell nothing
+
+
+def length_of(past_s: Sequence[float], limit_s: float | None, ran_s: float = 0.0) -> Length:
+    """What is left of a job that has run for so long, by earlier runs of its kind.
+
+    One that has outlasted most of them is compared with those that lasted longer still; one that has outlasted them
+    all is of unknown length again.
+    """
+    longer = [run_s for run_s in past_s if run_s > ran_s]
+    left_s = None if limit_s is None else max(0.0, limit_s - ran_s)
+    if not longer:
+        return Length(0.0, left_s)
+    usual_s = _median(longer) - ran_s
+    usual_s = usual_s if left_s is None else min(usual_s, left_s)
+    return Length(usual_s, usual_s)
+
+
+def _median(values: Sequence[float]) -> float:
+    """The one in the middle; `statistics` takes longer to load than all of this takes."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def agree(past_s: Sequence[float]) -> bool:
+    """Whether runs that are not quite of one kind are alike enough to tell how long another one takes."""
+    runs = sorted(past_s)
+    return len(runs) > 1 and runs[-1 - len(runs) // 4] <= SPREAD * runs[len(runs) // 4]
+
+
+class Estimate(NamedTuple):
+    """When something happens, in seconds from now; None where that is not known."""
+
+    earliest_s: float | None = None
+    latest_s: float | None = None
+
+    @property
+    def about_s(self) -> float | None:
+        """The moment itself, where it is known."""
+        return self.earliest_s if self.earliest_s == self.latest_s else None
+
+
+NOBODY_KNOWS = Estimate()
+NEVER = Ends((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is to be expected."""
+
+    starts: Mapping[int, Estimate] = field(default_factory=dict)
+    done: Estimate = NOBODY_KNOWS  # when the last job there is now has ended
+    unknown: int = 0  # jobs of which nobody knows how long they take
+    bounded: int = 0  # ... of which only the time limit is known
+    sooner: Ends = NEVER  # when slots come free for those that were not looked at one by one
+    later: Ends = NEVER
+
+
+def forecast(scene: Scene) -> Forecast:
+    """Play the scheduler forward from here."""
+    waiting = [job.id for job in scene.queued] + [one.job.id for one in scene.later]
+    lengths = [(1, scene.lengths.get(number, UNKNOWN)) for number in (*waiting, *(one.id for one in scene.running))]
+    lengths += [(rest.count, rest.length) for rest in scene.rest]
+    sooner = Night(scene, hopeful=True).play()
+    sure = all(length.known for _, length in lengths) and not sooner.hoped
+    later = sooner if sure else Night(scene, hopeful=False).play()
+    return Forecast(
+        starts={number: _between(sooner.starts.get(number), later.starts.get(number)) for number in waiting},
+        done=_between(sooner.done_s(scene.rest), later.done_s(scene.rest) if later.is_whole else None),
+        unknown=sum(count for count, length in lengths if length.most_s is None),
+        bounded=sum(count for count, length in lengths if length.most_s is not None and not length.known),
+        sooner=sooner.ends(),
+        later=later.ends(),
+    )
+
+
+def _between(sooner_s: float | None, later_s: float | None) -> Estimate:
+    """More haste may be less speed: who ends early may let somebody in who is in the way later."""
+    if sooner_s is None or later_s is None:
+        return Estimate(sooner_s, None)
+    return Estimate(min(sooner_s, later_s), max(sooner_s, later_s))

@@ -1,0 +1,322 @@
+"""The scheduler played forward: every job as short, or as long, as it may be. Pure.
+
+Only so many jobs are looked at one by one. The rest is poured over the GPUs as if it were water.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.schedule.choice import Limits, Room, Running, Waiting, choose, free_slots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from runner.schedule.choice import Plan
+    from runner.schedule.request import Request
+
+WORK = 6_000  # looks at a waiting job, in one play
+
+
+class Length(NamedTuple):
+    """How long a job takes from now on: no less and no more, as far as one knows."""
+
+    least_s: float = 0.0
+    most_s: float | None = None  # None: for all that is known it never ends
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an estimate, and not only bounds."""
+        return self.least_s == self.most_s
+
+
+UNKNOWN = Length()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A slot of a GPU (or of the CPU, without a name), its holder, and the memory promised there."""
+
+    gpu: str
+    slot: int
+    job_id: int
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A queued job that may not start yet: after these jobs, and not before a moment."""
+
+    job: Waiting
+    after: frozenset[int] = frozenset()
+    begins_in_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Waiting jobs that are not looked at one by one: so many of one length on so many GPUs."""
+
+    count: int
+    gpus: int
+    length: Length
+
+
+class Ends(NamedTuple):
+    """When each slot is free for good, in seconds from now; those that never are, are left out."""
+
+    gpus_s: tuple[float, ...]
+    cpus_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything as it is now."""
+
+    queued: Sequence[Waiting] = ()
+    later: Sequence[Later] = ()
+    running: Sequence[Running] = ()
+    held: Sequence[Held] = ()
+    rooms: Sequence[Room] = ()
+    cpu_slots: int = 0
+    limits: Limits = field(default_factory=Limits)
+    lengths: Mapping[int, Length] = field(
+        default_factory=dict
+    )  # of those that wait, and what is left of those that run
+    rest: Sequence[Rest] = ()
+
+
+@dataclass(slots=True)
+class _Run:
+    """A job that runs in the play."""
+
+    job: Running
+    position: float
+    held: list[Held]
+    since_s: float
+    ends_s: float | None
+
+    def at(self, now_s: float) -> Running:
+        """As the scheduler sees it then."""
+        passed_s, limit_s = now_s - self.since_s, self.job.ends_in_s
+        left_s = None if limit_s is None else max(0.0, limit_s - passed_s)
+        job = self.job
+        return Running(job.id, job.request, job.gpus, left_s, job.waited_s + passed_s, job.stopping)
+
+
+class Night:
+    """One play, in which every job is as short or as long as it may be."""
+
+    def __init__(self, scene: Scene, *, hopeful: bool) -> None:
+        self._scene, self._hopeful = scene, hopeful
+        self._now_s, self._work = 0.0, WORK
+        self._lanes: dict[Request, list[tuple[float, int, Waiting]]] = {}
+        self._later = list(scene.later)
+        self._use = dict(scene.limits.use)
+        self._limits = replace(scene.limits, use=self._use)
+        self._shared = any(room.slots > 1 for room in scene.rooms)
+        self._rooms = {room.uuid: self._at_best(room) for room in scene.rooms}
+        self._held = {uuid: [one for one in scene.held if one.gpu == uuid] for uuid in ("", *self._rooms)}
+        self._memory_mib = {room.uuid: self._of_nobody(room) for room in self._rooms.values()}
+        self._freed_s = {(room.uuid, slot): 0.0 for room in self._rooms.values() for slot in range(room.slots)}
+        self._freed_s |= {("", slot): 0.0 for slot in range(scene.cpu_slots)}
+        self._runs: dict[int, _Run] = {}
+        self._ends: list[tuple[float, int]] = []
+        self._over = self._left_out() if hopeful else set()
+        self.hoped = bool(self._left_out()) or any(room.why_not and not room.sick for room in scene.rooms)
+        self.starts: dict[int, float] = {}
+        for job in scene.queued:
+            self._queue(job)
+        for running in scene.running:
+            self._begin(running, running.id, [one for one in scene.held if one.job_id == running.id])
+
+    def play(self) -> Night:
+        """Until all have ended, or nothing more is known to happen, or it takes too long."""
+        while self._work > 0:
+            self._admit()
+            if self._pass():
+                continue
+            following_s = self._next_s()
+            if following_s is None:
+                break
+            self._let_pass(following_s - self._now_s)
+            while self._ends and self._ends[0][0] <= self._now_s:
+                self._end(*heapq.heappop(self._ends))
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end of every job was seen, and is known for those that were not looked at."""
+        seen = not (self._lanes or self._later or self._runs)
+        return seen and all(one.length.most_s is not None for one in self._scene.rest)
+
+    def ends(self) -> Ends:
+        """When the slots are free of all that were played; none where some of them never had their turn."""
+        if self._lanes or self._later:
+            return Ends((), ())
+        usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
+        frees_s: dict[tuple[str, int], float | None] = dict(self._freed_s)
+        frees_s |= {(one.gpu, one.slot): run.ends_s for run in self._runs.values() for one in run.held}
+        known = [(gpu, free_s) for (gpu, _), free_s in frees_s.items() if free_s is not None]
+        return Ends(
+            tuple(free_s for gpu, free_s in known if gpu in usable), tuple(free_s for gpu, free_s in known if not gpu)
+        )
+
+    def done_s(self, rest: Iterable[Rest]) -> float | None:
+        """When the last of all has ended, as far as it was seen; None if that is never."""
+        works = [(one.gpus, one.count * self._as_long_as(one.length)) for one in rest]
+        on_gpus = sum(gpus * work_s for gpus, work_s in works)
+        on_cpus = sum(work_s for gpus, work_s in works if not gpus)
+        usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
+        gpus_s = [freed_s for (gpu, _), freed_s in self._freed_s.items() if gpu in usable]
+        cpus_s = [freed_s for (gpu, _), freed_s in self._freed_s.items() if not gpu]
+        ends = [_poured(on_gpus, gpus_s), _poured(on_cpus, cpus_s)]
+        return None if None in ends else max(self._now_s, *(end for end in ends if end is not None))
+
+    # -- what is there to begin with ---------------------------------------------------------------
+
+    def _at_best(self, room: Room) -> Room:
+        """A GPU that others use may be free the next moment, or never; a sick one is not counted upon."""
+        return replace(room, why_not=None) if self._hopeful and not room.sick else room
+
+    def _of_nobody(self, room: Room) -> int | None:
+        """The memory it has when all of our jobs there are gone."""
+        return None if room.memory_mib is None else room.memory_mib + self._promised_mib(room)
+
+    def _promised_mib(self, room: Room) -> int:
+        promised = [room.share_mib if one.memory_mib is None else one.memory_mib for one in self._held[room.uuid]]
+        return sum(mib or 0 for mib in promised)
+
+    def _left_out(self) -> set[int]:
+        """Jobs that others wait for, and that are not looked at here: they may end at once, or never."""
+        scene = self._scene
+        seen = (
+            {job.id for job in scene.queued} | {one.job.id for one in scene.later} | {job.id for job in scene.running}
+        )
+        return {number for one in scene.later for number in one.after} - seen
+
+    # -- one moment --------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Those that waited for a moment, or for jobs that are over now, may start."""
+        due = [one for one in self._later if one.begins_in_s <= self._now_s and one.after <= self._over]
+        for one in due:
+            self._later.remove(one)
+            self._queue(one.job)
+
+    def _pass(self) -> bool:
+        """Do what the scheduler would do now; whether that was anything."""
+        queued = self._front()
+        self._work -= len(queued) + 1
+        if not queued:
+            return False
+        running = [run.at(self._now_s) for run in self._runs.values()]
+        taken = {one.slot for one in self._held[""]}
+        cpu_slots = free_slots(self._scene.cpu_slots, taken)
+        plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False)
+        self._follow(plan, {job.id: job for job in queued})
+        return bool(plan.starts or plan.pushes)
+
+    def _front(self) -> list[Waiting]:
+        """As many of each lane as could start now, and one more, which shows what the others wait for."""
+        gpus = sum(len(room.free_slots) for room in self._rooms.values() if room.why_not is None)
+        if self._shared or any(run.job.request.preemptible for run in self._runs.values()):
+            gpus = sum(room.slots for room in self._rooms.values())  # all may come free for them
+        cpus = self._scene.cpu_slots - len(self._held[""])
+        found = []
+        for request, jobs in self._lanes.items():
+            slots = gpus if request.gpus else cpus
+            if slots > 0 or request.cpus or request.ram_mib:
+                found += [
+                    Waiting(job.id, job.request, job.position, job.waited_s + self._now_s)
+                    for _, _, job in jobs[: 1 + max(0, slots)]
+                ]
+        return found
+
+    def _follow(self, plan: Plan, queued: Mapping[int, Waiting]) -> None:
+        for number, slots, memory_mib in plan.starts:
+            job = queued[number]
+            self._unqueue(job)
+            self.starts.setdefault(number, self._now_s)
+            gpus = tuple(gpu for gpu, _ in slots if gpu)
+            running = Running(number, job.request, gpus, job.request.limit_s, job.waited_s)
+            self._begin(running, job.position, [Held(gpu, slot, number, memory_mib) for gpu, slot in slots])
+        for number, _ in plan.pushes:  # it goes on from where it was, as far as anybody knows
+            run = self._runs[number]
+            self._free(run)
+            seen = run.at(self._now_s)
+            self._queue(Waiting(number, seen.request, run.position, seen.waited_s - self._now_s))
+
+    def _next_s(self) -> float | None:
+        begins = [one.begins_in_s for one in self._later if one.begins_in_s > self._now_s]
+        return min([*begins, *(end_s for end_s, _ in self._ends[:1])], default=None)
+
+    def _let_pass(self, seconds: float) -> None:
+        for run in self._runs.values():
+            owner = run.job.request.owner
+            self._use[owner] = self._use.get(owner, 0.0) + seconds * len(run.job.gpus)
+        self._now_s += seconds
+
+    # -- coming and going --------------------------------------------------------------------------
+
+    def _queue(self, job: Waiting) -> None:
+        insort(self._lanes.setdefault(job.request, []), (job.position, job.id, job))
+
+    def _unqueue(self, job: Waiting) -> None:
+        left = [entry for entry in self._lanes[job.request] if entry[1] != job.id]
+        if left:
+            self._lanes[job.request] = left
+        else:
+            del self._lanes[job.request]
+
+    def _begin(self, job: Running, position: float, held: list[Held]) -> None:
+        length = self._scene.lengths.get(job.id, UNKNOWN)
+        never = length.most_s is None and not self._hopeful
+        ends_s = None if never else self._now_s + self._as_long_as(length)
+        self._runs[job.id] = _Run(job, position, held, self._now_s, ends_s)
+        if ends_s is not None:
+            heapq.heappush(self._ends, (ends_s, job.id))
+        for one in held:
+            if one not in self._held.get(one.gpu, ()):
+                self._held.setdefault(one.gpu, []).append(one)
+        self._furnish(held)
+
+    def _as_long_as(self, length: Length) -> float:
+        return length.least_s if self._hopeful else length.most_s or 0.0
+
+    def _end(self, ends_s: float, number: int) -> None:
+        run = self._runs.get(number)
+        if run is not None and run.ends_s == ends_s:  # it may have been pushed aside meanwhile
+            self._over.add(number)
+            self._free(run)
+
+    def _free(self, run: _Run) -> None:
+        del self._runs[run.job.id]
+        for one in run.held:
+            self._held[one.gpu].remove(one)
+            self._freed_s[one.gpu, one.slot] = self._now_s
+        self._furnish(run.held)
+
+    def _furnish(self, held: Iterable[Held]) -> None:
+        """The rooms as they are after somebody came or went."""
+        for gpu in {one.gpu for one in held} & self._rooms.keys():
+            room, memory_mib = self._rooms[gpu], self._memory_mib[gpu]
+            free = free_slots(room.slots, {one.slot for one in self._held[gpu]})
+            left_mib = None if memory_mib is None else max(0, memory_mib - self._promised_mib(room))
+            self._rooms[gpu] = room.left(free, left_mib, room.why_not)
+
+
+def _poured(work_s: float, freed_s: Iterable[float]) -> float | None:
+    """When so much work is done by slots that come free at these moments; None if there are none."""
+    if not work_s:
+        return 0.0
+    level, slots = 0.0, sorted(freed_s)
+    for count, begins in enumerate(slots, 1):
+        following = slots[count] if count < len(slots) else None
+        level = begins + work_s / count
+        if following is None or level <= following:
+            return level
+        work_s -= count * (following - begins)
+    return None

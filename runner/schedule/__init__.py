@@ -1,0 +1,1 @@
+"""Who starts when and where: the choice, what is counted over the box, what can never be had. Pure."""

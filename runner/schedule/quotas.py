@@ -1,0 +1,129 @@
+"""What is counted over the whole box: places in a group, a person's GPUs, cores and memory of the host. Pure.
+
+Who waits for room keeps what it will need of these, too. Otherwise a job behind it could take the last of them, and it
+would then have to wait for that, and no more keep the GPUs that come free meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.quantities import format_mib
+
+if TYPE_CHECKING:
+    from runner.schedule.choice import Limits, Running, Waiting
+    from runner.schedule.request import Request
+
+HOST = "the host"
+
+
+class Head(NamedTuple):
+    """A job that waits at the front, and when it could start at the latest."""
+
+    id: int
+    request: Request
+    level: int = 0
+    starts_in_s: float = math.inf
+
+    def outlasts(self, request: Request) -> bool:
+        """Whether that job is sure to be gone when this one could start."""
+        return request.limit_s is not None and request.limit_s <= self.starts_in_s < math.inf
+
+
+class Quotas:
+    """What is left of each, and for whom it is kept."""
+
+    def __init__(self, limits: Limits, running: list[Running]) -> None:
+        self._limits, self._running = limits, running  # the list grows as jobs start
+        self._group_heads: dict[str, Head] = {}
+        self._share_heads: dict[str, Head] = {}
+        self._host_head: Head | None = None
+
+    def why_not(self, job: Waiting) -> str | None:
+        """Why a job must not start, however much room there is; such a one keeps no GPU from others."""
+        return self._beyond_group(job.request) or self._beyond_share(job) or self._beyond_host(job)
+
+    def keep_for(self, head: Head) -> None:
+        """It waits for room: those behind it must leave it what it then needs."""
+        request = head.request
+        if request.group is not None:
+            self._group_heads.setdefault(request.group, head)
+        if request.gpus:
+            self._share_heads.setdefault(request.owner, head)
+        self._keep_host(head)
+
+    # -- a group -----------------------------------------------------------------------------------
+
+    def _beyond_group(self, request: Request) -> str | None:
+        group, at_most = request.group, self._limits.groups.get(request.group or "")
+        if group is None or at_most is None:
+            return None
+        running = sum(one.request.group == group for one in self._running)
+        if running >= at_most:
+            return f"at most {at_most} of {group} at once"
+        head = self._group_heads.get(group)
+        if head and running + 2 > at_most:
+            return f"behind #{head.id}, for which a place in {group} is kept"
+        return None
+
+    # -- a person's share --------------------------------------------------------------------------
+
+    def _beyond_share(self, job: Waiting) -> str | None:
+        request = job.request
+        if not request.gpus:
+            return None
+        head = self._share_heads.get(request.owner)
+        if head and _counts_for(head.request, request):
+            left = self._left_of_share(head.request)
+            if head.request.gpus + request.gpus > left:
+                return f"behind #{head.id}, for which {request.owner}'s share is kept"
+        left = self._left_of_share(request)
+        if request.gpus <= left:
+            return None
+        at_most = self._share(request)
+        if request.gpus <= at_most:
+            self._share_heads.setdefault(request.owner, Head(job.id, request))
+        said = f"{at_most:.0f} GPU" if at_most == 1 else f"{at_most:.0f} GPUs"
+        return f"{request.owner} has {at_most - left:.0f} of at most {said} at once"
+
+    def _share(self, request: Request) -> float:
+        at_most = self._limits.gpus_each_low if request.rank < 0 else self._limits.gpus_each
+        return math.inf if at_most is None else at_most
+
+    def _left_of_share(self, request: Request) -> float:
+        mine = [one for one in self._running if one.request.owner == request.owner]
+        return self._share(request) - sum(len(one.gpus) for one in mine if _counts_for(request, one.request))
+
+    # -- the host ----------------------------------------------------------------------------------
+
+    def _beyond_host(self, job: Waiting) -> str | None:
+        request, limits, head = job.request, self._limits, self._host_head
+        if not (request.cpus or request.ram_mib):
+            return None
+        cpus = math.inf if limits.cpus is None else limits.cpus - sum(one.request.cpus for one in self._running)
+        used_mib = sum(one.request.ram_mib for one in self._running)
+        ram_mib = math.inf if limits.ram_mib is None else limits.ram_mib - used_mib
+        why = None
+        if request.cpus > max(0, cpus):
+            why = f"needs {request.cpus} CPU cores, {max(0, cpus)} free"
+        elif request.ram_mib > max(0, ram_mib):
+            why = f"needs {format_mib(request.ram_mib)} of memory, {format_mib(int(max(0, ram_mib)))} free"
+        elif head:
+            takes_cpus = request.cpus and request.cpus + head.request.cpus > cpus
+            takes_ram = request.ram_mib and request.ram_mib + head.request.ram_mib > ram_mib
+            return f"behind #{head.id}, for which CPU cores or memory are kept" if takes_cpus or takes_ram else None
+        if why:
+            self._keep_host(Head(job.id, request))
+        return why
+
+    def _keep_host(self, head: Head) -> None:
+        request, limits = head.request, self._limits
+        ever = request.cpus <= (limits.cpus or math.inf) and request.ram_mib <= (limits.ram_mib or math.inf)
+        if self._host_head is None and (request.cpus or request.ram_mib) and ever:
+            self._host_head = head
+
+
+def _counts_for(request: Request, other: Request) -> bool:
+    """Whether the GPUs of another job of this owner count where the owner's share is asked for."""
+    return request.rank < 0 or other.rank >= 0

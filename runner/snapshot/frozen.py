@@ -1,0 +1,376 @@
+"""Code as submitted: a job runs from a copy of its working tree as it was, because people edit while jobs wait.
+
+Copied is what runner.snapshot.worktree calls code, uncommitted changes included. Data and results are links to the
+real ones, so that a dataset is found and a checkpoint lands where it is looked for. Copies are kept in the state
+folder:
+
+    snapshots/<name>/tree/...        the copy; a job's folder is at the same place in it
+    snapshots/<name>/manifest.json   what was put there
+
+A copy is named by its content. Jobs submitted from the same state share it, unless a job has changed something in it
+meanwhile: then there is a new one. It is made under another name and renamed when it is whole. No hard links: whoever
+edits a file in place would edit the copy too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+from dataclasses import replace
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner import home as settings
+from runner.errors import UserError
+from runner.quantities import format_mib, parse_size_mib
+from runner.rundir import sync_folder, write_atomically
+from runner.snapshot.worktree import CACHE, GIT, tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from runner.model import JobSpec
+    from runner.snapshot.worktree import Tree
+
+NEVER_TAKEN = "wanted, but never taken"
+FOLDER, TREE, MANIFEST = "snapshots", "tree", "manifest.json"
+UNFINISHED = ".new"  # what begins so was never whole
+LIMIT = "200M"  # the default of NIGHTSHIFT_SNAPSHOT_LIMIT
+MIB = 1 << 20
+TRIES = 5
+CHUNK = 1 << 20
+NAMED = 20  # of the links, in a job's spec
+LARGEST_NAMED = 4
+
+
+class _File(NamedTuple):
+    """A file as it was when it was read."""
+
+    digest: str
+    size: int
+    mtime_ns: int
+    mode: int
+
+
+class _ChangingError(Exception):
+    """Somebody is writing to the tree just now."""
+
+
+def wanted(specs: Iterable[JobSpec]) -> bool:
+    """Whether any of these still needs its copy."""
+    return any(spec.snapshot == {} for spec in specs)
+
+
+def freeze(specs: Sequence[JobSpec], home: str) -> list[JobSpec]:
+    """The same jobs, with a copy of the code for each that asks for one; UserError says why there can be none."""
+    taken: dict[str, dict[str, Any]] = {}
+    for spec in specs:
+        if spec.snapshot == {} and spec.dir not in taken:
+            taken[spec.dir] = take(spec.dir, home)
+    return [replace(spec, snapshot=taken[spec.dir]) if spec.snapshot == {} else spec for spec in specs]
+
+
+def take(folder: str, home: str) -> dict[str, Any]:
+    """A copy of the tree that a folder is part of, made now or found; what a job's spec says of it."""
+    limit_bytes = parse_size_mib(settings.setting("SNAPSHOT_LIMIT") or LIMIT) * MIB
+    for _ in range(TRIES):
+        tree = tree_of(folder, without=home)
+        _refuse_too_large(tree, limit_bytes)
+        try:
+            found = _read(tree)
+            name = _kept(tree, found, home)
+        except _ChangingError as error:
+            changing = str(error)
+            continue
+        return {
+            "name": name,
+            "of": tree.root,
+            "dir": os.path.relpath(os.path.realpath(folder), tree.root),
+            "files": len(tree.files),
+            "bytes": sum(file.size for file in found.values() if isinstance(file, _File)),
+            "commit": tree.commit,
+            "shared": list(tree.data[:NAMED]),
+            "shared_count": len(tree.data),
+            "left_out": list(tree.left_out[:NAMED]),
+        }
+    raise UserError(f"{changing} keeps changing while the code is copied. Submit it when that has ended.")
+
+
+def work_folder(home: str, spec: JobSpec) -> str:
+    """Where a job runs: its folder, or the same place in the copy."""
+    if not spec.snapshot:
+        return spec.dir
+    return os.path.normpath(os.path.join(tree_folder(home, spec), spec.snapshot["dir"]))
+
+
+def tree_folder(home: str, spec: JobSpec) -> str:
+    """The top of a job's copy."""
+    assert spec.snapshot
+    return os.path.join(home, FOLDER, spec.snapshot["name"], TREE)
+
+
+def refuse_gone(home: str, spec: JobSpec) -> None:
+    """UserError if a job is to run from a copy that is no longer there."""
+    if spec.snapshot and not is_taken(spec):
+        raise UserError(f"A copy of its code was {NEVER_TAKEN}. Submit it anew.")
+    if spec.snapshot and not os.path.isdir(work_folder(home, spec)):
+        raise UserError("The copy of the code that this job was submitted with has been removed. Submit it anew.")
+
+
+def is_taken(spec: JobSpec) -> bool:
+    """Whether there was a copy; an edit of an earlier version wrote down that one is wanted, and took none."""
+    return isinstance(spec.snapshot, dict) and "name" in spec.snapshot
+
+
+def words(spec: JobSpec) -> str:
+    """What is in the copy, for people; empty for a job without one."""
+    taken = spec.snapshot
+    if not taken:
+        return ""
+    if not is_taken(spec):
+        return NEVER_TAKEN
+    files = "1 file" if taken["files"] == 1 else f"{taken['files']:,} files"
+    said = f"{files}, {format_mib(taken['bytes'] / MIB)}" if taken["bytes"] >= MIB else files
+    if taken["commit"]:
+        said += f", on top of commit {taken['commit'][:8]}"
+    if taken["shared"]:
+        said += f"; links to {_some(taken['shared'], taken['shared_count'])}"
+    if taken["left_out"]:
+        said += f"; not copied, being no files: {_some(taken['left_out'], len(taken['left_out']))}"
+    return said
+
+
+def told(spec: JobSpec, home: str) -> str:
+    """What a person at a terminal is to know of the copy just taken."""
+    assert spec.snapshot
+    said = f"the code is copied as it is now: {words(spec)}. What else it writes stays in {tree_folder(home, spec)}"
+    if spec.snapshot["of"] + "/" in spec.command:
+        said += f"\nThe command names {spec.snapshot['of']} itself, which is not the copy: write paths without it."
+    return said
+
+
+def _some(names: Sequence[str], count: int, most: int = 5) -> str:
+    more = f" and {count - most} more" if count > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _refuse_too_large(tree: Tree, limit_bytes: int) -> None:
+    sizes: dict[str, int] = {}
+    for path in tree.files:
+        with contextlib.suppress(OSError):
+            size = os.lstat(os.path.join(tree.root, path)).st_size
+            for name in {path, path.partition("/")[0]}:
+                sizes[name] = sizes.get(name, 0) + size
+    total = sum(size for name, size in sizes.items() if "/" not in name)
+    if total <= limit_bytes:
+        return
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST_NAMED]
+    named = ", ".join(f"{name} ({format_mib(sizes[name] / MIB)})" for name in largest)
+    first = "" if os.path.exists(os.path.join(tree.root, GIT)) else "`git init`, and "
+    raise UserError(
+        f"The code in {tree.root} has {format_mib(total / MIB)}, and a copy may have {format_mib(limit_bytes / MIB)}"
+        f" (NIGHTSHIFT_SNAPSHOT_LIMIT). Largest: {named}."
+        f" To have data linked, not copied: {first}name it in .gitignore."
+    )
+
+
+def _read(tree: Tree) -> dict[str, _File | str]:
+    """Each file as it is now, and where each link leads."""
+    found: dict[str, _File | str] = {}
+    for path in tree.files:
+        source = os.path.join(tree.root, path)
+        try:
+            if stat.S_ISLNK(os.lstat(source).st_mode):
+                found[path] = _target(tree.root, path)
+            else:
+                found[path] = _content(source, None)
+        except FileNotFoundError:
+            raise _ChangingError(source) from None
+        except OSError as error:
+            raise UserError(
+                f"{source} cannot be read: {error.strerror}. Mend that, or name it in .gitignore."
+            ) from error
+    return found
+
+
+def _content(source: str, copy: str | None) -> _File:
+    """Read a file, and write what was read where a copy is wanted."""
+    digest = hashlib.sha256()
+    with open(source, "rb", buffering=0) as file:
+        before = os.fstat(file.fileno())
+        with open(copy, "xb", buffering=0) if copy else contextlib.nullcontext() as out:
+            while data := file.read(CHUNK):
+                digest.update(data)
+                if out is not None:
+                    _write(out.fileno(), data)
+        after = os.fstat(file.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise _ChangingError(source)
+    return _File(digest.hexdigest(), after.st_size, after.st_mtime_ns, stat.S_IMODE(after.st_mode))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _target(root: str, path: str) -> str:
+    """Where a link leads from its place in the copy: within the tree to the copy, else to what it led to before."""
+    here = os.path.dirname(os.path.join(root, path))
+    leads_to = os.path.normpath(os.path.join(here, os.readlink(os.path.join(root, path))))
+    inside = leads_to == root or leads_to.startswith(root + "/")
+    return os.path.relpath(leads_to, here) if inside else leads_to
+
+
+# -- keeping ---------------------------------------------------------------------------------------------------------
+
+
+def _kept(tree: Tree, found: dict[str, _File | str], home: str) -> str:
+    """The name of a copy with just this in it."""
+    manifest: dict[str, Any] = {
+        "of": tree.root,
+        "data": list(tree.data),
+        "links": {path: leads_to for path, leads_to in found.items() if isinstance(leads_to, str)},
+        "files": {path: list(file) for path, file in found.items() if isinstance(file, _File)},
+    }
+    about = {**manifest, "files": {path: [file[0], file[3] & 0o111] for path, file in manifest["files"].items()}}
+    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+    for number in range(1, 1000):
+        name = key if number == 1 else f"{key}-{number}"
+        place = os.path.join(home, FOLDER, name)
+        is_new = not os.path.lexists(place) and _made(tree, found, manifest, place)
+        if is_new or _is_pristine(place):
+            with contextlib.suppress(OSError):  # removed this moment: whoever queues the job sees it
+                os.utime(place)
+            return name
+    raise UserError(f"There are too many copies of {tree.root} in {home}: nightshift prune --older-than 30d")
+
+
+def _made(tree: Tree, found: dict[str, _File | str], manifest: dict[str, Any], place: str) -> bool:
+    """Make the copy, whole or not at all; False if another of its name has appeared."""
+    parent = os.path.dirname(place)
+    try:
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+        new = mkdtemp(prefix=UNFINISHED, dir=parent)
+        try:
+            _copy(tree, found, os.path.join(new, TREE))
+            write_atomically(os.path.join(new, MANIFEST), json.dumps(manifest).encode())
+            _refuse_changed(tree, found)
+            _sync(new)
+            return _renamed(new, place)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)  # there is none any more where all went well
+    except OSError as error:
+        raise UserError(f"The code cannot be copied into {parent}: {error.strerror}.") from error
+
+
+def _renamed(new: str, place: str) -> bool:
+    try:
+        os.rename(new, place)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        return False
+    sync_folder(os.path.dirname(place))
+    return True
+
+
+def _copy(tree: Tree, found: dict[str, _File | str], top: str) -> None:
+    os.mkdir(top)
+    for path in (*found, *tree.data):
+        os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
+    for path, known in found.items():
+        copy = os.path.join(top, path)
+        if isinstance(known, str):
+            os.symlink(known, copy)
+            continue
+        if _read_again(os.path.join(tree.root, path), copy) != known:
+            raise _ChangingError(os.path.join(tree.root, path))
+        os.chmod(copy, known.mode | stat.S_IRUSR)
+        os.utime(copy, ns=(known.mtime_ns, known.mtime_ns))
+    for path in tree.data:
+        os.symlink(os.path.join(tree.root, path), os.path.join(top, path))
+
+
+def _read_again(source: str, copy: str) -> _File | None:
+    try:
+        return _content(source, copy)
+    except FileNotFoundError:
+        return None
+
+
+def _refuse_changed(tree: Tree, found: dict[str, _File | str]) -> None:
+    """All of it is of one moment if nothing has changed between the first file's reading and the last one's."""
+    for path, known in found.items():
+        if isinstance(known, _File) and _state(os.path.join(tree.root, path)) != [known.size, known.mtime_ns]:
+            raise _ChangingError(os.path.join(tree.root, path))
+
+
+def _state(path: str) -> list[int] | None:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return [seen.st_size, seen.st_mtime_ns] if stat.S_ISREG(seen.st_mode) else None
+
+
+def _sync(folder: str) -> None:
+    """What is acknowledged is on disk."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+        sync_folder(parent)
+
+
+def _is_pristine(place: str) -> bool:
+    """Whether nothing but Python's caches was changed in a copy since it was made."""
+    try:
+        with open(os.path.join(place, MANIFEST), "rb") as file:
+            manifest = json.loads(file.read())
+    except (OSError, ValueError):
+        return False
+    top = os.path.join(place, TREE)
+    links = {**manifest["links"], **{path: os.path.join(manifest["of"], path) for path in manifest["data"]}}
+    folders = {parent for path in (*manifest["files"], *links) for parent in _parents(path)}
+    seen = 0
+    for path, kind in _entries(top):
+        if kind == "folder":
+            if path not in folders:
+                return False
+        elif kind == "link":
+            seen += 1
+            if links.get(path) != os.readlink(os.path.join(top, path)):
+                return False
+        else:
+            seen += 1
+            if path not in manifest["files"] or _state(os.path.join(top, path)) != manifest["files"][path][1:3]:
+                return False
+    return seen == len(links) + len(manifest["files"])
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := os.path.dirname(path):
+        yield path
+
+
+def _entries(top: str) -> Iterator[tuple[str, str]]:
+    for parent, folders, names in os.walk(top):
+        folders[:] = [name for name in folders if name != CACHE]
+        for name in (*folders, *names):
+            path = os.path.join(parent, name)
+            kind = "link" if os.path.islink(path) else "folder" if name in folders else "file"
+            yield os.path.relpath(path, top), kind

@@ -1,0 +1,168 @@
+"""What came of the jobs of a group, side by side, the best first. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner import clock
+from runner.model import State
+from runner.quantities import format_duration
+from runner.sweep.sweeps import as_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from runner.model import Job
+    from runner.sweep.metrics import Metric, Reading
+
+FAILED = (State.FAILED, State.LOST)
+
+
+class Result(NamedTuple):
+    """One job of a group, and the number it printed."""
+
+    job: Job
+    reading: Reading | None = None
+
+    @property
+    def number(self) -> float | None:
+        """To compare it by."""
+        return self.reading.number if self.reading else None
+
+
+class Results(NamedTuple):
+    """All of them, the best first; those without a number last."""
+
+    rows: tuple[Result, ...]
+    metric: Metric | None
+
+    @property
+    def best(self) -> Result | None:
+        """The best of those that have succeeded, or so far, of all."""
+        known = [row for row in self.rows if row.number is not None]
+        return next((row for row in known if row.job.state is State.SUCCEEDED), known[0] if known else None)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the parameters, in the order they were given."""
+        return list(dict.fromkeys(name for row in self.rows for name in row.job.spec.parameters))
+
+    @property
+    def varied(self) -> list[str]:
+        """Those of them that do not have one value throughout."""
+        return [name for name in self.names if len({row.job.spec.parameters.get(name) for row in self.rows}) > 1]
+
+
+def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metric | None) -> Results:
+    """Jobs side by side."""
+    rows = [Result(job, readings.get(job.id)) for job in jobs]
+    known = [row for row in rows if row.number is not None]
+    others = [row for row in rows if row.number is None]
+    known.sort(key=lambda row: (row.number or 0.0) * (-1 if metric and metric.largest else 1))
+    if not metric:
+        others.sort(key=lambda row: row.job.id)
+    else:
+        others.sort(key=lambda row: (not row.job.state.live, row.job.state is State.QUEUED, row.job.id))
+    return Results((*known, *others), metric)
+
+
+def best_words(results: Results) -> str:
+    """`best val_loss 0.31 with lr=1e-3 bs=64`; empty if there is none."""
+    best = results.best
+    if best is None or best.reading is None or results.metric is None:
+        return ""
+    given = best.job.spec.parameters
+    names = results.varied or list(given)
+    values = " ".join(f"{name}={given[name]}" for name in names if name in given)
+    return f"best {results.metric.name} {best.reading.text} with {values or f'#{best.job.id}'}"
+
+
+def count_words(counts: Mapping[State, int]) -> str:
+    """`8 succeeded, 1 failed`: how those ended that have."""
+    failed = sum(counts.get(state, 0) for state in FAILED)
+    told = [(counts.get(State.SUCCEEDED, 0), "succeeded"), (failed, "failed")]
+    told.append((counts.get(State.CANCELLED, 0), "stopped"))
+    return ", ".join(f"{count:,} {word}" for count, word in told if count) or "nothing"
+
+
+def status_words(counts: Mapping[State, int], left_s: float | None = None, in_vain: int = 0) -> str:
+    """`4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h 10m left`; so many waited in vain for others."""
+    total, done = sum(counts.values()), counts.get(State.SUCCEEDED, 0)
+    told = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
+    rest = {
+        "failed": sum(counts.get(state, 0) for state in FAILED),
+        "cancelled by dependency": in_vain,
+        "stopped": counts.get(State.CANCELLED, 0) - in_vain,
+        "running": counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0),
+        "waiting": counts.get(State.QUEUED, 0),
+    }
+    told += [f"{count:,} {word}" for word, count in rest.items() if count]
+    told += [f"about {format_duration(left_s)} left"] if left_s is not None else []
+    return ", ".join(told)
+
+
+def ran_s(job: Job, now: datetime) -> float | None:
+    """How long it has run, or ran; None if it never did."""
+    return ((job.finished_at or now) - job.started_at).total_seconds() if job.started_at else None
+
+
+def as_csv(results: Results) -> str:
+    """For a spreadsheet: a line for each job."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    metric = [results.metric.name] if results.metric else []
+    more = ["state", "reason", "exit_code", "started_at", "finished_at", "seconds", "command"]
+    writer.writerow(["job", *results.names, *metric, *more])
+    now = clock.now()
+    for row in results.rows:
+        job, seconds = row.job, ran_s(row.job, now)
+        given = [job.spec.parameters.get(name, "") for name in results.names]
+        number = [row.reading.text if row.reading else ""] if metric else []
+        moments = [clock.text(at) if at else "" for at in (job.started_at, job.finished_at)]
+        reason, code = job.reason.value if job.reason else "", "" if job.exit_code is None else job.exit_code
+        taken = "" if seconds is None else f"{seconds:.1f}"
+        writer.writerow([job.id, *given, *number, job.state.value, reason, code, *moments, taken, job.spec.command])
+    return text.getvalue()
+
+
+def plotted(results: Results, most: int) -> dict[str, Any] | None:
+    """The metric over the parameter that takes most values, a colour for each value of the next; None if there is
+    too little to see."""
+    points = [row for row in results.rows if row.number is not None][:most]
+    if results.metric is None or len(points) < 2:
+        return None
+    numeric = [name for name in results.varied if all(_at(row, name) is not None for row in points)]
+    over = max(numeric, key=lambda name: len({_at(row, name) for row in points}), default=None)
+    shade = _shade(results.varied, points, over)
+    shades = list(dict.fromkeys(row.job.spec.parameters.get(shade, "") for row in points)) if shade else []
+    at = [(_at(row, over) if over else float(rank)) or 0.0 for rank, row in enumerate(points, 1)]
+    best = results.best
+    return {
+        "results": [
+            [x, row.number, shades.index(row.job.spec.parameters.get(shade, "")) if shade else 0]
+            for x, row in zip(at, points, strict=True)
+        ],
+        "best": next((at for at, row in enumerate(points) if best and row.job.id == best.job.id), None),
+        "over": over or "rank",
+        "logarithmic": bool(over) and min(at) > 0 and max(at) / min(at) >= 30,
+        "metric": results.metric.name,
+        "largest": results.metric.largest,
+        "shades": [f"{shade}={value}" for value in shades],
+    }
+
+
+def _at(row: Result, name: str) -> float | None:
+    return as_number(row.job.spec.parameters.get(name, ""))
+
+
+MOST_SHADES = 4
+
+
+def _shade(varied: Sequence[str], points: Sequence[Result], over: str | None) -> str | None:
+    """The parameter with the most values that can still be told apart by colour."""
+    counts = {name: len({row.job.spec.parameters.get(name) for row in points}) for name in varied if name != over}
+    few = {name: count for name, count in counts.items() if 1 < count <= MOST_SHADES}
+    return max(few, key=lambda name: few[name], default=None)
