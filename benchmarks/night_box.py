@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.night import CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
 from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
@@ -42,11 +42,13 @@ class Way:
     breaker_within_s: float = 10.0
     breaker_again_s: float = 300.0
     retry_host: bool = False
-    at_once: bool = False  # what goes wrong is known when it does, nothing is measured, nothing takes time
-    foresight: bool = False  # ... and before it does
+    at_once: bool = False  # what goes wrong is known when it does, nothing takes time
+    probes: bool = True  # batches are looked for, which takes time; else they are known
+    foresight: bool = False  # what goes wrong is known before it does
 
 
-SHIPPED, ORACLE, FORESIGHT = Way(), Way(at_once=True), Way(at_once=True, foresight=True)
+SHIPPED, ORACLE, PROBING_ORACLE = Way(), Way(at_once=True, probes=False), Way(at_once=True)
+FORESIGHT = replace(ORACLE, foresight=True)
 
 
 # -- nightshift, and the oracle ------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ class Ours:
         lead_s = 0.0
         if job.probes and number not in self.plans:
             self.plans[number], took_s = found_batch(job)
-            lead_s = 0.0 if self.way.at_once else took_s
+            lead_s = took_s if self.way.probes else 0.0
         takes_s, how = self._fate(job, had_s, lead_s)
         one = Live(job, gpus, self.now_s, had_s, self.now_s + takes_s, how, lead_s, self.now_s - since_s)
         self.live[number] = one
