@@ -33,6 +33,13 @@ OVERVIEW = subprocess.run([sys.executable, str(ROOT / "nightshift.py"), "--help"
 COMMANDS = re.findall(r"^  ([a-z][a-z-]*)  ", OVERVIEW.stdout.decode(), re.MULTILINE)
 
 
+def test_every_folder_of_the_program_is_on_the_map():
+    shown = (ROOT / "docs" / "architecture.md").read_text().partition("## Where things are")[2]
+    folders = {f"{one.parent.name}/{one.name}/" for top in ("runner", "bot") for one in (ROOT / top).glob("*/")}
+    there = {folder for folder in folders if "__pycache__" not in folder}
+    assert set(re.findall(r"`((?:runner|bot)/[a-z_]+/)`", shown)) == there
+
+
 def test_env_example_lists_every_setting():
     assert env_example.PATH.read_text() == env_example.text(), "run: python -m tests.repo.env_example"
 
