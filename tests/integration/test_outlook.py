@@ -219,6 +219,13 @@ def test_a_day_that_is_not_today_is_named(queue):
     assert datetime.strptime(in_ten_days.removeprefix("about "), "%Y-%m-%d")  # noqa: DTZ007
 
 
+def test_limits_that_add_up_beyond_the_calendar_are_listed_all_the_same(queue, box):
+    submit(queue, *(f"python {number}.py" for number in range(30)), time_limit_s=300 * 365 * 86400.0)
+    done = box.run("ls")
+    assert (done.returncode, "empty by about 3" in done.stdout) == (0, True)
+    assert queue.describe([queue.job(30)])[0]["estimated_start_not_after"].startswith("3")
+
+
 @in_room()
 async def test_the_chat_tells_it_too(room):
     for seed in range(4):
