@@ -162,7 +162,7 @@ def outlook(
     durations = Durations(store)
     known = durations.of([job.id for job in queued] + [job.id for job in running] + [one.job.id for one in later])
     lengths = {number: one.length for number, one in known.items()}
-    lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping}  # within its grace
+    lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping and not job.comes_back}  # within its grace
     rest = durations.of_the_rest([job.id for job in queued])
     if len(not_ready) > EXACTLY:  # how those behind hang together is anybody's guess
         rest.append(Rest(line.count_not_ready() - EXACTLY, 0, UNKNOWN))

@@ -10,7 +10,7 @@ import pytest
 
 from runner import clock, home, presence
 from runner.gpu.published import boot_id, publish
-from runner.model import Gpu, Snapshot
+from runner.model import Gpu, Reason, Snapshot
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import in_room
@@ -217,6 +217,18 @@ def test_a_day_that_is_not_today_is_named(queue):
     in_two_days, in_ten_days = found.start_words(numbers[6]), found.start_words(numbers[26])
     assert datetime.strptime(in_two_days.removeprefix("about "), "%a %H:%M")  # noqa: DTZ007
     assert datetime.strptime(in_ten_days.removeprefix("about "), "%Y-%m-%d")  # noqa: DTZ007
+
+
+def test_who_makes_room_just_now_is_reckoned_with(queue):
+    (before,) = submit(queue, TRAIN.format(64, 0))
+    ran(queue, before, 3600)
+    filler, behind = submit(queue, TRAIN.format(64, 1), TRAIN.format(64, 2), priority="low", preemptible=True)
+    runs_since(queue, filler, 0)
+    (urgent,) = submit(queue, TRAIN.format(64, 3))
+    queue.jobs.ask_to_stop(queue.job(filler), Reason.PREEMPTED, f"#{urgent}")
+    assert is_about(start_of(queue, behind), clock.now() + 2 * HOUR)
+    queue.stop(filler)
+    assert is_about(start_of(queue, behind), clock.now() + HOUR)
 
 
 def test_limits_that_add_up_beyond_the_calendar_are_listed_all_the_same(queue, box):
