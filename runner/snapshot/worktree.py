@@ -98,12 +98,12 @@ def _add_inner(root: str, name: str, files: set[str], data: set[str]) -> None:
 
 def _empty_folders(root: str, folders: Iterable[str], data: set[str]) -> Iterator[str]:
     for folder in folders:
-        if folder in data:
+        if folder in data or CACHE in folder.split("/"):
             continue
         for parent, folders_in, names in os.walk(os.path.join(root, folder)):
             if not folders_in and not names:
                 yield os.path.relpath(parent, root)
-            folders_in[:] = [name for name in folders_in if name != GIT]
+            folders_in[:] = [name for name in folders_in if name not in {CACHE, GIT}]
 
 
 def _topmost(paths: Iterable[str]) -> Iterator[str]:

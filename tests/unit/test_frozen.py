@@ -100,6 +100,16 @@ def test_links_lead_to_the_copy_within_the_tree_and_to_where_they_led_outside(pr
     assert os.readlink(tree / "abroad") == str(project.parent / "elsewhere")
 
 
+def test_an_empty_cache_is_left_out_and_the_copy_is_shared_all_the_same(project: Path, home: Path) -> None:
+    write(project, ".gitignore", "data/\n*.pt\n.env\n")
+    for place in ("__pycache__", "tools/__pycache__"):
+        (project / place).mkdir(parents=True)
+    write(project, "tools/sub/run.py", "")
+    tree = frozen_tree(project, home)
+    assert not any(os.path.lexists(tree / place) for place in ("__pycache__", "tools/__pycache__"))
+    assert frozen_tree(project, home) == tree
+
+
 def test_a_folder_within_the_project_is_at_the_same_place_in_the_copy(project: Path, home: Path) -> None:
     folder = frozen_tree(project / "pkg", home)
     assert (folder.name, (folder / "../train.py").read_text()) == ("pkg", "print(1)")
