@@ -47,13 +47,14 @@ def tree_of(folder: str, without: str = "") -> Tree:
     if root is not None:
         tree = _by_git(root)
         below = os.path.relpath(folder, root)
-        if not any(_is_in(below, entry) for entry in tree.data):
-            left = tuple(path for path in tree.files if not without or not _is_in(os.path.join(root, path), without))
+        if not any(is_in(below, entry) for entry in tree.data):
+            left = tuple(path for path in tree.files if not without or not is_in(os.path.join(root, path), without))
             return tree._replace(files=left)
     return _by_names(folder, without)  # also a folder that its repository ignores
 
 
-def _is_in(path: str, folder: str) -> bool:
+def is_in(path: str, folder: str) -> bool:
+    """Whether it is this folder, or somewhere in it."""
     return path == folder or path.startswith(folder + "/")
 
 
@@ -109,7 +110,7 @@ def _empty_folders(root: str, folders: Iterable[str], data: set[str]) -> Iterato
 def _topmost(paths: Iterable[str]) -> Iterator[str]:
     last = None
     for path in sorted(set(paths), key=lambda path: path.split("/")):
-        if last is None or not _is_in(path, last):
+        if last is None or not is_in(path, last):
             last = path
             yield path
 
