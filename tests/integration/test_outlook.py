@@ -74,6 +74,12 @@ def test_a_job_that_begins_at_a_time_does_not_start_about_the_minute_before(queu
     assert queue.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
 
 
+def test_a_year_that_is_not_the_coming_one_is_named(queue, box):
+    begins = clock.now() + timedelta(days=800)
+    submit(queue, "python late.py", begin_at=clock.text(begins))
+    assert f"begins at {begins.astimezone():%H:%M on %d %b %Y}" in box.run("ls").stdout
+
+
 def test_by_earlier_runs_of_the_same_command(queue, box):
     now = clock.now()
     first, running, second, third = submit(queue, *(TRAIN.format(64, seed) for seed in range(4)))
