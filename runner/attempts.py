@@ -224,7 +224,7 @@ class Attempts:
 
     def _finish(self, job: Job, watch: Watch, end: Exit) -> None:
         self.never_ran = 0
-        state, reason = outcome(end, job.stop)
+        state, reason = outcome(end, job.stop, pushed_aside=job.stop is not None and self._jobs.was_pushed_aside(job))
         if state is State.LOST:
             self._end(job, watch, state, reason, None)
         elif state is State.FAILED and (found := self._out_of_memory(job, end)):

@@ -37,18 +37,19 @@ def may_become(old: State, new: State) -> bool:
     return new in TRANSITIONS[old]
 
 
-def outcome(end: Exit, stop: Stop | None) -> tuple[State, Reason]:
+def outcome(end: Exit, stop: Stop | None, *, pushed_aside: bool = False) -> tuple[State, Reason]:
     """What an attempt's end means for its job.
 
     Exit 0 is success even if a stop was asked for. A stop counts only if it had begun before the
     program ended: one that failed by itself while the request was under way has failed. One that was pushed aside
     saves its state and leaves, often with 0: that it came to its end nobody can tell, so it is not taken for success.
-    Who was leaving already, because its time was up, is not tried again.
+    Who was leaving already, because its time was up, is not tried again. `pushed_aside`: it was to make room before
+    somebody asked for more.
     """
     if end.spawn_error is not None:
         return State.FAILED, Reason.SPAWN
-    if end.stopped and not end.timed_out and stop is not None and stop.reason is Reason.PREEMPTED:
-        return State.CANCELLED, Reason.PREEMPTED
+    if end.stopped and not end.timed_out and stop is not None and (pushed_aside or stop.reason is Reason.PREEMPTED):
+        return State.CANCELLED, stop.reason
     if end.exit_code == 0:
         return State.SUCCEEDED, Reason.EXIT
     if end.timed_out:

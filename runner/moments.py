@@ -9,6 +9,8 @@ from runner.errors import UserError
 from runner.quantities import parse_duration
 
 _FORMS = "write 23:00, +2h or 2026-12-24T18:00"
+_FURTHEST = timedelta(days=10 * 365)  # as far as durations go; beyond it clocks downstream overflow
+_BETWEEN_ZONES = timedelta(days=2)  # no two clocks are further apart
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -22,8 +24,12 @@ def parse_moment(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise UserError(f"{text!r} is not a time: {_FORMS}") from None
-    moment = moment if moment.tzinfo else _local(moment, now)
-    if moment <= now:
+    away = moment.replace(tzinfo=None) - now.replace(tzinfo=None)  # by the calendar: its ends are in no zone's reach
+    if away > _FURTHEST:
+        raise UserError(f"{text!r} is more than ten years away: {_FORMS}")
+    if away > -_BETWEEN_ZONES:
+        moment = moment if moment.tzinfo else _local(moment, now)
+    if away <= -_BETWEEN_ZONES or moment <= now:
         raise UserError(f"{text!r} is over: {_FORMS}")
     return moment.astimezone(timezone.utc)
 

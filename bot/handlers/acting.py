@@ -59,10 +59,11 @@ def _meant(turn: Turn, rest: str) -> list[Job]:
     chosen = _chosen(turn, kinds, group)
     if not numbers:
         return [turn.job(number) for number in chosen]
-    found = [job for job in _named(turn, " ".join(numbers)) if job.id in set(chosen)]
+    found = [number for number in turn.numbers(" ".join(numbers), KILL_LIKE) if number in set(chosen)]
     if not found:
-        raise UserError(f"None of these {_doing(kinds)}.")
-    return found
+        yours = "" if _anybodys(turn, kinds, group) else "is yours and "
+        raise UserError(f"None of these {yours}{_doing(kinds)}.")
+    return [turn.job(number) for number in found]
 
 
 def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, list[str]]:
@@ -87,7 +88,7 @@ def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, lis
 def _chosen(turn: Turn, kinds: Collection[str], group: str | None) -> list[int]:
     if EVERYONE in kinds:
         turn.require(Role.ADMIN)
-    anybodys = EVERYONE in kinds or (group is not None and "mine" not in kinds and turn.is_admin)
+    anybodys = _anybodys(turn, kinds, group)
     states = [state for word in STATES if word in kinds for state in STATES[word]] or [*UNFINISHED]
     owner = None if anybodys else turn.caller.actor
     found = turn.chat.queue.unfinished(owner=owner, group=group, states=states)
@@ -95,6 +96,10 @@ def _chosen(turn: Turn, kinds: Collection[str], group: str | None) -> list[int]:
         whose, of_group = "No job" if anybodys else "None of your jobs", f" of group {group}" if group else ""
         raise UserError(f"{whose}{of_group} {_doing(kinds)}.")
     return found
+
+
+def _anybodys(turn: Turn, kinds: Collection[str], group: str | None) -> bool:
+    return EVERYONE in kinds or (group is not None and "mine" not in kinds and turn.is_admin)
 
 
 def _doing(kinds: Collection[str]) -> str:

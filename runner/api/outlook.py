@@ -33,6 +33,7 @@ EXACTLY = 30  # jobs that are looked at one by one; those behind them are summed
 ROUGHLY = 3_000  # jobs that get an estimate of their own, where somebody asks for one
 SOON_S = 60.0
 NEAREST_S = 30.0  # a job that begins at 23:59 does not start about 23:58
+FURTHEST_S = 1000 * 365 * 86400.0
 KEPT_S = 5.0  # what nobody wrote down shows within this time
 
 
@@ -101,13 +102,17 @@ class Outlook:
     def _clock(self, after_s: float | None, up_s: float = 0.0) -> str:
         """A moment to come by the clock on the wall, as short as it stays clear; by the minute before, if not told."""
         assert after_s is not None
-        here = (self.at + timedelta(seconds=after_s + up_s)).astimezone()
+        here = self._moment(after_s + up_s).astimezone()
         if after_s < 20 * 3600:
             return here.strftime("%H:%M")
         return here.strftime("%a %H:%M" if after_s < 6 * 86400 else "%Y-%m-%d")
 
     def _text(self, after_s: float | None) -> str | None:
-        return None if after_s is None else clock.text(self.at + timedelta(seconds=after_s))
+        return None if after_s is None else clock.text(self._moment(after_s))
+
+    def _moment(self, after_s: float) -> datetime:
+        """Limits that nobody means add up beyond the end of the calendar."""
+        return self.at + timedelta(seconds=min(after_s, FURTHEST_S))
 
 
 def _jobs(count: int) -> str:
@@ -157,7 +162,7 @@ def outlook(
     durations = Durations(store)
     known = durations.of([job.id for job in queued] + [job.id for job in running] + [one.job.id for one in later])
     lengths = {number: one.length for number, one in known.items()}
-    lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping}  # within its grace
+    lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping and not job.comes_back}  # within its grace
     rest = durations.of_the_rest([job.id for job in queued])
     if len(not_ready) > EXACTLY:  # how those behind hang together is anybody's guess
         rest.append(Rest(line.count_not_ready() - EXACTLY, 0, UNKNOWN))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 RECENT = timedelta(hours=24)
 NAMED = 5  # held jobs, in one sentence
+NEXT_TIME_OF_YEAR = timedelta(days=300)  # a day and a month say which one is meant
 
 
 def at_the_terminal(words: str) -> str:
@@ -146,8 +147,11 @@ class View:
 
     def _begins(self, begin_at: str | None) -> str | None:
         """When it may start, if that is still to come."""
-        begins = clock.moment(begin_at)
-        return f"begins at {begins.astimezone():%H:%M on %d %b}" if begins and begins > clock.now() else None
+        begins, now = clock.moment(begin_at), clock.now()
+        if begins is None or begins <= now:
+            return None
+        day = "%d %b" if begins - now < NEXT_TIME_OF_YEAR else "%d %b %Y"
+        return f"begins at {begins.astimezone().strftime(f'%H:%M on {day}')}"
 
     def _why_nothing_starts(self) -> str | None:
         return self.held() if self.runner_is_up() else "no runner is up"

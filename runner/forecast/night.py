@@ -122,6 +122,7 @@ class Night:
         self._memory_mib = {room.uuid: self._of_nobody(room) for room in self._rooms.values()}
         self._freed_s = {(room.uuid, slot): 0.0 for room in self._rooms.values() for slot in range(room.slots)}
         self._freed_s |= {("", slot): 0.0 for slot in range(scene.cpu_slots)}
+        self._lengths = dict(scene.lengths)
         self._runs: dict[int, _Run] = {}
         self._ends: list[tuple[float, int]] = []
         self._over = self._left_out() if hopeful else set()
@@ -131,6 +132,8 @@ class Night:
             self._queue(job)
         for running in scene.running:
             self._begin(running, running.id, [one for one in scene.held if one.job_id == running.id])
+            if running.comes_back:
+                self._push_aside(running.id)
 
     def play(self) -> Night:
         """Until all have ended, or nothing more is known to happen, or it takes too long."""
@@ -243,11 +246,17 @@ class Night:
             gpus = tuple(gpu for gpu, _ in slots if gpu)
             running = Running(number, job.request, gpus, job.request.limit_s, job.waited_s)
             self._begin(running, job.position, [Held(gpu, slot, number, memory_mib) for gpu, slot in slots])
-        for number, _ in plan.pushes:  # it goes on from where it was, as far as anybody knows
-            run = self._runs[number]
-            self._free(run)
-            seen = run.at(self._now_s)
-            self._queue(Waiting(number, seen.request, run.position, seen.waited_s - self._now_s))
+        for number, _ in plan.pushes:
+            self._push_aside(number)
+
+    def _push_aside(self, number: int) -> None:
+        """It goes on from where it was, as far as anybody knows, but has the whole of its limit again."""
+        run, length = self._runs[number], self._lengths.get(number, UNKNOWN)
+        if not length.known:
+            self._lengths[number] = Length(length.least_s, run.job.request.limit_s)
+        self._free(run)
+        seen = run.at(self._now_s)
+        self._queue(Waiting(number, seen.request, run.position, seen.waited_s - self._now_s))
 
     def _next_s(self) -> float | None:
         begins = [one.begins_in_s for one in self._later if one.begins_in_s > self._now_s]
@@ -272,7 +281,7 @@ class Night:
             del self._lanes[job.request]
 
     def _begin(self, job: Running, position: float, held: list[Held]) -> None:
-        length = self._scene.lengths.get(job.id, UNKNOWN)
+        length = self._lengths.get(job.id, UNKNOWN)
         never = length.most_s is None and not self._hopeful
         ends_s = None if never else self._now_s + self._as_long_as(length)
         self._runs[job.id] = _Run(job, position, held, self._now_s, ends_s)

@@ -42,6 +42,7 @@ class Running:
     ends_in_s: float | None = None  # at the latest; None if it has no limit
     waited_s: float = 0.0  # in the queue, before it started
     stopping: bool = False
+    comes_back: bool = False  # it stops to make room, and is queued again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from dataclasses import replace
@@ -29,7 +30,7 @@ from runner import home as settings
 from runner.errors import UserError
 from runner.quantities import format_mib, parse_size_mib
 from runner.rundir import sync_folder, write_atomically
-from runner.snapshot.worktree import CACHE, GIT, tree_of
+from runner.snapshot.worktree import CACHE, GIT, is_in, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,6 +47,7 @@ TRIES = 5
 CHUNK = 1 << 20
 NAMED = 20  # of the links, in a job's spec
 LARGEST_NAMED = 4
+_FULL_PATH = re.compile(r"""(?<![\w.~/-])~?/[^\s'"`;|&()<>:,]*""")
 
 
 class _File(NamedTuple):
@@ -149,9 +151,17 @@ def told(spec: JobSpec, home: str) -> str:
     """What a person at a terminal is to know of the copy just taken."""
     assert spec.snapshot
     said = f"the code is copied as it is now: {words(spec)}. What else it writes stays in {tree_folder(home, spec)}"
-    if spec.snapshot["of"] + "/" in spec.command:
+    if _names(spec.command, spec.snapshot["of"]):
         said += f"\nThe command names {spec.snapshot['of']} itself, which is not the copy: write paths without it."
     return said
+
+
+def _names(command: str, project: str) -> bool:
+    """Whether it says where the project is by a full path, be that its own or by way of links."""
+    if project + "/" in command:  # its name may have blanks
+        return True
+    paths = [os.path.normpath(os.path.expanduser(path)) for path in _FULL_PATH.findall(command)]
+    return any(is_in(place, project) for path in paths for place in (path, os.path.realpath(path)))
 
 
 def _some(names: Sequence[str], count: int, most: int = 5) -> str:
@@ -226,8 +236,10 @@ def _target(root: str, path: str) -> str:
     """Where a link leads from its place in the copy: within the tree to the copy, else to what it led to before."""
     here = os.path.dirname(os.path.join(root, path))
     leads_to = os.path.normpath(os.path.join(here, os.readlink(os.path.join(root, path))))
-    inside = leads_to == root or leads_to.startswith(root + "/")
-    return os.path.relpath(leads_to, here) if inside else leads_to
+    for place in (leads_to, os.path.realpath(leads_to)):  # a home folder often has a second name
+        if is_in(place, root):
+            return os.path.relpath(place, here)
+    return leads_to
 
 
 # -- keeping ---------------------------------------------------------------------------------------------------------

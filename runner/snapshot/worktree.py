@@ -47,13 +47,14 @@ def tree_of(folder: str, without: str = "") -> Tree:
     if root is not None:
         tree = _by_git(root)
         below = os.path.relpath(folder, root)
-        if not any(_is_in(below, entry) for entry in tree.data):
-            left = tuple(path for path in tree.files if not without or not _is_in(os.path.join(root, path), without))
+        if not any(is_in(below, entry) for entry in tree.data):
+            left = tuple(path for path in tree.files if not without or not is_in(os.path.join(root, path), without))
             return tree._replace(files=left)
     return _by_names(folder, without)  # also a folder that its repository ignores
 
 
-def _is_in(path: str, folder: str) -> bool:
+def is_in(path: str, folder: str) -> bool:
+    """Whether it is this folder, or somewhere in it."""
     return path == folder or path.startswith(folder + "/")
 
 
@@ -98,18 +99,18 @@ def _add_inner(root: str, name: str, files: set[str], data: set[str]) -> None:
 
 def _empty_folders(root: str, folders: Iterable[str], data: set[str]) -> Iterator[str]:
     for folder in folders:
-        if folder in data:
+        if folder in data or CACHE in folder.split("/"):
             continue
         for parent, folders_in, names in os.walk(os.path.join(root, folder)):
             if not folders_in and not names:
                 yield os.path.relpath(parent, root)
-            folders_in[:] = [name for name in folders_in if name != GIT]
+            folders_in[:] = [name for name in folders_in if name not in {CACHE, GIT}]
 
 
 def _topmost(paths: Iterable[str]) -> Iterator[str]:
     last = None
     for path in sorted(set(paths), key=lambda path: path.split("/")):
-        if last is None or not _is_in(path, last):
+        if last is None or not is_in(path, last):
             last = path
             yield path
 

@@ -329,6 +329,15 @@ class Jobs:
                 self.note(job.id, job.attempt, "stop asked", {"reason": reason.value, "by": by})
             return bool(changed)
 
+    def was_pushed_aside(self, job: Job) -> bool:
+        """Whether the scheduler had asked its latest attempt to make room, whoever wants it stopped now."""
+        asked = self._store.row(
+            "SELECT 1 FROM events WHERE job_id = ? AND attempt = ? AND kind = 'stop asked'"
+            " AND json_extract(data, '$.reason') = 'PREEMPTED'",
+            (job.id, job.attempt),
+        )
+        return asked is not None
+
     def note(
         self, job_id: int | None, attempt: int | None, kind: str, data: Mapping[str, Any], at: str | None = None
     ) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner import clock
+from runner.model import Reason
 from runner.schedule.choice import TURN_S, Running, Waiting, level_of, turns
 from runner.schedule.request import request_in
 
@@ -163,7 +164,8 @@ class Line:
             ran_s = _since_s(row["started_at"], now) if row["started_at"] else 0.0
             ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
             gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now) - ran_s - row["ran_s"]
-            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, row["stop_reason"] is not None))
+            stopping, comes_back = row["stop_reason"] is not None, row["stop_reason"] == Reason.PREEMPTED.value
+            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, stopping, comes_back))
         return found
 
     def leases(self) -> list[Lease]:

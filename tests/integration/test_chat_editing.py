@@ -123,10 +123,12 @@ async def test_kill_by_state_and_group_asks_with_a_count(room):
         (room.uma, "/kill --state queued", 3), (room.uma, "/kill —state running", 1), (room.uma, "/kill --all", 4),
         (room.ada, "/kill --all", 5), (room.ada, "/kill --group night --state queued", 3),
         (room.uma, "/kill 1-3 --state queued", 2), (room.uma, "/kill --mine 1-3", 3),
+        (room.uma, "/kill 2-9 --mine", 3), (room.uma, "/kill 4-5 queued", 1), (room.ada, "/kill 4-9 everyone", 2),
     ):  # fmt: skip
         asked = (await room.ask(person, sent))[0]
-        assert labels(asked)[0] in {f"Yes, kill {count} jobs", "Yes, kill #1"}, (sent, labels(asked))
+        assert labels(asked)[0] in {f"Yes, kill {count} jobs", "Yes, kill #1", "Yes, kill #4"}, (sent, labels(asked))
         assert ("Stop this job?" if count == 1 else f"Stop these {count} jobs?") in asked.text.text
+    assert "None of these is yours and waits." in text(await room.ask(room.uma, "/kill 5 queued"))
     assert "takes an admin" in text(await room.ask(room.uma, "/kill all everyone"))
     asked = (await room.ask(room.uma, "/kill group night queued"))[0]
     await room.tap(room.uma, asked, "Yes, kill 2 jobs")

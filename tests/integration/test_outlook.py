@@ -10,7 +10,7 @@ import pytest
 
 from runner import clock, home, presence
 from runner.gpu.published import boot_id, publish
-from runner.model import Gpu, Snapshot
+from runner.model import Gpu, Reason, Snapshot
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import in_room
@@ -72,6 +72,12 @@ def test_a_job_that_begins_at_a_time_does_not_start_about_the_minute_before(queu
     submit(queue, "python late.py", begin_at=clock.text(begins))
     assert f"begins at {begins.astimezone():%H:%M}" in box.run("ls").stdout
     assert queue.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
+
+
+def test_a_year_that_is_not_the_coming_one_is_named(queue, box):
+    begins = clock.now() + timedelta(days=800)
+    submit(queue, "python late.py", begin_at=clock.text(begins))
+    assert f"begins at {begins.astimezone():%H:%M on %d %b %Y}" in box.run("ls").stdout
 
 
 def test_by_earlier_runs_of_the_same_command(queue, box):
@@ -217,6 +223,25 @@ def test_a_day_that_is_not_today_is_named(queue):
     in_two_days, in_ten_days = found.start_words(numbers[6]), found.start_words(numbers[26])
     assert datetime.strptime(in_two_days.removeprefix("about "), "%a %H:%M")  # noqa: DTZ007
     assert datetime.strptime(in_ten_days.removeprefix("about "), "%Y-%m-%d")  # noqa: DTZ007
+
+
+def test_who_makes_room_just_now_is_reckoned_with(queue):
+    (before,) = submit(queue, TRAIN.format(64, 0))
+    ran(queue, before, 3600)
+    filler, behind = submit(queue, TRAIN.format(64, 1), TRAIN.format(64, 2), priority="low", preemptible=True)
+    runs_since(queue, filler, 0)
+    (urgent,) = submit(queue, TRAIN.format(64, 3))
+    queue.jobs.ask_to_stop(queue.job(filler), Reason.PREEMPTED, f"#{urgent}")
+    assert is_about(start_of(queue, behind), clock.now() + 2 * HOUR)
+    queue.stop(filler)
+    assert is_about(start_of(queue, behind), clock.now() + HOUR)
+
+
+def test_limits_that_add_up_beyond_the_calendar_are_listed_all_the_same(queue, box):
+    submit(queue, *(f"python {number}.py" for number in range(30)), time_limit_s=300 * 365 * 86400.0)
+    done = box.run("ls")
+    assert (done.returncode, "empty by about 3" in done.stdout) == (0, True)
+    assert queue.describe([queue.job(30)])[0]["estimated_start_not_after"].startswith("3")
 
 
 @in_room()

@@ -182,10 +182,10 @@ def test_what_is_preemptible_makes_room_is_told_and_goes_on_later(box):
     assert (done["attempt"], done["run_id"]) == (2, before["run_id"])
 
     began = box.folder / "began"
-    slow = f"trap '{until(box, 'b')}; exit 1' TERM; touch {began}; sleep 300 & wait"
+    slow = f"trap '{until(box, 'b')}; exit 0' TERM; touch {began}; sleep 300 & wait"
     filler = box.submit(slow, "--preemptible", "-p", "low", "--grace", "60s")
     eventually(began.exists)
-    urgent = box.submit("true")
+    urgent, follower = box.submit("true"), box.submit("true", "--after-ok", str(filler))
     eventually(lambda: box.job(filler)["phase"] == "stopping")
     with box.queue() as queue:
         assert queue.stop(filler) == f"Job {filler} is being stopped."
@@ -193,6 +193,7 @@ def test_what_is_preemptible_makes_room_is_told_and_goes_on_later(box):
     go(box, "b")
     killed = box.wait_state(filler, "CANCELLED")
     assert (killed["reason"], killed["attempt"]) == ("USER", 1)
+    assert box.wait_state(follower, "CANCELLED")["reason"] == "DEPENDENCY"
     box.wait_state(urgent, "SUCCEEDED")
 
     began.unlink()

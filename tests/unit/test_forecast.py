@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from runner import clock
 from runner.api.outlook import Outlook
 from runner.forecast.estimates import Estimate, Forecast, agree, forecast, length_of
@@ -89,6 +91,26 @@ def test_who_is_pushed_aside_goes_on_later():
     )  # fmt: skip
     found = forecast(scene)
     assert (about(found), found.done.about_s) == ({2: 0}, 110)
+
+
+def test_who_makes_room_just_now_comes_back_before_those_behind_it():
+    filler = replace(runs(1, 0, preemptible=True, priority="low", stopping=True), comes_back=True)
+    behind, after = wants(3, preemptible=True, priority="low"), Later(wants(4, gpus=0), after=frozenset({1}))
+    scene = Scene(
+        queued=[wants(2), behind], later=[after], running=[filler], held=[Held("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
+        cpu_slots=1, lengths={1: sure(100), 2: sure(10), 3: sure(5), 4: sure(1)},
+    )  # fmt: skip
+    found = forecast(scene)
+    assert (about(found), found.done.about_s) == ({2: 0, 3: 110, 4: 110}, 115)
+
+
+def test_who_is_pushed_aside_has_its_whole_limit_again():
+    filler = runs(1, 0, preemptible=True, priority="low", limit_s=100.0)
+    scene = Scene(
+        queued=[wants(2)], running=[filler], held=[Held("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
+        lengths={1: Length(0.0, 20.0), 2: sure(10)},
+    )  # fmt: skip
+    assert forecast(scene).done == Estimate(10, 110)
 
 
 def test_between_people_it_goes_by_turns():

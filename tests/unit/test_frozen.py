@@ -100,6 +100,47 @@ def test_links_lead_to_the_copy_within_the_tree_and_to_where_they_led_outside(pr
     assert os.readlink(tree / "abroad") == str(project.parent / "elsewhere")
 
 
+def test_an_empty_cache_is_left_out_and_the_copy_is_shared_all_the_same(project: Path, home: Path) -> None:
+    write(project, ".gitignore", "data/\n*.pt\n.env\n")
+    for place in ("__pycache__", "tools/__pycache__"):
+        (project / place).mkdir(parents=True)
+    write(project, "tools/sub/run.py", "")
+    tree = frozen_tree(project, home)
+    assert not any(os.path.lexists(tree / place) for place in ("__pycache__", "tools/__pycache__"))
+    assert frozen_tree(project, home) == tree
+
+
+def test_links_by_another_name_of_the_project_lead_to_the_copy_too(project: Path, home: Path) -> None:
+    (project.parent / "alias").symlink_to(project)
+    (project / "by_alias.py").symlink_to(project.parent / "alias" / "train.py")
+    (project / "dangling").symlink_to(project.parent / "alias" / "not there")
+    tree = frozen_tree(project, home)
+    assert [os.readlink(tree / name) for name in ("by_alias.py", "dangling")] == ["train.py", "not there"]
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("python train.py --out /elsewhere", False),
+        ("python {}/train.py", True),
+        ("cd {} && python train.py", True),
+        ("cd '{}'; python train.py", True),
+        ("python train.py --config={}/a.yaml", True),
+        ("PYTHONPATH=/x:{} python train.py", True),
+        ("cd {}/../alias && python train.py", True),
+        ("python {}-old/train.py", False),
+        ("python train.py --out out{}", False),
+    ],
+)
+def test_a_command_that_names_the_project_itself_is_told_of(
+    project: Path, home: Path, command: str, names: bool
+) -> None:
+    (project.parent / "alias").symlink_to(project)
+    wanted = a_spec(command.format(project), folder=str(project), snapshot=True)
+    (spec,) = frozen.freeze([wanted], str(home))
+    assert ("which is not the copy" in frozen.told(spec, str(home))) is names
+
+
 def test_a_folder_within_the_project_is_at_the_same_place_in_the_copy(project: Path, home: Path) -> None:
     folder = frozen_tree(project / "pkg", home)
     assert (folder.name, (folder / "../train.py").read_text()) == ("pkg", "print(1)")

@@ -60,6 +60,13 @@ def test_outcome(end, stop, expected):
     assert outcome(end, stop) == expected
 
 
+def test_who_is_killed_while_making_room_has_not_succeeded_by_saving_its_state():
+    killed = Stop(reason=Reason.USER, by="ada", at=clock.now())
+    saved, done = an_exit(exit_code=0, stopped=True), an_exit(exit_code=0)
+    assert outcome(saved, killed, pushed_aside=True) == (State.CANCELLED, Reason.USER)
+    assert outcome(done, killed, pushed_aside=True) == (State.SUCCEEDED, Reason.EXIT)
+
+
 def test_lost_tells_a_reboot_from_a_killed_supervisor():
     assert lost("a", "b") == (State.LOST, Reason.HOST)
     assert lost("a", "a") == (State.LOST, Reason.SUPERVISOR)
