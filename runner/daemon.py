@@ -35,6 +35,7 @@ from runner.store.jobs import Jobs
 from runner.store.limits import box_limits, keep_limits
 from runner.store.line import CPU, Line
 from runner.store.outbox import Outbox
+from runner.store.used import Used
 from runner.supervisor import kernel
 from runner.upkeep import Upkeep
 from runner.usage import Usage
@@ -268,7 +269,7 @@ class Runner:
         self._placement = Placement(
             settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
         )
-        self._usage = Usage(self._jobs, self._telemetry)
+        self._usage = Usage(Used(self._store), self._telemetry)
         self._idle_watch = IdleWatch(
             settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
         )

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from runner.gpu.telemetry import Telemetry
     from runner.model import Gpu, Job
-    from runner.store.jobs import Jobs
     from runner.store.line import UnderWay
+    from runner.store.used import Used
 
 FIRST_SAVE_S, SAVE_EVERY_S = 5.0, 30.0  # a crash loses at most what came since
 WAYS = ("process", "device")  # how memory is attributed, the surer first
@@ -100,8 +100,8 @@ class Metered:
 class Usage:
     """The sums of all that runs."""
 
-    def __init__(self, jobs: Jobs, telemetry: Telemetry) -> None:
-        self._jobs, self._telemetry = jobs, telemetry
+    def __init__(self, used: Used, telemetry: Telemetry) -> None:
+        self._used, self._telemetry = used, telemetry
         self._metered: dict[int, Metered] = {}
         self._read_at: dict[str, float] = {}  # GPU -> its last reading that was counted
         self._save_at = time.monotonic() + FIRST_SAVE_S
@@ -169,7 +169,7 @@ class Usage:
         """The sums of an attempt: those kept here, or those that the runner before us left."""
         found = self._metered.get(job_id)
         if found is None or found.attempt != attempt:
-            gpus, kept = self._jobs.kept_usage(job_id, attempt)
+            gpus, kept = self._used.kept(job_id, attempt)
             found = self._metered[job_id] = Metered(attempt, gpus, Sums(**kept.get("sums", {})), since=0.0)
         return found
 
@@ -183,7 +183,7 @@ class Usage:
             return
         for job_id, metered in self._metered.items():
             if metered.unsaved:
-                self._jobs.keep_usage(job_id, metered.attempt, json.dumps(metered.sums.to_json()))
+                self._used.keep(job_id, metered.attempt, json.dumps(metered.sums.to_json()))
                 metered.unsaved = False
         self._save_at = time.monotonic() + SAVE_EVERY_S
 

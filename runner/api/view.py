@@ -24,6 +24,7 @@ from runner.store.limits import box_limits
 from runner.store.line import CPU, Line
 from runner.store.listing import UNFINISHED, Listing
 from runner.store.outbox import Outbox
+from runner.store.used import Used
 from runner.store.watches import Watches
 from runner.store.workspaces import Workspaces
 
@@ -67,7 +68,7 @@ class View:
         self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
         self.line, self.groups = Line(self.store), Groups(self.store)
-        self.listing, self.watches = Listing(self.store), Watches(self.store)
+        self.listing, self.watches, self.used = Listing(self.store), Watches(self.store), Used(self.store)
         self._foresight: Foresight | None = None
 
     def job(self, job_id: int) -> Job:
@@ -231,7 +232,7 @@ class View:
     def usage(self, job_id: int) -> dict[str, Any] | None:
         """What the latest attempt used of its GPUs, so far or in all; None if nothing is known."""
         job = self.job(job_id)
-        return self.jobs.usage(job.id, job.attempt)
+        return self.used.of(job.id, job.attempt)
 
     def probe(self, job_id: int) -> dict[str, Any] | None:
         """How the batch of the latest attempt was found, or how far that is; None if none was looked for."""
@@ -245,7 +246,7 @@ class View:
         from runner.batch import Plan, bars, detail, summary
 
         plan = Plan.from_json(record["plan"])
-        used = (self.jobs.usage(job.id, job.attempt) or {}).get("peak_memory_mib") if job.state.final else None
+        used = (self.used.of(job.id, job.attempt) or {}).get("peak_memory_mib") if job.state.final else None
         return {
             "said": summary(plan, record["about"]["total_mib"], used, over=job.state.final),
             "detail": detail(plan),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from runner.schedule.request import Request
     from runner.store.connection import Store
 
-_USAGE = "SELECT gpus, usage FROM attempts WHERE job_id = ? AND number = ?"
-
 
 class Jobs:
     """The queue's table of jobs. Callers group calls into transactions; each call alone is one too."""
@@ -117,22 +115,6 @@ class Jobs:
         """All tries at a job, first to last."""
         rows = self._store.rows("SELECT * FROM attempts WHERE job_id = ? ORDER BY number", (job_id,))
         return [dict(row) for row in rows]
-
-    def usage(self, job_id: int, attempt: int) -> dict[str, Any] | None:
-        """What an attempt used of its GPUs, so far or in all; None if nothing was written down."""
-        return usage_of(self._store.row(_USAGE, (job_id, attempt)))
-
-    def kept_usage(self, job_id: int, attempt: int) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """The GPUs of an attempt, and what was last written down of their use, with the sums behind it."""
-        row = self._store.row(_USAGE, (job_id, attempt))
-        return tuple(json.loads(row["gpus"])), json.loads(row["usage"] or "{}")
-
-    def keep_usage(self, job_id: int, attempt: int, usage: str) -> None:
-        """Write down the use so far of an attempt under way."""
-        self._store.execute(
-            "UPDATE attempts SET usage = ? WHERE job_id = ? AND number = ? AND finished_at IS NULL",
-            (usage, job_id, attempt),
-        )
 
     # -- the way through ---------------------------------------------------------------------------
 
@@ -367,13 +349,6 @@ def _told_of(job: Job, end: Exit | None, usage: Mapping[str, Any] | None) -> dic
     elif job.started_at:  # nobody saw its end: it is over now
         said |= {"duration_s": (clock.now() - job.started_at).total_seconds(), "duration_about": True}
     return said
-
-
-def usage_of(row: Any) -> dict[str, Any] | None:
-    """What an attempt's row tells of its use of GPUs, without the sums behind it."""
-    if not row or not row["usage"]:
-        return None
-    return {name: value for name, value in json.loads(row["usage"]).items() if name != "sums"}
 
 
 @lru_cache(maxsize=256)

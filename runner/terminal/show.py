@@ -72,7 +72,7 @@ def _snapshot(queue: Queue, job: Job) -> dict[str, Any] | None:
 
 
 def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
-    from runner.store.jobs import usage_of
+    from runner.store.used import usage_of
 
     told = {"gpus": json.loads(row["gpus"]), **{name: _json(row[name]) for name in ("exit", "probe")}}
     return {**row, **told, "usage": usage_of(row)}

@@ -21,6 +21,7 @@ from runner.store.jobs import Jobs
 from runner.store.known import KnownBatches
 from runner.store.line import Line
 from runner.store.outbox import Outbox
+from runner.store.used import Used
 from runner.store.workspaces import Workspaces
 from tests.jobs import a_spec, an_exit
 
@@ -238,15 +239,15 @@ def test_others_read_what_is_committed(store):
 
 
 def test_what_an_ended_attempt_used_is_not_written_over(store):
-    jobs = Jobs(store)
+    jobs, used = Jobs(store), Used(store)
     job_id = jobs.add(a_spec())
     attempt = jobs.claim(job_id, [("GPU-a", 0)], "boot", '{"samples": 0, "sums": {"samples": 0}}')
-    assert jobs.usage(job_id, attempt) == {"samples": 0}
-    jobs.keep_usage(job_id, attempt, '{"samples": 5, "sums": {"samples": 5}}')
-    assert jobs.kept_usage(job_id, attempt) == (("GPU-a",), {"samples": 5, "sums": {"samples": 5}})
+    assert used.of(job_id, attempt) == {"samples": 0}
+    used.keep(job_id, attempt, '{"samples": 5, "sums": {"samples": 5}}')
+    assert used.kept(job_id, attempt) == (("GPU-a",), {"samples": 5, "sums": {"samples": 5}})
     jobs.ended(jobs.get(job_id), State.SUCCEEDED, Reason.EXIT, an_exit(), {"samples": 6})
-    jobs.keep_usage(job_id, attempt, '{"samples": 5}')
-    assert jobs.usage(job_id, attempt) == {"samples": 6}
+    used.keep(job_id, attempt, '{"samples": 5}')
+    assert used.of(job_id, attempt) == {"samples": 6}
 
 
 @pytest.mark.parametrize(("version", "next_step"), [(3, "m004_probe"), (4, "m005_scheduling"), (5, "m006_places")])
