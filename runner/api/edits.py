@@ -116,7 +116,11 @@ def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
 
 def _refuse_disagreeing(spec: JobSpec) -> None:
     if spec.on and spec.gpus == 0:
-        raise UserError(f"--gpus 0 asks for no GPU, yet the job names some ({','.join(spec.on)}): add --clear on")
+        named, count = ",".join(spec.on), len(spec.on)
+        raise UserError(
+            f"--gpus 0 asks for no GPU, yet the job names some ({named}): add --gpus {count} if it needs them,"
+            " or else --clear on"
+        )
     if spec.gpus == 0 and (spec.gpu_mem_mib or spec.gpu_type):
         raise UserError("--gpus 0 asks for no GPU, yet the job says which: add --clear gpu-mem,gpu-type")
     if spec.on and spec.gpus > len(spec.on):

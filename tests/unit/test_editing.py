@@ -200,7 +200,7 @@ def test_nothing_unrunnable_is_stored(queue, tmp_path):
     edit(queue, job_id, "--time", "1h", "--on", "0")
     edit(queue, job_id, "--clear", "time")
     assert queue.job(job_id).spec.time_limit_s == 600.0  # the box's own, as when it is submitted
-    with pytest.raises(UserError, match="add --clear on"):
+    with pytest.raises(UserError, match="add --gpus 1 if it needs them, or else --clear on"):
         edit(queue, job_id, "-g", "0")
     with pytest.raises(UserError, match="more than the job names"):
         edit(queue, job_id, "-g", "2")
