@@ -5,18 +5,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
+# most tests wait for processes: three at once for each core
+TESTS = .ci/in-memory $(BIN)/pytest -n $$(( $$(nproc) * 3 )) --dist worksteal -m "not evidence" $(PYTEST_ARGS)
+# how often `make steady` runs them
+N ?= 5
+
 # A process that finds no bytecode compiles this program anew, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test check style types collection bench evidence clean
+.PHONY: run test steady check style types collection bench evidence clean
 
 run: $(READY)
 	@if [ -f .env ]; then exec $(BIN)/nightshift --env-file .env up; else exec $(BIN)/nightshift demo; fi
 
 test: check
 	@.ci/tools gcc chromium
-	@# most tests wait for processes: three at once for each core
-	.ci/in-memory $(BIN)/pytest -n $$(( $$(nproc) * 3 )) --dist worksteal -m "not evidence"
+	$(TESTS)
+
+# The whole suite N times in a row beside two busy loops: which tests fail by chance?
+steady: $(READY)
+	@.ci/tools gcc chromium
+	.ci/steady $(N) $(TESTS)
 
 check: $(READY)
 	@$(MAKE) --no-print-directory -j 2 --output-sync types style collection

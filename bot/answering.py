@@ -12,6 +12,7 @@ from bot.gate import Caller
 from bot.patience import TRY_AGAIN_S, patiently
 from bot.richtext import escape, fit, units
 from bot.turn import LONGEST_ANSWER, AlreadyDone, Turn
+from bot.within import within
 from runner.api.chat import StoreError
 from runner.errors import NightshiftError, UserError
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LIMIT_S = 180.0  # more than any work has that knows a limit of its own
+TOO_LONG = (
+    "This took too long, so I gave it up and nothing was done. A folder of the box may not answer. Try again; if that"
+    " does not help, tell whoever runs the box."
+)
 OUR_FAULT = "Something went wrong on my side and nothing was done. The box's log has more; please try again."
 
 
@@ -77,12 +83,15 @@ def _taken(chat: Chat, update: Update) -> Turn | None:
 
 
 async def attempt(taken: Turn, act: Callable[[], Awaitable[None]]) -> None:
-    """Do it; whatever goes wrong, the person hears of it and the update counts as handled."""
+    """Do it; whatever goes wrong, and if it takes too long, the person hears of it and the update counts as handled."""
     while True:
         try:
-            await act()
+            await within(LIMIT_S, act())
         except AlreadyDone:
             return
+        except asyncio.TimeoutError:
+            log.error("update %s took too long and was given up", taken.update_id)
+            await patiently(partial(_excuse, taken, TOO_LONG))
         except StoreError as error:  # nothing of it is there: it is done when it can be
             log.error("%s", error)
             await asyncio.sleep(TRY_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Work that must not stop the bot's loop: done by one of our modules in a process of its own."""
+"""Work that must not stop the bot's loop: in a thread, or by one of our modules in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,15 +6,49 @@ import asyncio
 import contextlib
 import logging
 import os
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from bot.within import within
 from runner.api.chat import python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ThreadPerCall(ThreadPoolExecutor):
+    """A thread for each call, which nobody waits for at the end.
+
+    A call may hang for ever, on a network folder that does not answer. In a pool a few such calls would leave no thread
+    for anybody else, and asyncio.run would wait for them before it lets the bot end.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Begin at once."""
+        future: Future[T] = Future()
+        threading.Thread(target=_settle, args=(future, partial(fn, *args, **kwargs)), daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for nobody."""
+
+
+def _settle(future: Future[T], act: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = act()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 async def answer_of(

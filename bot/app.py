@@ -25,6 +25,7 @@ from telegram.ext import (
 )
 
 from bot import answering
+from bot.apart import ThreadPerCall
 from bot.chat import Chat
 from bot.commands import COMMANDS
 from bot.dispatch import Dispatcher, let_in
@@ -37,7 +38,7 @@ from bot.secrets import quiet_log
 from bot.sender import Sender
 from bot.wire import NOT_KNOWN, Wire
 from bot.within import within
-from runner.api.chat import BOT_BELL, BOT_LOCK, Doorbell, held
+from runner.api.chat import BOT_BELL, BOT_LOCK, Doorbell, descendants, held
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -89,8 +90,13 @@ def main(settings: ChatSettings, token: str | None, *, take_over: bool = False) 
     """Run the bot in this process until it is asked to leave."""
     quiet_log.install(token or "")
     os.umask(0o077)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(settings, token, take_over))
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_run(settings, token, take_over))
+    finally:
+        for pid in descendants(os.getpid()):  # of a call that hangs in its thread: a git that waits for a pipe
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 async def _run(settings: ChatSettings, token: str | None, take_over: bool) -> None:
@@ -131,7 +137,9 @@ class Face:
         self.dispatcher = Dispatcher(chat, self.application)
         self.poller = Poller(chat, wire, self.dispatcher.wake, poll_s=poll_s)
         self._asking: asyncio.Task[None] | None = None
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPerCall())
+        self._ended: asyncio.Future[None] = loop.create_future()
 
     async def run(self, stack: contextlib.AsyncExitStack, *, take_over: bool = False) -> None:
         """Until a signal, or something that only the operator can mend."""

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TRIES = 5  # at an update that each time was still open when the bot ended
+SET_ASIDE = (
+    "⚠️ Each time I worked on this I was stopped before it was done, so I set it aside and nothing was done. Tell"
+    " whoever runs the box; its log has more."
+)
+
 
 class Dispatcher:
     """Hands each kept update to the application, and sees to it that it counts as handled."""
@@ -28,6 +34,7 @@ class Dispatcher:
         self._chat, self._application = chat, application
         self._wake = asyncio.Event()
         self._under_way: set[int] = set()
+        self._left_open = {update_id for update_id, _ in chat.inbox.open()}  # by a bot before us
         self._lanes: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, list[Update]] = {}
 
@@ -84,11 +91,26 @@ class Dispatcher:
     async def _handle(self, update: Update) -> None:
         if not await patiently(partial(self._chat.inbox.is_open, update.update_id)):
             return
+        if update.update_id in self._left_open and await patiently(partial(self._set_aside, update)):
+            return
         try:
             await self._application.process_update(update)
         except Exception:
             log.exception("update %s could not be handled", update.update_id)
         await patiently(partial(self._close, update.update_id))
+
+    def _set_aside(self, update: Update) -> bool:
+        """Whether it was tried often enough: what ends us each time must not keep the rest of its chat waiting."""
+        with self._chat.transaction():
+            if self._chat.inbox.try_again(update.update_id) <= TRIES:
+                return False
+            log.error("update %s was left open %s times and is set aside", update.update_id, TRIES)
+            self._chat.inbox.handled(update.update_id)
+            caller = self._chat.gate.judge(update)
+            if isinstance(caller, Caller):
+                quoted = update.message.message_id if update.message else None
+                self._chat.say(caller.chat, caller.id, SET_ASIDE, reply_to=quoted)
+        return True
 
     def _close(self, update_id: int) -> None:
         if self._chat.inbox.is_open(update_id):  # nobody had anything to do with it

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.box import a_box
+from tests.leftovers import children_before, pytest_runtest_makereport, pytest_runtest_protocol
+
+__all__ = ["children_before", "pytest_runtest_makereport", "pytest_runtest_protocol"]
 
 # On a box that does other things as well an example may take its time; that is no failure.
 settings.register_profile("busy box", deadline=None, suppress_health_check=[HealthCheck.too_slow])

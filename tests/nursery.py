@@ -80,6 +80,7 @@ def start(
 
 
 _nursery: list[str] = []
+pids: set[int] = set()  # of the nursery, which is there for all tests
 
 
 def _address() -> str:
@@ -93,6 +94,7 @@ def _address() -> str:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         _nursery.append(address)
+        pids.add(process.pid)
         atexit.register(_close, process, folder)
     return _nursery[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from runner.api.chat import Workspace, environment_of, read_text, stamp, validat
 from runner.errors import TransientError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.chat import Chat
     from bot.turn import Turn
@@ -187,6 +188,9 @@ async def _queue(
     chat = turn.chat
     places = {name: await place_of(chat, name) for name in dict.fromkeys(of.get("workspace") for of, _ in wanted)}
     specs = [_spec(turn, of, text, places[of.get("workspace")], script=script) for of, text in wanted]
+    await asyncio.to_thread(reach, [spec.dir for spec in specs])
+    for spec in specs:
+        turn.queue.check(spec)
     chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
     if any(spec.snapshot is not None for spec in specs):
         specs = await asyncio.to_thread(turn.queue.frozen, specs)
@@ -222,19 +226,23 @@ def _acknowledge(turn: Turn, ids: list[int], *, swept: bool = False) -> None:
 
 
 def _spec(turn: Turn, values: dict[str, Any], command: str, place: Place, *, script: bool) -> JobSpec:
-    spec = job_spec(
+    return job_spec(
         values, command=command, script=script, owner=turn.caller.actor, folder=place.workspace.dir,
         environment_key=place.key, umask=UMASK, workspace=place.workspace,
     )  # fmt: skip
-    turn.queue.check(spec)
-    return spec
+
+
+def reach(folders: Iterable[str]) -> None:
+    """Return when these folders answer; a network folder may never do, and the bot's loop must not ask it first."""
+    for folder in set(folders):
+        os.path.isdir(folder)
 
 
 async def place_of(chat: Chat, name: str | None) -> Place:
     """The workspace named, or the default one; its environment is captured beside the loop, for a login takes time."""
     workspaces = chat.queue.workspaces
     workspace = workspaces.get(name) if name else workspaces.default() or _first_workspace(chat)
-    now = stamp(workspace)
+    now = await asyncio.to_thread(stamp, workspace)
     known = workspaces.known_environment(workspace, now)
     if known is None:
         try:
@@ -291,6 +299,7 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
         words = shlex.split(changes)
     except ValueError:
         raise UserError("A quote among the changes is left open. Send it like /rerun 12 --lr 3e-4") from None
+    await asyncio.to_thread(reach, [job.spec.dir])
     with turn.effect():
         new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)
         turn.thread(new)

@@ -19,6 +19,7 @@ from runner.store.listing import Listing, Overview
 from runner.store.messages import Message, Messages, Shown
 from runner.store.people import PAIRING_S, People, Person
 from runner.store.threads import Thread, Threads
+from runner.supervisor.kernel import descendants
 from runner.sweep import options as sweep_options
 from runner.sweep import sweeps
 from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
@@ -59,6 +60,7 @@ __all__ = [
     "Workspace",
     "clock",
     "counted",
+    "descendants",
     "env_file",
     "environment_of",
     "format_duration",

@@ -24,13 +24,13 @@ import shutil
 import stat
 from dataclasses import replace
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from runner import home as settings
 from runner.errors import UserError
-from runner.quantities import format_mib, parse_size_mib
+from runner.quantities import format_mib
 from runner.rundir import sync_folder, write_atomically
-from runner.snapshot.worktree import CACHE, GIT, is_in, tree_of
+from runner.snapshot.reading import MIB, ChangingError, File, Limits, content, read
+from runner.snapshot.worktree import CACHE, is_in, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,26 +41,9 @@ if TYPE_CHECKING:
 NEVER_TAKEN = "wanted, but never taken"
 FOLDER, TREE, MANIFEST = "snapshots", "tree", "manifest.json"
 UNFINISHED = ".new"  # what begins so was never whole
-LIMIT = "200M"  # the default of NIGHTSHIFT_SNAPSHOT_LIMIT
-MIB = 1 << 20
 TRIES = 5
-CHUNK = 1 << 20
 NAMED = 20  # of the links, in a job's spec
-LARGEST_NAMED = 4
 _FULL_PATH = re.compile(r"""(?<![\w.~/-])~?/[^\s'"`;|&()<>:,]*""")
-
-
-class _File(NamedTuple):
-    """A file as it was when it was read."""
-
-    digest: str
-    size: int
-    mtime_ns: int
-    mode: int
-
-
-class _ChangingError(Exception):
-    """Somebody is writing to the tree just now."""
 
 
 def wanted(specs: Iterable[JobSpec]) -> bool:
@@ -79,14 +62,14 @@ def freeze(specs: Sequence[JobSpec], home: str) -> list[JobSpec]:
 
 def take(folder: str, home: str) -> dict[str, Any]:
     """A copy of the tree that a folder is part of, made now or found; what a job's spec says of it."""
-    limit_bytes = parse_size_mib(settings.setting("SNAPSHOT_LIMIT") or LIMIT) * MIB
+    limits = Limits()
     for _ in range(TRIES):
         tree = tree_of(folder, without=home)
-        _refuse_too_large(tree, limit_bytes)
+        limits.refuse_too_large(tree)
         try:
-            found = _read(tree)
-            name = _kept(tree, found, home)
-        except _ChangingError as error:
+            found = read(tree, limits)
+            name = _kept(tree, found, home, limits)
+        except ChangingError as error:
             changing = str(error)
             continue
         return {
@@ -94,7 +77,7 @@ def take(folder: str, home: str) -> dict[str, Any]:
             "of": tree.root,
             "dir": os.path.relpath(os.path.realpath(folder), tree.root),
             "files": len(tree.files),
-            "bytes": sum(file.size for file in found.values() if isinstance(file, _File)),
+            "bytes": sum(file.size for file in found.values() if isinstance(file, File)),
             "commit": tree.commit,
             "shared": list(tree.data[:NAMED]),
             "shared_count": len(tree.data),
@@ -143,7 +126,7 @@ def words(spec: JobSpec) -> str:
     if taken["shared"]:
         said += f"; links to {_some(taken['shared'], taken['shared_count'])}"
     if taken["left_out"]:
-        said += f"; not copied, being no files: {_some(taken['left_out'], len(taken['left_out']))}"
+        said += f"; skipped, being pipes, sockets or devices: {_some(taken['left_out'], len(taken['left_out']))}"
     return said
 
 
@@ -169,96 +152,23 @@ def _some(names: Sequence[str], count: int, most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
-
-
-def _refuse_too_large(tree: Tree, limit_bytes: int) -> None:
-    sizes: dict[str, int] = {}
-    for path in tree.files:
-        with contextlib.suppress(OSError):
-            size = os.lstat(os.path.join(tree.root, path)).st_size
-            for name in {path, path.partition("/")[0]}:
-                sizes[name] = sizes.get(name, 0) + size
-    total = sum(size for name, size in sizes.items() if "/" not in name)
-    if total <= limit_bytes:
-        return
-    largest = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST_NAMED]
-    named = ", ".join(f"{name} ({format_mib(sizes[name] / MIB)})" for name in largest)
-    first = "" if os.path.exists(os.path.join(tree.root, GIT)) else "`git init`, and "
-    raise UserError(
-        f"The code in {tree.root} has {format_mib(total / MIB)}, and a copy may have {format_mib(limit_bytes / MIB)}"
-        f" (NIGHTSHIFT_SNAPSHOT_LIMIT). Largest: {named}."
-        f" To have data linked, not copied: {first}name it in .gitignore."
-    )
-
-
-def _read(tree: Tree) -> dict[str, _File | str]:
-    """Each file as it is now, and where each link leads."""
-    found: dict[str, _File | str] = {}
-    for path in tree.files:
-        source = os.path.join(tree.root, path)
-        try:
-            if stat.S_ISLNK(os.lstat(source).st_mode):
-                found[path] = _target(tree.root, path)
-            else:
-                found[path] = _content(source, None)
-        except FileNotFoundError:
-            raise _ChangingError(source) from None
-        except OSError as error:
-            raise UserError(
-                f"{source} cannot be read: {error.strerror}. Mend that, or name it in .gitignore."
-            ) from error
-    return found
-
-
-def _content(source: str, copy: str | None) -> _File:
-    """Read a file, and write what was read where a copy is wanted."""
-    digest = hashlib.sha256()
-    with open(source, "rb", buffering=0) as file:
-        before = os.fstat(file.fileno())
-        with open(copy, "xb", buffering=0) if copy else contextlib.nullcontext() as out:
-            while data := file.read(CHUNK):
-                digest.update(data)
-                if out is not None:
-                    _write(out.fileno(), data)
-        after = os.fstat(file.fileno())
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise _ChangingError(source)
-    return _File(digest.hexdigest(), after.st_size, after.st_mtime_ns, stat.S_IMODE(after.st_mode))
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _target(root: str, path: str) -> str:
-    """Where a link leads from its place in the copy: within the tree to the copy, else to what it led to before."""
-    here = os.path.dirname(os.path.join(root, path))
-    leads_to = os.path.normpath(os.path.join(here, os.readlink(os.path.join(root, path))))
-    for place in (leads_to, os.path.realpath(leads_to)):  # a home folder often has a second name
-        if is_in(place, root):
-            return os.path.relpath(place, here)
-    return leads_to
-
-
 # -- keeping ---------------------------------------------------------------------------------------------------------
 
 
-def _kept(tree: Tree, found: dict[str, _File | str], home: str) -> str:
+def _kept(tree: Tree, found: dict[str, File | str], home: str, limits: Limits) -> str:
     """The name of a copy with just this in it."""
     manifest: dict[str, Any] = {
         "of": tree.root,
         "data": list(tree.data),
         "links": {path: leads_to for path, leads_to in found.items() if isinstance(leads_to, str)},
-        "files": {path: list(file) for path, file in found.items() if isinstance(file, _File)},
+        "files": {path: list(file) for path, file in found.items() if isinstance(file, File)},
     }
     about = {**manifest, "files": {path: [file[0], file[3] & 0o111] for path, file in manifest["files"].items()}}
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
     for number in range(1, 1000):
         name = key if number == 1 else f"{key}-{number}"
         place = os.path.join(home, FOLDER, name)
-        is_new = not os.path.lexists(place) and _made(tree, found, manifest, place)
+        is_new = not os.path.lexists(place) and _made(tree, found, manifest, place, limits)
         if is_new or _is_pristine(place):
             with contextlib.suppress(OSError):  # removed this moment: whoever queues the job sees it
                 os.utime(place)
@@ -266,14 +176,14 @@ def _kept(tree: Tree, found: dict[str, _File | str], home: str) -> str:
     raise UserError(f"There are too many copies of {tree.root} in {home}: nightshift prune --older-than 30d")
 
 
-def _made(tree: Tree, found: dict[str, _File | str], manifest: dict[str, Any], place: str) -> bool:
+def _made(tree: Tree, found: dict[str, File | str], manifest: dict[str, Any], place: str, limits: Limits) -> bool:
     """Make the copy, whole or not at all; False if another of its name has appeared."""
     parent = os.path.dirname(place)
     try:
         os.makedirs(parent, mode=0o700, exist_ok=True)
         new = mkdtemp(prefix=UNFINISHED, dir=parent)
         try:
-            _copy(tree, found, os.path.join(new, TREE))
+            _copy(tree, found, os.path.join(new, TREE), limits)
             write_atomically(os.path.join(new, MANIFEST), json.dumps(manifest).encode())
             _refuse_changed(tree, found)
             _sync(new)
@@ -295,35 +205,29 @@ def _renamed(new: str, place: str) -> bool:
     return True
 
 
-def _copy(tree: Tree, found: dict[str, _File | str], top: str) -> None:
+def _copy(tree: Tree, found: dict[str, File | str], top: str, limits: Limits) -> None:
     os.mkdir(top)
     for path in (*found, *tree.data):
         os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
     for path, known in found.items():
+        limits.refuse_too_long(tree.root)
         copy = os.path.join(top, path)
         if isinstance(known, str):
             os.symlink(known, copy)
             continue
-        if _read_again(os.path.join(tree.root, path), copy) != known:
-            raise _ChangingError(os.path.join(tree.root, path))
+        if content(os.path.join(tree.root, path), copy, known.size) != known:
+            raise ChangingError(os.path.join(tree.root, path))
         os.chmod(copy, known.mode | stat.S_IRUSR)
         os.utime(copy, ns=(known.mtime_ns, known.mtime_ns))
     for path in tree.data:
         os.symlink(os.path.join(tree.root, path), os.path.join(top, path))
 
 
-def _read_again(source: str, copy: str) -> _File | None:
-    try:
-        return _content(source, copy)
-    except FileNotFoundError:
-        return None
-
-
-def _refuse_changed(tree: Tree, found: dict[str, _File | str]) -> None:
+def _refuse_changed(tree: Tree, found: dict[str, File | str]) -> None:
     """All of it is of one moment if nothing has changed between the first file's reading and the last one's."""
     for path, known in found.items():
-        if isinstance(known, _File) and _state(os.path.join(tree.root, path)) != [known.size, known.mtime_ns]:
-            raise _ChangingError(os.path.join(tree.root, path))
+        if isinstance(known, File) and _state(os.path.join(tree.root, path)) != [known.size, known.mtime_ns]:
+            raise ChangingError(os.path.join(tree.root, path))
 
 
 def _state(path: str) -> list[int] | None:

@@ -75,26 +75,27 @@ def _by_git(root: str) -> Tree:
     ignored = _entries(root, "--others", "--ignored", "--exclude-standard", "--directory")
     data = set(_topmost(path.rstrip("/") for path in ignored if CACHE not in path.split("/")))
     files: set[str] = set()
+    left_out: set[str] = set()
     for path in _entries(root, "--cached", "--others", "--exclude-standard"):
         name = path.rstrip("/")
         if CACHE in name.split("/"):
             continue
-        if path.endswith("/") or _is_folder(os.path.join(root, name)):
-            _add_inner(root, name, files, data)
-        elif os.path.lexists(os.path.join(root, name)):  # git still knows what was removed
-            files.add(name)
+        mode = _mode(os.path.join(root, name))
+        if stat.S_ISDIR(mode):
+            inner = _inner(os.path.join(root, name))
+            for kind, paths in ((files, inner.files), (data, inner.data), (left_out, inner.left_out)):
+                kind.update(f"{name}/{path}" for path in paths)
+        elif mode:  # git still knows what was removed
+            (files if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else left_out).add(name)
     new = _entries(root, "--others", "--exclude-standard", "--directory")
     data.update(_empty_folders(root, (path.rstrip("/") for path in new if path.endswith("/")), data))
     data.difference_update({parent for path in files for parent in _parents(path)})
-    return Tree(root, tuple(sorted(files)), tuple(sorted(data)), commit=_commit(root))
+    return Tree(root, tuple(sorted(files)), tuple(sorted(data)), tuple(sorted(left_out)), commit=_commit(root))
 
 
-def _add_inner(root: str, name: str, files: set[str], data: set[str]) -> None:
-    """A repository within this one: git names only its folder."""
-    inner = os.path.join(root, name)
-    tree = _by_git(inner) if os.path.exists(os.path.join(inner, GIT)) else _by_names(inner)
-    files.update(f"{name}/{path}" for path in tree.files)
-    data.update(f"{name}/{path}" for path in tree.data)
+def _inner(folder: str) -> Tree:
+    """A repository within another one: git names only its folder."""
+    return _by_git(folder) if os.path.exists(os.path.join(folder, GIT)) else _by_names(folder)
 
 
 def _empty_folders(root: str, folders: Iterable[str], data: set[str]) -> Iterator[str]:
@@ -144,7 +145,10 @@ def _git(folder: str, *words: str) -> str:
     except FileNotFoundError:
         raise UserError(f"{folder} is in a git repository, and git, which knows its files, is not installed.") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"git takes too long to list the files of {folder}.") from None
+        raise UserError(
+            f"git takes longer than {GIT_LIMIT_S:.0f} s to list the files of {folder}. Look whether `git status` ends"
+            " there: a pipe in place of .gitignore stops it, and so does a network folder that does not answer."
+        ) from None
     if done.returncode != 0:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
         raise UserError(f"git cannot list the files of {folder}: {said}")
@@ -196,11 +200,12 @@ def _is_data(entry: os.DirEntry[str]) -> bool:
     return entry.name.lower() in DATA or os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
 
 
-def _is_folder(path: str) -> bool:
+def _mode(path: str) -> int:
+    """What it is, as lstat says; 0 if there is nothing."""
     try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
+        return os.lstat(path).st_mode
     except OSError:
-        return False
+        return 0
 
 
 def _too_many(root: str) -> str:

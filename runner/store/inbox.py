@@ -6,16 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.store.box import Box
 
 if TYPE_CHECKING:
     from runner.store.connection import Store
+
+TRIED_AGAIN = "updates tried again"  # how often, by their numbers
 
 
 class Inbox:
     """Each update once, by its id; handled in the transaction of its effect."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._box = store, Box(store)
 
     def keep(self, update_id: int, body: dict[str, Any]) -> bool:
         """Store an update; False if it was here before."""
@@ -42,6 +45,15 @@ class Inbox:
     def forget_all(self) -> None:
         """Another bot counts anew."""
         self._store.execute("DELETE FROM inbox")
+        self._box.set(TRIED_AGAIN, None)
+
+    def try_again(self, update_id: int) -> int:
+        """Count a try at an update that an earlier bot left open; how many such tries there were with this one."""
+        known = self._box.get(TRIED_AGAIN, {})
+        tries = int(known.get(str(update_id), 0)) + 1
+        still = {key: count for key, count in known.items() if self.is_open(int(key))}
+        self._box.set(TRIED_AGAIN, {**still, str(update_id): tries})
+        return tries
 
     def handled(self, update_id: int) -> None:
         """Its effect is in the same transaction as this."""

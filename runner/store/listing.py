@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from runner.store.limits import box_limits
 from runner.store.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from runner.store.connection import Store
 
@@ -158,6 +159,28 @@ class Listing:
         )
         return [Happened(*row) for row in rows]
 
-    def latest(self, limit: int) -> list[Job]:
-        """The newest, the newest first."""
-        return self._jobs.find(limit=limit, newest_first=True)
+    def numbered(self, beginning: str, limit: int, *, unfinished: bool = False) -> list[Job]:
+        """The newest whose numbers begin with these digits, or of them those that have not ended; the newest first."""
+        if unfinished:
+            numbers = [number for number in reversed(self.unfinished()) if str(number).startswith(beginning)]
+            return [job for number in numbers[:limit] if (job := self._jobs.get(number))]
+        found: list[Job] = []
+        for ends in reversed(list(self._numbers_that_begin(beginning))):
+            wanted = limit - len(found)
+            rows = self._store.rows(
+                "SELECT * FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?", (*ends, wanted)
+            )
+            found += [job_of(row) for row in rows]
+        return found
+
+    def _numbers_that_begin(self, digits: str) -> Iterator[tuple[int, int]]:
+        """12 is 12, 120 to 129, 1200 to 1299 …, as far as there are jobs; nothing is 1 and all after it."""
+        last = int(self._store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
+        if not digits:
+            yield 1, last
+        if not re.fullmatch(r"[1-9][0-9]{0,18}", digits, re.ASCII):
+            return
+        first, count = int(digits), 1
+        while first <= last:
+            yield first, first + count - 1
+            first, count = first * 10, count * 10

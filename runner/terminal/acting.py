@@ -152,18 +152,42 @@ def _wait_until_ended(queue: Queue, job_ids: list[int]) -> None:
 
 
 class WithChanges(click.Command):
-    """A command that leaves what comes after -- as it is."""
+    """A command whose options end at the first flag or setting that is none of its own; from there on, or after --, all
+    is left as it is."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Click would take those words for more job numbers."""
-        if "--" in args:
-            ctx.obj = args[args.index("--") + 1 :]
-            args = args[: args.index("--")]
-        return super().parse_args(ctx, args)
+        """Click would refuse those words, or take them for more job numbers."""
+        at = self._own_words(ctx, args)
+        if args[at:]:
+            ctx.obj = args[at + (args[at] == "--") :]
+        return super().parse_args(ctx, args[:at])
+
+    def _own_words(self, ctx: click.Context, args: Sequence[str]) -> int:
+        """How many words are numbers and options of the command itself."""
+        own = {flag: param for param in self.get_params(ctx) for flag in param.opts if isinstance(param, click.Option)}
+        at = 0
+        while at < len(args) and args[at] != "--":
+            flag, has_value, _ = args[at].partition("=")
+            if flag in own:
+                at += 1 if own[flag].is_flag or has_value else 2
+            elif not has_value and not flag.startswith("-"):
+                at += 1
+            else:
+                _refuse_misspelt(flag, own, ctx)
+                break
+        return min(at, len(args))
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Say so in the first line of the help."""
-        return [*super().collect_usage_pieces(ctx), "[-- CHANGES…]"]
+        return [*super().collect_usage_pieces(ctx), "[CHANGES…]"]
+
+
+def _refuse_misspelt(flag: str, own: Collection[str], ctx: click.Context) -> None:
+    """What is almost an option of the command is hardly meant for the job."""
+    from difflib import get_close_matches
+
+    if close := get_close_matches(flag, own, cutoff=0.8):
+        raise click.UsageError(f"No such option {flag}; did you mean {close[0]}? For the job itself: -- {flag}", ctx)
 
 
 @click.command("rerun", cls=WithChanges)
@@ -177,7 +201,9 @@ def rerun(
 ) -> int:
     """Queue the same again, each under a new number.
 
-    What comes after -- replaces or adds arguments of the command: nightshift rerun 12 -- --lr 3e-4
+    Flags and settings that follow replace or add arguments of the job's command: nightshift rerun 12 --lr 3e-4
+
+    After -- they may have the names of options: nightshift rerun 12 -- --group b
 
     A job comes after those it came after before, as far as they have not ended or are run again as well.
     """
@@ -214,15 +240,21 @@ def _coming_after(queue: Queue, job_id: int) -> str:
 @click.command("wait")
 @click.argument("job_ids", type=UNFINISHED_JOB, metavar="[N…]", nargs=-1)
 @click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep.")
-def wait(job_ids: tuple[int, ...], group: str | None) -> int:
-    """Wait until these jobs have ended; without a number, all there are now.
+@click.option("--all", "everything", is_flag=True, help="All that wait or run now.")
+def wait(job_ids: tuple[int, ...], group: str | None, everything: bool) -> int:
+    """Wait until these jobs have ended: nightshift wait 12 13
 
     The exit code is 0 if all succeeded, otherwise that of the first that did not.
     """
+    from runner.errors import UserError
     from runner.store.listing import Listing
     from runner.terminal.words import state_words
     from runner.waiting import wait_for
 
+    if not (job_ids or group or everything):  # such as `nightshift wait $ids` where there are none
+        raise UserError("Which jobs? Name them by number, or by --group or --all.")
+    if everything and (job_ids or group):
+        raise UserError("Either --all, or some of them, not both at once.")
     with open_queue() as queue:
         if group is not None:
             job_ids = _meant(queue, job_ids, group, "current", "it has no jobs")
@@ -231,6 +263,8 @@ def wait(job_ids: tuple[int, ...], group: str | None) -> int:
             queue.job(job_id)
         if awaited:
             warn_without_runner(queue, "this waits until one is")
+        else:
+            say("nothing waits or runs.")
         code = wait_for(queue, awaited, say)
         for job_id in awaited:
             print(f"Job {job_id}: {state_words(queue.job(job_id))}")

@@ -49,15 +49,18 @@ def complete(group: click.Command, instruction: str) -> int:
 
 
 def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
-    """The latest jobs."""
+    """Those under way, and of the others the newest, as far as their numbers begin so."""
     from runner.store.listing import Listing
 
-    def latest(store: Store) -> list[Job]:
-        listing = Listing(store)
-        return listing.live() + listing.queued(OFFERED) if unfinished else listing.latest(OFFERED)
+    typed = incomplete.removeprefix("#")
 
-    wanted = incomplete.removeprefix("#")
-    return [_item(job) for job in _looked_up(latest) if str(job.id).startswith(wanted)]
+    def find(store: Store) -> list[Job]:
+        listing = Listing(store)
+        live = [job for job in listing.live() if str(job.id).startswith(typed)]
+        newest = listing.numbered(typed, OFFERED, unfinished=unfinished)
+        return list({job.id: job for job in (*live, *newest)}.values())
+
+    return [_item(job) for job in _looked_up(find)]
 
 
 def group_names(incomplete: str) -> list[CompletionItem]:

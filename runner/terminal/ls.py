@@ -105,12 +105,13 @@ def _print_commands(jobs: list[Job]) -> None:
 
 
 def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> None:
-    if not jobs:
+    if not (jobs or not_shown or older):
         print("There are none. Queue one: nightshift submit -- python train.py")
         return
     reasons, common = _reasons(queue, jobs)
     ahead = queue.outlook() if reasons or common else None
-    _print_table(queue, jobs, reasons, ahead)
+    if jobs:
+        _print_table(queue, jobs, reasons, ahead)
     if not_shown:
         print(f"… and {not_shown:,} more queued")
     if older:

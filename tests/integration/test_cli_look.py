@@ -78,7 +78,6 @@ def test_ls_tells_what_was_and_what_comes_in_the_order_of_time(past):
         (["--failed", "--queued"], ["3", "4"]),
         (["--all"], ["1", "2", "3", "4"]),
         (["--limit", "1"], ["3", "4"]),
-        (["--limit", "0"], []),
     ],
 )
 def test_ls_lists_those_asked_for(past, words, ids):
@@ -86,6 +85,12 @@ def test_ls_lists_those_asked_for(past, words, ids):
     assert [row[0] for row in rows(done) if row[0] != "…"] == ids
     listed = json.loads(past.run("ls", "--json", *words).stdout)
     assert [str(job["id"]) for job in listed] == ids
+
+
+def test_ls_with_a_limit_of_none_still_counts_what_there_is(past):
+    done = past.run("ls", "--limit", "0")
+    assert done.stdout == "… and 1 more queued\n… and 3 that ended before: nightshift ls --all\n"
+    assert json.loads(past.run("ls", "--json", "--limit", "0").stdout) == []
 
 
 def test_ls_json_of_many_jobs_is_one_list(box):
@@ -226,6 +231,23 @@ def test_commands_options_and_job_numbers_are_completed(past):
     assert complete(past, "nightshift", "log", "3") == ["3"]
     assert complete(past, "nightshift", "kill", "") == ["4"]
     assert complete(past, "nightshift", "rerun", "2", "") == ["4", "3", "1"]
+
+
+def test_the_number_of_any_job_can_be_completed(box):
+    with box.queue() as queue:
+        numbers = submit(queue, *(f"echo {number}" for number in range(130)))
+        for number in numbers:
+            if number not in {2, 27, 105}:
+                queue.stop(number)
+    assert complete(box, "nightshift", "show", "1") == [
+        *map(str, range(130, 99, -1)), *map(str, range(19, 9, -1)), "1"
+    ]  # fmt: skip
+    assert complete(box, "nightshift", "log", "12") == [*map(str, range(129, 119, -1)), "12"]
+    assert complete(box, "nightshift", "show", "3") == [*map(str, range(39, 29, -1)), "3"]
+    assert len(complete(box, "nightshift", "show", "")) == 50
+    assert complete(box, "nightshift", "kill", "") == ["105", "27", "2"]
+    assert complete(box, "nightshift", "kill", "2") == ["27", "2"]
+    assert [complete(box, "nightshift", "show", odd) for odd in ("0", "200", "9" * 30, "x")] == [[]] * 4
 
 
 def test_completing_makes_no_state_folder(box):

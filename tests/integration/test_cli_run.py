@@ -314,7 +314,7 @@ def test_waiting_for_several_gives_the_first_code_that_is_not_0(up):
     done = up.run("wait", *ids)
     assert done.returncode == 4
     assert done.stdout.splitlines()[0] == f"Job {ids[0]}: succeeded"
-    assert up.run("wait").returncode == 0
+    assert up.run("wait", "--all").returncode == 0
 
 
 # -- shell ---------------------------------------------------------------------------------------------

@@ -166,10 +166,13 @@ def test_a_rerun_may_change_arguments(box):
     pytest.importorskip("runner.commands.arguments")
     box.start_runner()
     job_id = box.submit(argv=["echo", "--lr", "1", "--name", "x"])
-    done = box.run("rerun", "--json", str(job_id), "--", "--lr", "3e-4")
-    [again] = json.loads(done.stdout)["ids"]
-    box.wait_state(again, "SUCCEEDED")
-    assert box.log(again) == "--lr 3e-4 --name x\n"
+    for changes in (["--", "--lr", "3e-4"], ["--lr", "3e-4"], ["--lr=3e-4"]):
+        done = box.run("rerun", "--json", str(job_id), *changes)
+        [again] = json.loads(done.stdout)["ids"]
+        box.wait_state(again, "SUCCEEDED")
+        assert box.log(again) == "--lr 3e-4 --name x\n"
+    done = box.run("rerun", "--json", str(job_id), "seed=7", "--json")
+    assert box.job(json.loads(done.stdout)["ids"][0])["command"] == "echo --lr 1 --name x seed=7 --json"
 
 
 def test_signals_let_jobs_run_and_a_restart_takes_them_up(box, tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from runner import retention
 from runner.errors import UserError
 from runner.retention import Rules, prune
-from runner.snapshot import frozen
+from runner.snapshot import frozen, reading, worktree
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
 from tests.jobs import a_spec
@@ -192,7 +193,106 @@ def test_without_git_names_tell_what_is_data(tmp_path: Path, home: Path) -> None
     tree = Path(frozen.work_folder(str(home), spec))
     assert (tree / "train.py").is_file()
     assert all((tree / name).is_symlink() for name in ("sub/checkpoints", "myenv", "empty"))
-    assert frozen.words(spec) == "1 file; links to empty, myenv, sub/checkpoints; not copied, being no files: pipe"
+    links = "links to empty, myenv, sub/checkpoints"
+    assert frozen.words(spec) == f"1 file; {links}; skipped, being pipes, sockets or devices: pipe"
+
+
+# -- what must not be waited for ---------------------------------------------------------------------------------------
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mknod(path, stat.S_IFSOCK | 0o600)  # to bind one here, the path would have to be short
+
+
+def test_pipes_and_sockets_that_took_the_place_of_files_are_skipped_and_named(project: Path, home: Path) -> None:
+    make_pipe(project / "train.py")
+    git(project, "init", "-q", "inner")
+    write(project, "inner/lib.py", "inner")
+    git(project / "inner", "add", ".")
+    make_socket(project / "inner/lib.py")
+    (spec,) = frozen.freeze([a_spec(folder=str(project), snapshot=True)], str(home))
+    assert frozen.words(spec).endswith("; skipped, being pipes, sockets or devices: inner/lib.py, train.py")
+    tree = Path(frozen.work_folder(str(home), spec))
+    assert (tree / "pkg/model.py").read_text() == "layers = 3"
+    assert not any(os.path.lexists(tree / name) for name in ("train.py", "inner/lib.py"))
+
+
+def test_a_pipe_that_takes_a_files_place_while_the_tree_is_read(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = frozen.tree_of
+
+    def then_replaced(folder: str, without: str) -> Any:
+        found = listed(folder, without)
+        make_pipe(project / "new.py")
+        return found
+
+    monkeypatch.setattr(frozen, "tree_of", then_replaced)
+    tree = frozen_tree(project, home)
+    assert sorted(os.listdir(tree)).count("new.py") == 0
+    assert (tree / "train.py").exists()
+
+
+@pytest.mark.parametrize("replaced_by", ["link", "socket", "larger"])
+def test_a_file_that_is_another_than_the_one_listed_is_not_read(tmp_path: Path, replaced_by: str) -> None:
+    write(tmp_path, "file", "four")
+    os.symlink(tmp_path / "file", tmp_path / "link")
+    write(tmp_path, "larger", "five!")
+    make_socket(tmp_path / "socket")
+    assert reading.content(str(tmp_path / "file"), None, 4).size == 4
+    with pytest.raises(reading.ChangingError):
+        reading.content(str(tmp_path / replaced_by), None, 4)
+
+
+def test_a_file_that_grows_as_fast_as_it_is_read_is_given_up(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, grown = reading._write, 0
+
+    def written(descriptor: int, data: bytes) -> None:
+        nonlocal grown
+        grown += 1
+        assert grown < 1000, "it is read for ever"
+        with (project / "new.py").open("ab") as file:
+            file.write(data)
+        real(descriptor, data)
+
+    monkeypatch.setattr(reading, "_write", written)
+    with pytest.raises(UserError, match=r"new\.py keeps changing while the code is copied"):
+        frozen_tree(project, home)
+    assert copies(home) == []
+
+
+@pytest.mark.parametrize("at", ["reading", "copying"])
+def test_a_copy_that_takes_too_long_is_given_up_whole(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    class Passed(reading.Limits):
+        asked = 0
+
+        def refuse_too_long(self, root: str) -> None:
+            self.asked += 1
+            if at == "reading" or self.asked > 10:
+                self._until = 0.0
+            super().refuse_too_long(root)
+
+    monkeypatch.setattr(frozen, "Limits", Passed)
+    with pytest.raises(UserError, match=r"takes longer than 120 s.*Name what is data in \.gitignore, or submit"):
+        frozen_tree(project, home)
+    assert copies(home) == []
+
+
+def test_git_that_hangs_is_given_up(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_pipe(project / ".gitignore")  # git waits for somebody to write into it
+    monkeypatch.setattr(worktree, "GIT_LIMIT_S", 0.5)
+    with pytest.raises(UserError, match=r"git takes longer than .* Look whether `git status` ends there"):
+        frozen_tree(project, home)
 
 
 def test_the_state_folder_is_not_copied_into_itself(tmp_path: Path) -> None:
@@ -213,14 +313,14 @@ def test_too_much_is_refused_and_named(project: Path, home: Path, monkeypatch: p
 
 
 def test_what_cannot_be_read_is_named(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = open
+    real = os.open
 
-    def refuse(path: object, *rest: object, **more: object) -> object:
+    def refuse(path: str, *rest: Any, **more: Any) -> int:
         if str(path) == str(project / "new.py"):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real(path, *rest, **more)  # type: ignore[call-overload]
+        return real(path, *rest, **more)
 
-    monkeypatch.setattr("builtins.open", refuse)  # root may read everything
+    monkeypatch.setattr("os.open", refuse)  # root may read everything
     with pytest.raises(UserError, match=r"new\.py cannot be read: Permission denied"):
         frozen_tree(project, home)
     assert copies(home) == []
