@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 LONGEST_UNSURE_S = 120.0  # each try may put one more copy into the chat
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 3600.0  # whatever Telegram asks for
 NOT_JSON = "Invalid server response"
 POOL_IS_FULL = "request was *not* sent"
 NEVER_CONNECTED = {"ConnectTimeout", "PoolTimeout"}  # time-outs that certainly delivered nothing
