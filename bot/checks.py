@@ -102,9 +102,9 @@ def _ask(found: ChatSettings, secret: str, method: str) -> dict[str, Any] | Find
     import httpx
 
     try:
-        with httpx.Client(proxy=found.proxy, timeout=ANSWERS_WITHIN_S) as client:
-            with client.stream("GET", f"{found.api_url}/bot{secret}/{method}") as answer:
-                told = json.loads(next(answer.iter_bytes(LONGEST_ANSWER), b""))
+        url = f"{found.api_url}/bot{secret}/{method}"
+        with httpx.Client(proxy=found.proxy, timeout=ANSWERS_WITHIN_S) as client, client.stream("GET", url) as answer:
+            told = json.loads(next(answer.iter_bytes(LONGEST_ANSWER), b""))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError, ImportError) as error:
         where = urlsplit(found.api_url).hostname
         through = f" through {urlsplit(found.proxy).hostname}" if found.proxy else ""

@@ -10,8 +10,9 @@ import httpx
 from telegram.error import TelegramError
 from telegram.request import HTTPXRequest
 
-from bot.delivery import LONGEST_WAIT_S, NOT_JSON, SHORTEST_WAIT_S
+from bot.delivery import NOT_JSON, SHORTEST_WAIT_S
 from bot.within import within
+from runner.api.chat import LONGEST_WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

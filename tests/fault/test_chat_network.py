@@ -138,8 +138,9 @@ def test_six_hours_without_a_network(monkeypatch, tmp_path):
         monkeypatch.setattr(delivery, name, value)
     monkeypatch.setattr(poll, "after_failure", lambda *_: Verdict(Then.AGAIN, 0.01))
     monkeypatch.setattr(poll, "pause_s", lambda _: 0.01)
-    ahead, now = timedelta(), clock.now
+    ahead, now, monotonic = timedelta(), clock.now, clock.monotonic
     monkeypatch.setattr(clock, "now", lambda: now() + ahead)
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + ahead.total_seconds())
 
     @in_room()
     async def check(room):
