@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LONGEST_BODY = 8 << 20  # fifty updates of the largest kind are half of that
 LONGEST_REFUSAL = 2000  # of what is refused the beginning says why, and it is put into the log
 BODY_WITHIN_S = 60.0
-NUMBERS = range(1, 1 << 53)
+LARGEST_NUMBER = 1 << 53
 
 
 class Client(httpx.AsyncClient):
@@ -83,7 +83,7 @@ def _parameters(told: Any) -> dict[str, Any]:
     if "retry_after" in told:
         found["retry_after"] = _wait_s(told["retry_after"])
     became = told.get("migrate_to_chat_id")
-    if _is_number(became) and -became in NUMBERS:
+    if isinstance(became, int) and _number(-became) is not None:
         found["migrate_to_chat_id"] = became
     return found
 
@@ -95,8 +95,9 @@ def _wait_s(asked: Any) -> float:
     return float(min(asked, LONGEST_WAIT_S))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _number(value: Any) -> int | None:
+    is_one = isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER
+    return value if is_one else None
 
 
 # -- results -------------------------------------------------------------------------------------------
@@ -104,7 +105,8 @@ def _is_number(value: Any) -> bool:
 
 def result_of(method: str, result: Any) -> Any:
     """What a method gave, as far as we use it. One of another shape is no answer: it may be done, or not."""
-    taken = _RESULTS.get(method, _done)(result)
+    judge: Callable[[Any], Any] = _RESULTS.get(method, _done)
+    taken = judge(result)
     if taken is None:
         raise TelegramError(NOT_JSON)
     return taken
@@ -112,8 +114,7 @@ def result_of(method: str, result: Any) -> Any:
 
 def update_number(update: Any) -> int | None:
     """The number by which an update is confirmed; None if it has none."""
-    number = update.get("update_id") if isinstance(update, dict) else None
-    return number if _is_number(number) and number in NUMBERS else None
+    return _number(update.get("update_id")) if isinstance(update, dict) else None
 
 
 def _done(result: Any) -> bool | None:
@@ -131,13 +132,12 @@ def _file(result: Any) -> dict[str, Any] | None:
 
 def _sent(result: Any) -> dict[str, Any] | None:
     """Of a message that was sent only its number is of use."""
-    number = result.get("message_id") if isinstance(result, dict) else None
-    chat = {"id": 0, "type": "private"}
-    return {"message_id": number, "date": 0, "chat": chat} if _is_number(number) and number in NUMBERS else None
+    number = _number(result.get("message_id")) if isinstance(result, dict) else None
+    return {"message_id": number, "date": 0, "chat": {"id": 0, "type": "private"}} if number is not None else None
 
 
 def _me(result: Any) -> dict[str, Any] | None:
-    if not isinstance(result, dict) or result.get("is_bot") is not True or not _is_number(result.get("id")):
+    if not isinstance(result, dict) or result.get("is_bot") is not True or _number(result.get("id")) is None:
         return None
     names = {name: str(result.get(name) or "") for name in ("first_name", "username")}
     return {"id": result["id"], "is_bot": True, **names}
