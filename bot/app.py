@@ -34,6 +34,7 @@ from bot.heartbeat import beat
 from bot.notify import Notifier
 from bot.patience import patiently
 from bot.poll import POLL_S, Poller
+from bot.runner_watch import RunnerWatch
 from bot.secrets import quiet_log
 from bot.sender import Sender
 from bot.wire import NOT_KNOWN, Wire
@@ -134,6 +135,7 @@ class Face:
         self.sender = Sender(chat, wire.bot, self._doubt)
         chat.wake_sender = self.sender.wake
         self.notifier = Notifier(chat)
+        self.runner_watch = RunnerWatch(chat, self.notifier.wake)
         self.dispatcher = Dispatcher(chat, self.application)
         self.poller = Poller(chat, wire, self.dispatcher.wake, poll_s=poll_s)
         self._asking: asyncio.Task[None] | None = None
@@ -168,8 +170,8 @@ class Face:
 
     async def serve(self) -> None:
         """Everything at once, until told to leave."""
-        parts = (self.poller.run(), self.dispatcher.run(), self.notifier.run(), self.sender.run())
-        tasks = [asyncio.ensure_future(part) for part in parts]
+        parts = (self.poller, self.dispatcher, self.notifier, self.sender, self.runner_watch)
+        tasks = [asyncio.ensure_future(part.run()) for part in parts]
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
         try:
             await asyncio.wait([self._ended, *tasks], return_when=asyncio.FIRST_COMPLETED)

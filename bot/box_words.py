@@ -86,6 +86,29 @@ def disk_back(data: Mapping[str, Any], box: str) -> str:
     return f"💾 {bold(box)} has room on its disk again: {format_mib(data['free_mib'])} free{when}"
 
 
+def no_runner(data: Mapping[str, Any], box: str) -> str:
+    """Nobody starts jobs."""
+    return fit(
+        [
+            f"🛑 No runner is up on {bold(box)} {_since(data.get('since'))}. ",
+            "Queued jobs wait; running jobs go on. Start it with ",
+            *(code("nightshift up"), ". If it does not stay up, ", code("nightshift doctor"), " says why."),
+        ]
+    )
+
+
+def runner_back(data: Mapping[str, Any], box: str) -> str:
+    """Somebody does again."""
+    return (
+        f"▶️ A runner is up on {bold(box)} again, {_since(data.get('at'))}. There was none {_since(data.get('since'))}."
+    )
+
+
+def _since(stored: str | None) -> str:
+    at = clock.moment(stored)
+    return f"since {short_time(at, clock.now())}" if at else "now"
+
+
 def room_left(data: Mapping[str, Any]) -> str:
     """How little there is."""
     if data.get("files") is not None and data["files"] < FEW_FILES:
@@ -116,4 +139,6 @@ OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
     "drained": drained,
     "disk low": disk_low,
     "disk back": disk_back,
+    "no runner": no_runner,
+    "runner back": runner_back,
 }

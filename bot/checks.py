@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from datetime import timedelta
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from runner.api import Queue
 
 ANSWERS_WITHIN_S = 5.0
+LONGEST_ANSWER = 64 << 10
 PARKED_SINCE = timedelta(days=7)
 REFUSED = 401
 
@@ -80,6 +82,9 @@ def _telegram(found: ChatSettings, secret: str) -> Iterator[Finding]:
     if isinstance(me, Finding):
         yield me
         return
+    if me.get("is_bot") is not True:
+        yield Finding(WARN, "Telegram", "answers, but does not say which bot this is", "check NIGHTSHIFT_API_URL")
+        return
     yield Finding(OK, "Telegram", f"answers; the bot is @{me.get('username', '?')}")
     webhook = _ask(found, secret, "getWebhookInfo")
     if isinstance(webhook, dict) and (url := webhook.get("url")):
@@ -97,10 +102,10 @@ def _ask(found: ChatSettings, secret: str, method: str) -> dict[str, Any] | Find
     import httpx
 
     try:
-        with httpx.Client(proxy=found.proxy, timeout=ANSWERS_WITHIN_S) as client:
-            answer = client.get(f"{found.api_url}/bot{secret}/{method}")
-            told = answer.json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:
+        url = f"{found.api_url}/bot{secret}/{method}"
+        with httpx.Client(proxy=found.proxy, timeout=ANSWERS_WITHIN_S) as client, client.stream("GET", url) as answer:
+            told = json.loads(next(answer.iter_bytes(LONGEST_ANSWER), b""))
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError, ImportError) as error:
         where = urlsplit(found.api_url).hostname
         through = f" through {urlsplit(found.proxy).hostname}" if found.proxy else ""
         return Finding(

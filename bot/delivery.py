@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 LONGEST_UNSURE_S = 120.0  # each try may put one more copy into the chat
+SHORTEST_WAIT_S = 1.0  # whatever Telegram asks for
 NOT_JSON = "Invalid server response"
 POOL_IS_FULL = "request was *not* sent"
 NEVER_CONNECTED = {"ConnectTimeout", "PoolTimeout"}  # time-outs that certainly delivered nothing
@@ -60,22 +61,23 @@ def pause_s(tries: int, longest_s: float = LONGEST_PAUSE_S) -> float:
     return float(min(FIRST_PAUSE_S * 2 ** min(tries - 1, 10), longest_s))
 
 
-def _again(tries: int) -> Verdict:
-    return Verdict(Then.AGAIN, pause_s(tries))
+def _again(problem: BaseException, tries: int) -> Verdict:
+    return Verdict(Then.AGAIN, pause_s(tries), why=str(problem))
 
 
-def _perhaps(tries: int) -> Verdict:
-    return Verdict(Then.PERHAPS, pause_s(tries, LONGEST_UNSURE_S))
+def _perhaps(problem: BaseException, tries: int) -> Verdict:
+    return Verdict(Then.PERHAPS, pause_s(tries, LONGEST_UNSURE_S), why=str(problem))
 
 
 def _wait_as_told(problem: error.RetryAfter, _: int) -> Verdict:
     wait = problem.retry_after
-    return Verdict(Then.WAIT, wait.total_seconds() if isinstance(wait, timedelta) else float(wait))
+    wait_s = wait.total_seconds() if isinstance(wait, timedelta) else float(wait)
+    return Verdict(Then.WAIT, wait_s, why=str(problem))
 
 
 def _timed_out(problem: error.TimedOut, tries: int) -> Verdict:
     not_sent = POOL_IS_FULL in str(problem).lower() or type(problem.__cause__).__name__ in NEVER_CONNECTED
-    return _again(tries) if not_sent else _perhaps(tries)
+    return _again(problem, tries) if not_sent else _perhaps(problem, tries)
 
 
 # Telegram did not act: there was no connection, or an answer that says so.
@@ -92,7 +94,7 @@ def is_of_a_stranger(problem: BaseException) -> bool:
 
 def _unknown(problem: error.InvalidToken, tries: int) -> Verdict:
     if is_of_a_stranger(problem):
-        return _again(tries)
+        return _again(problem, tries)
     return Verdict(Then.DOUBT, pause_s(tries), why="Telegram does not know the bot's token")
 
 
@@ -102,7 +104,7 @@ def _network(problem: error.TelegramError, tries: int) -> Verdict:
     if any(words in text for words in _TOO_LARGE):
         return Verdict(Then.PARK, why=f"refused: {_reason(problem)}")
     never_done = any(words in text for words in (*_NEVER_DONE, *_SERVER))
-    return _again(tries) if never_done else _perhaps(tries)
+    return _again(problem, tries) if never_done else _perhaps(problem, tries)
 
 
 _DONE = ("message is not modified", "query is too old", "query id is invalid", "message to delete not found")
@@ -133,7 +135,8 @@ def _refused(problem: error.BadRequest, _: int) -> Verdict:
 
 
 def _reason(problem: error.TelegramError) -> str:
-    return problem.message.removeprefix("Bad Request: ").removeprefix("Forbidden: ")
+    told, _, _ = problem.message.partition(". Parsing the server response")  # a page in place of a refusal
+    return told.removeprefix("Bad Request: ").removeprefix("Forbidden: ")
 
 
 # The first that fits counts: the later ones are wider.
@@ -143,7 +146,7 @@ _JUDGES: tuple[tuple[type[BaseException], Callable[[Any, int], Verdict]], ...] =
     (error.InvalidToken, _unknown),
     (error.Forbidden, lambda problem, _: Verdict(Then.PARK, why=f"unreachable: {_reason(problem)}")),
     (error.BadRequest, _refused),
-    (error.Conflict, lambda _, tries: _again(tries)),
+    (error.Conflict, _again),
     (error.TimedOut, _timed_out),
     (error.TelegramError, _network),
 )

@@ -43,6 +43,13 @@ def missing(body: Mapping[str, Any]) -> str:
     return f"There is no output of #{body['log_of']} to send."
 
 
+def not_taken(body: Mapping[str, Any]) -> str:
+    """What to say where the file was refused."""
+    what = f"the results of {body['csv_of']}" if "csv_of" in body else f"the output of #{body['log_of']}"
+    there = f"nightshift group {body['csv_of']} --csv" if "csv_of" in body else f"nightshift log {body['log_of']}"
+    return f"⚠️ I could not send {what} as a file: {body['refused']}. On the box: {there}"
+
+
 async def results_document(chat: Chat, group: str) -> Document | None:
     """What came of a group's jobs, for a spreadsheet."""
     try:

@@ -36,7 +36,8 @@ async def beat(chat: Chat, poller: Poller) -> None:
 async def _fetch(client: httpx.AsyncClient, url: str, failed_before: bool) -> bool:
     """One sign of life; whether it failed. Said once, not at every beat."""
     try:
-        (await client.get(url)).raise_for_status()
+        async with client.stream("GET", url) as answer:  # what it says is not read, however long it is
+            answer.raise_for_status()
     except httpx.HTTPError as error:
         if not failed_before:
             log.warning("the heartbeat could not be sent: %s", type(error).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from functools import partial
@@ -13,9 +14,11 @@ from telegram import Update
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
 from bot.delivery import after_failure, is_of_a_stranger, pause_s
-from bot.gate import Added, Caller, Denied
+from bot.gate import STRANGER, Added, Caller, Denied
 from bot.patience import patiently
 from bot.richtext import escape, shorten
+from bot.transport import update_number
+from bot.unwanted_groups import UnwantedGroups
 from bot.within import within
 from runner.api.chat import StoreError
 
@@ -33,6 +36,7 @@ STALLED_AFTER_S = 25.0  # beyond the poll itself
 CONFLICT_PAUSE_S, LONGEST_CONFLICT_S = 15.0, 300.0
 FORGIVEN_AFTER_S = 1800.0  # a poll between two conflicts may well succeed: they are still the same fight
 DISK_PAUSE_S = 5.0
+SHORTEST_POLL_S = 1.0  # one that brings nothing takes at least this long
 OTHER_POLLER = (
     "Another program is fetching this bot's messages, so commands may go there instead of to me. If it is not yours,"
     " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
@@ -51,13 +55,22 @@ class Poller:
     def __init__(self, chat: Chat, wire: Wire, on_kept: Callable[[], None], *, poll_s: float = POLL_S) -> None:
         self._chat, self._wire, self._on_kept, self._poll_s = chat, wire, on_kept, poll_s
         self._offset: int | None = None
+        self._unwanted = UnwantedGroups(wire.bot)
         self._failures = 0
+        self._odd = False
         self._conflicts, self._conflict_at = 0, -FORGIVEN_AFTER_S
         self.answered_at = time.monotonic()
 
     async def run(self) -> None:
         """Until cancelled, or the token is no longer good (InvalidToken)."""
+        try:
+            await self._poll()
+        finally:
+            await self._unwanted.close()
+
+    async def _poll(self) -> None:
         while True:
+            began, before = time.monotonic(), self._offset
             try:
                 updates = await within(self._poll_s + STALLED_AFTER_S, self._fetch())
             except InvalidToken as problem:
@@ -69,10 +82,20 @@ class Poller:
                 await self._failed(problem)
                 continue
             self._succeeded()
-            await self._keep(updates)
+            await self._keep(self._numbered(updates))
+            if self._offset == before:  # a server that does not wait is not to be asked in a loop
+                await asyncio.sleep(max(0.0, began + SHORTEST_POLL_S - time.monotonic()))
 
-    async def _fetch(self) -> list[dict[str, Any]]:
+    async def _fetch(self) -> list[Any]:
         return await self._wire.updates(self._offset, self._poll_s, ALLOWED)
+
+    def _numbered(self, updates: list[Any]) -> list[dict[str, Any]]:
+        """Those that can be confirmed; the others come again and again, so that they are told of once."""
+        found = [update for update in updates if update_number(update) is not None]
+        if len(found) < len(updates) and not self._odd:
+            log.error("some of what Telegram sent is no update, and left out")
+        self._odd = len(found) < len(updates)
+        return found
 
     async def _keep(self, updates: list[dict[str, Any]]) -> None:
         """On disk first; the next fetch confirms them."""
@@ -88,7 +111,7 @@ class Poller:
                 if tries == 1:  # it was no hiccup
                     await self._excuse(updates, str(error))
                 continue
-            self._offset = max(int(update["update_id"]) for update in updates) + 1
+            self._offset = max(update["update_id"] for update in updates) + 1
             if any(kept):
                 self._on_kept()
             return
@@ -109,28 +132,30 @@ class Poller:
     def _take(self, raw: dict[str, Any]) -> bool:
         """Keep one update if whoever sent it may come in; strangers leave no trace but a count."""
         try:
-            update = Update.de_json(raw, self._wire.bot)
-            verdict = self._chat.gate.judge(update)
+            return self._kept(_whole(raw))
         except StoreError:
             raise
         except Exception:  # whatever Telegram may send one day must not hold up what comes after it
-            log.exception("update %s cannot be read", raw.get("update_id"))
+            log.exception("update %s cannot be read", raw["update_id"])
             return False
+
+    def _kept(self, raw: dict[str, Any]) -> bool:
+        verdict = self._chat.gate.judge(Update.de_json(raw, self._wire.bot))
+        if isinstance(verdict, Added) and self._chat.gate.role_of(verdict.by) is None:
+            self._unwanted.leave(verdict.chat)
+            verdict = Denied(STRANGER)
         if isinstance(verdict, Denied):
             self._chat.gate.turn_away(verdict)
             return False
-        update_id = int(raw["update_id"])
-        kept = self._chat.inbox.keep(update_id, raw)
+        kept = self._chat.inbox.keep(raw["update_id"], raw)
         if kept and isinstance(verdict, Added):
             self._leave(verdict)
-            self._chat.inbox.handled(update_id)
+            self._chat.inbox.handled(raw["update_id"])
         return kept
 
     def _leave(self, added: Added) -> None:
-        """Out of a group that is not served, with no word there."""
+        """Leave a group that is not served, with no word there, and say so to the member who invited us."""
         self._chat.messages.add(added.chat, "leaveChat", {}, lasts_s=3600)
-        if self._chat.gate.role_of(added.by) is None:
-            return
         group = escape(shorten(added.title, 200))
         self._chat.say(
             added.by,
@@ -178,3 +203,9 @@ class Poller:
     def _alarm(self, words: str) -> None:
         with self._chat.transaction():
             self._chat.tell_admins(f"🚨 {escape(words)}")
+
+
+def _whole(update: dict[str, Any]) -> dict[str, Any]:
+    """Half a character, which JSON can carry and no database keeps, becomes a question mark."""
+    whole: dict[str, Any] = json.loads(json.dumps(update, ensure_ascii=False).encode("utf-8", "replace"))
+    return whole

@@ -25,9 +25,10 @@ class Rate:
         at, sent = sent_at.timestamp(), self._sent.setdefault(person, deque(maxlen=self._per_minute))
         if (at, update_id) in sent:
             return
-        if len(sent) == self._per_minute and at - sent[0][0] < 60:
+        apart_s = abs(at - sent[0][0]) if sent else 0.0  # a clock that is set back begins a new minute
+        if len(sent) == self._per_minute and apart_s < 60:
             raise UserError(
                 f"That is more than {self._per_minute} submissions a minute; this one is not queued. Send it again in "
-                f"{60 - (at - sent[0][0]):.0f} s, or many at once with /batch."
+                f"{60 - apart_s:.0f} s, or many at once with /batch."
             )
         sent.append((at, update_id))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import html as html_module
 import logging
-import re
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,10 +19,11 @@ from telegram import (
     ReplyParameters,
 )
 from telegram.constants import ParseMode
-from telegram.error import TelegramError
+from telegram.error import InvalidToken, TelegramError
 
+from bot import simpler
 from bot.delivery import Then, Verdict, after_failure
-from bot.documents import document_for, missing
+from bot.documents import document_for, missing, not_taken
 from bot.patience import patiently
 from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, italic, shorten, visible_units
@@ -33,7 +32,6 @@ from runner.api.chat import clock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from datetime import datetime
 
     from telegram import Bot
 
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+EDIT_TRIES = 4  # before a method is taken for one that this server does not have
 LATE = timedelta(minutes=10)
 REPEAT = "sent again: the first may have arrived"
 ORDER = {"answer": 0, "reply": 1, "send": 2, "edit": 3}  # who asks waits; news can
@@ -55,7 +54,7 @@ class Sender:
         self._chat, self._bot, self._on_doubt = chat, bot, on_doubt
         self._wake = asyncio.Event()
         self._busy: dict[tuple[int, bool], asyncio.Task[None]] = {}
-        self._quiet_until: dict[int, datetime] = {}  # per chat, after it asked us to wait
+        self._quiet_until: dict[int, float] = {}  # per chat, after it asked us to wait; by the monotonic clock
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -86,7 +85,7 @@ class Sender:
 
     def _start_lanes(self) -> float | None:
         """Begin with everything that is due; in how many seconds something more will be."""
-        now = clock.now()
+        now = clock.monotonic()
         self._quiet_until = {chat: until for chat, until in self._quiet_until.items() if until > now}
         for message in self._chat.messages.due(now=now):
             lane = (message.chat, message.lane == "file")
@@ -94,8 +93,8 @@ class Sender:
                 task = asyncio.get_running_loop().create_task(self._lane(*lane))
                 self._busy[lane] = task
                 task.add_done_callback(partial(self._lane_ended, lane))
-        times = [*self._quiet_until.values(), self._chat.messages.next_try_at(now)]
-        return min(((at - now).total_seconds() for at in times if at is not None), default=None)
+        waits = [*(until - now for until in self._quiet_until.values()), self._chat.messages.next_try_in(now)]
+        return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
     def _lane_ended(self, lane: tuple[int, bool], task: asyncio.Task[None]) -> None:
         del self._busy[lane]
@@ -109,7 +108,7 @@ class Sender:
             await self._send(message)
 
     def _next(self, chat: int, files: bool) -> Message | None:
-        if chat in self._quiet_until and self._quiet_until[chat] > clock.now():
+        if chat in self._quiet_until and self._quiet_until[chat] > clock.monotonic():
             return None
         due = [message for message in self._chat.messages.due(chat) if (message.lane == "file") == files]
         return min(due, key=lambda message: ORDER.get(message.lane, 0), default=None)
@@ -128,25 +127,25 @@ class Sender:
         try:
             number = await self._call(message)
         except TelegramError as problem:
-            await patiently(partial(self._failed, message, after_failure(problem, message.tries + 1)))
+            await patiently(partial(self._failed, message, _verdict(message, problem)))
         except Exception:  # what cannot even be asked for must not hold up what comes after it
             log.exception("message %s cannot be sent", message.id)
-            await patiently(partial(self._park, message, "refused: it cannot be sent"))
+            await patiently(partial(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent")))
         else:
             await patiently(partial(messages.told, message.id, number))
 
     def _failed(self, message: Message, verdict: Verdict) -> None:
         messages, then = self._chat.messages, verdict.then
-        if then in _AS_WORDS and "plot" in message.body:
-            log.warning("the picture of message %s was refused, its words are sent: %s", message.id, verdict.why)
-            messages.again(message.id, 0.0, arrived_perhaps=message.begun, body=_without_picture(message.body))
+        if then in simpler.AS_WORDS and (words := simpler.in_words(message, verdict)) is not None:
+            log.warning("the file of message %s was refused, words are sent: %s", message.id, verdict.why)
+            messages.again(message.id, 0.0, arrived_perhaps=message.begun, body=words)
         elif then is Then.DONE:
             messages.told(message.id)
         elif then is Then.PARK:
             self._park(message, verdict.why)
         elif then is Then.MOVE:
             self._move(message, verdict.chat or 0)
-        elif then in _SIMPLER:
+        elif then in simpler.FORMS:
             self._simplify(message, verdict)
         else:
             self._later(message, verdict)
@@ -160,8 +159,8 @@ class Sender:
 
     def _simplify(self, message: Message, verdict: Verdict) -> None:
         """What was refused as it was is sent in a plainer form, as long as there is one."""
-        body = _SIMPLER[verdict.then](message.body)
-        if body == message.body or message.method not in _SPEAKS:
+        body = simpler.FORMS[verdict.then](message.body)
+        if body == message.body or message.method not in _CAN_BE_SIMPLER:
             self._park(message, f"refused: {verdict.why}")
             return
         log.error("message %s was refused as it was: %s", message.id, verdict.why)
@@ -169,9 +168,11 @@ class Sender:
 
     def _later(self, message: Message, verdict: Verdict) -> None:
         perhaps = verdict.then is Then.PERHAPS or message.begun
+        if message.tries == 0:
+            log.warning("message %s to chat %s is tried again: %s", message.id, message.chat, shorten(verdict.why, 300))
         self._chat.messages.again(message.id, verdict.after_s, arrived_perhaps=perhaps)
         if verdict.then is Then.WAIT:
-            self._quiet_until[message.chat] = clock.now() + timedelta(seconds=verdict.after_s)
+            self._quiet_until[message.chat] = clock.monotonic() + verdict.after_s
 
     def _park(self, message: Message, why: str) -> None:
         """What cannot be told there is told to its owner in private, if that is another place."""
@@ -218,9 +219,11 @@ class Sender:
         return sent.message_id
 
     async def _send_document(self, message: Message) -> int | None:
-        document = await document_for(self._chat, message.body)
+        refused = message.body.get("refused")
+        document = await document_for(self._chat, message.body) if refused is None else None
         if document is None:
-            sent = await self._bot.send_message(message.chat, missing(message.body), **_placed(message.body))
+            words = missing(message.body) if refused is None else not_taken(message.body)
+            sent = await self._bot.send_message(message.chat, words, **_placed(message.body))
         else:
             caption = ". ".join(part for part in (document.caption, _notes(message)) if part) or None
             sent = await self._bot.send_document(
@@ -325,26 +328,12 @@ def _button(one: dict[str, str]) -> InlineKeyboardButton:
     return InlineKeyboardButton(one["text"], callback_data=one.get("data"), url=one.get("url"), style=one.get("style"))
 
 
-def _plainer(body: dict[str, Any]) -> dict[str, Any]:
-    if body.get("plain") or "text" not in body:
-        return body
-    return {**body, "text": html_module.unescape(re.sub(r"<[^>]*>", "", body["text"])), "plain": True}
-
-
-def _looser(body: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key not in {"reply_to", "topic"}}
-
-
-def _barest(body: dict[str, Any]) -> dict[str, Any]:
-    """Whatever it was that Telegram did not like, words alone should pass."""
-    bare = {key: value for key, value in _plainer(_looser(body)).items() if key != "keyboard"}
-    return {**bare, "text": shorten(bare["text"], MESSAGE_UNITS - 200, keep="both")} if "text" in bare else bare
-
-
-def _without_picture(body: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key not in {"plot", "caption"}}
+def _verdict(message: Message, problem: TelegramError) -> Verdict:
+    """What to do about a failure. An edit by a method that is not known there must not hold up others for ever."""
+    if message.lane == "edit" and isinstance(problem, InvalidToken) and message.tries >= EDIT_TRIES:
+        return Verdict(Then.PARK, why="refused: there is no such method")
+    return after_failure(problem, message.tries + 1)
 
 
 _SPEAKS = {"sendMessage", "sendPhoto"}
-_AS_WORDS = {Then.PLAIN, Then.BARE, Then.PARK}  # what words alone may survive: a group may take no pictures
-_SIMPLER = {Then.PLAIN: _plainer, Then.LOOSE: _looser, Then.BARE: _barest}
+_CAN_BE_SIMPLER = {*_SPEAKS, "sendDocument"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,9 @@ os.environ.setdefault("PTB_TIMEDELTA", "true")  # python-telegram-bot's new way;
 import httpx
 from telegram.error import TelegramError
 from telegram.ext import ExtBot
-from telegram.request import HTTPXRequest
 
 from bot.delivery import Then, after_failure, pause_s
+from bot.transport import Transport, result_of
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_S, READ_S, POOL_S = 10.0, 20.0, 5.0
 ASKS = 3  # so often Telegram must say that it does not know the token before it is believed
+UPDATES = 50  # at once
 POLL_OVERDUE_S = 10.0  # beyond the poll itself
 NOT_KNOWN = (
     "Telegram does not know this bot's token. Copy it anew from @BotFather (/mybots → API Token) into NIGHTSHIFT_TOKEN."
@@ -39,21 +39,16 @@ NOT_KNOWN = (
 class RawBot(ExtBot[None]):
     """A bot that can also hand over updates as they came, before anything could fail to understand them."""
 
-    async def raw_updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[dict[str, Any]]:
+    async def raw_updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[Any]:
         """One long poll."""
-        data: dict[str, Any] = {"timeout": int(timeout_s), "allowed_updates": list(allowed), "limit": 100}
+        data: dict[str, Any] = {"timeout": int(timeout_s), "allowed_updates": list(allowed), "limit": UPDATES}
         if offset is not None:
             data["offset"] = offset
-        found = await self._post("getUpdates", data, read_timeout=timeout_s + POLL_OVERDUE_S)
-        return [
-            _whole(update) for update in found if isinstance(update, dict) and isinstance(update.get("update_id"), int)
-        ]
+        found: list[Any] = await self._post("getUpdates", data, read_timeout=timeout_s + POLL_OVERDUE_S)
+        return found
 
-
-def _whole(update: dict[str, Any]) -> dict[str, Any]:
-    """Half a character, which JSON can carry and no database keeps, becomes a question mark."""
-    whole: dict[str, Any] = json.loads(json.dumps(update, ensure_ascii=False).encode("utf-8", "replace"))
-    return whole
+    async def _do_post(self, endpoint: str, data: dict[str, Any], **how: Any) -> Any:
+        return result_of(endpoint, await super()._do_post(endpoint, data, **how))
 
 
 class Wire:
@@ -76,7 +71,7 @@ class Wire:
         assert self._settings is not None
         if self._tls is None:
             self._tls = httpx.create_ssl_context()  # one for both: reading the world's certificates takes 50 ms
-        return HTTPXRequest(
+        return Transport(
             connection_pool_size=connections,
             httpx_kwargs={"verify": self._tls},
             proxy=self._settings.proxy,
@@ -118,8 +113,8 @@ class Wire:
                 return False
         return True
 
-    async def updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[dict[str, Any]]:
-        """One long poll."""
+    async def updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[Any]:
+        """One long poll; what it brings may be of any shape."""
         return await self.bot.raw_updates(offset, timeout_s, allowed)
 
     async def reconnect(self) -> None:

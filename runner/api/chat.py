@@ -16,7 +16,7 @@ from runner.store.buttons import Button, Buttons
 from runner.store.connection import StoreError
 from runner.store.inbox import Inbox
 from runner.store.listing import Listing, Overview
-from runner.store.messages import Message, Messages, Shown
+from runner.store.messages import LONGEST_WAIT_S, Message, Messages, Shown
 from runner.store.people import PAIRING_S, People, Person
 from runner.store.threads import Thread, Threads
 from runner.supervisor.kernel import descendants
@@ -33,6 +33,7 @@ __all__ = [
     "BOT_LOCK",
     "FAIL",
     "INFO",
+    "LONGEST_WAIT_S",
     "OK",
     "PAGE_LINK",
     "PAIRING_S",

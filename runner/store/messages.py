@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What goes before what in one chat. Within a lane order is kept, so that a job's notices come in theirs.
 LANES = ("answer", "reply", "send", "file", "edit")
+LONGEST_WAIT_S = 3600.0  # nobody is asked to wait longer; a later time was stored before the clock was set back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class Messages:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._waits: dict[int, tuple[str, float]] = {}  # until when, as stored and by the monotonic clock
 
     def add(
         self, chat: int, method: str, body: Mapping[str, Any], *, lane: str = "send", person: int | None = None,
@@ -69,24 +71,39 @@ class Messages:
         )
         return int(added.lastrowid)
 
-    def due(self, chat: int | None = None, now: datetime | None = None) -> list[Message]:
+    def due(self, chat: int | None = None, now: float | None = None) -> list[Message]:
         """The first of each lane of each chat that is not waiting for a later try."""
-        wanted = "" if chat is None else "AND chat = ?"
-        rows = self._store.rows(
-            "SELECT m.* FROM messages m JOIN (SELECT min(id) AS id FROM messages"  # noqa: S608
-            f" WHERE told_at IS NULL AND parked IS NULL {wanted} GROUP BY chat, lane) first ON first.id = m.id"
-            " WHERE m.next_try_at IS NULL OR m.next_try_at <= ? ORDER BY m.id",
-            (*(() if chat is None else (chat,)), clock.text(now or clock.now())),
-        )
-        return [_message(row) for row in rows]
+        now = clock.monotonic() if now is None else now
+        return [_message(row) for row in self._first(chat) if self._wait_ends(row) <= now]
 
-    def next_try_at(self, after: datetime) -> datetime | None:
-        """When the next one is to be tried again that was not due at that time."""
-        row = self._store.row(
-            "SELECT min(next_try_at) FROM messages WHERE told_at IS NULL AND parked IS NULL AND next_try_at > ?",
-            (clock.text(after),),
+    def next_try_in(self, now: float) -> float | None:
+        """Seconds until the next one is to be tried again that was not due at that time."""
+        ends = {row["id"]: self._wait_ends(row) for row in self._first(None)}
+        self._waits = {number: wait for number, wait in self._waits.items() if number in ends}
+        return min((end - now for end in ends.values() if end > now), default=None)
+
+    def _first(self, chat: int | None) -> list[Any]:
+        """The first of each lane of each chat; edits of different messages do not wait for each other."""
+        wanted = "told_at IS NULL AND parked IS NULL" + ("" if chat is None else " AND chat = :chat")
+        return self._store.rows(
+            "SELECT * FROM messages WHERE id IN ("  # noqa: S608
+            f"SELECT min(id) FROM messages WHERE {wanted} AND lane != 'edit' GROUP BY chat, lane UNION ALL "
+            f"SELECT min(id) FROM messages WHERE {wanted} AND lane = 'edit'"
+            " GROUP BY chat, json_extract(body, '$.message_id')) ORDER BY id",
+            {"chat": chat},
         )
-        return clock.moment(row[0])
+
+    def _wait_ends(self, row: Any) -> float:
+        """When one may be tried, by the monotonic clock: the stored time is read once, and may be off by any step."""
+        stored = row["next_try_at"]
+        at = clock.moment(stored)
+        if at is None:
+            return 0.0
+        known = self._waits.get(row["id"])
+        if known is None or known[0] != stored:
+            wait_s = min((at - clock.now()).total_seconds(), LONGEST_WAIT_S)
+            known = self._waits[row["id"]] = (stored, clock.monotonic() + wait_s)
+        return known[1]
 
     def waiting(self) -> int:
         """How many are on their way."""
@@ -108,6 +125,7 @@ class Messages:
     ) -> None:
         """To be tried once more, perhaps in another form."""
         at = clock.text(clock.now() + timedelta(seconds=after_s))
+        self._waits[message_id] = (at, clock.monotonic() + after_s)
         self._store.execute(
             "UPDATE messages SET next_try_at = ?, begun = ?, body = coalesce(?, body) WHERE id = ?",
             (at, arrived_perhaps, None if body is None else json.dumps(body), message_id),

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any, NamedTuple
 
+from bot.app import Face
+from bot.chat import Chat
+from bot.local_chat.api import Reply
 from bot.local_chat.errors import ApiError, bad_request
+from bot.local_chat.http import HttpServer
+from bot.wire import Wire
 from runner.store.connection import StoreError
 from tests.room import Room
+
+
+class HttpRoom(Room):
+    """The same over real HTTP on loopback."""
+
+    server: HttpServer
+
+    async def open(self, poll_s: float = 1) -> None:
+        self.chat = Chat(self.settings.model_copy(update={"api_url": self.server.url}), self.world.token)
+        self._make_workspace()
+        self.face = Face(self.chat, Wire(self.world.token, self.chat.settings), poll_s=poll_s)
+        await self.face.connect()
+        self._serving = asyncio.get_running_loop().create_task(self.face.serve())
 
 
 class Call(NamedTuple):
@@ -49,6 +68,17 @@ def refused(room: Room) -> list[str]:
     found = [f"{one.method}: {one.description}" for one in room.world.refusals]
     room.world.refusals.clear()
     return found
+
+
+def instead(room: Room, reply: Reply, method: str, times: int) -> list[Reply]:
+    """The next calls of this method, or any, are not done and answered so; those that are left."""
+    left, through = [reply] * times, room.api.call
+
+    async def call(token: str, called: str, params: Any, files: Any = None) -> Reply:
+        return left.pop() if left and (called == method or not method) else await through(token, called, params, files)
+
+    room.api.call = call  # type: ignore[method-assign]
+    return left
 
 
 class FullDisk:

@@ -9,12 +9,13 @@ from datetime import timedelta
 import pytest
 
 from bot import answering, delivery, patience, poll
-from bot.local_chat.errors import forbidden, migrated
+from bot.local_chat.api import Reply
+from bot.local_chat.errors import ApiError, forbidden, migrated
 from bot.sender import REPEAT
 from runner import clock, rundir
 from runner.model import State
 from tests.attempts import begin, end
-from tests.fault.rough import FullDisk, record, refuse, refused, texts
+from tests.fault.rough import FullDisk, instead, record, refuse, refused, texts
 from tests.room import data_of, in_room, labels
 
 
@@ -78,6 +79,43 @@ async def test_no_task_spins_while_it_waits(room):
     room.chat.messages.due = count
     await asyncio.sleep(0.5)
     assert looked <= 4
+
+
+@pytest.mark.parametrize("hours", [-3, 3], ids=["back", "forward"])
+@pytest.mark.parametrize("fault", ["500", "429"])
+def test_a_clock_that_is_set_mutes_no_chat(fault, hours, tmp_path, monkeypatch):
+    """The attack: the wall clock jumps while a message waits for its next try."""
+    step, now = timedelta(), clock.now
+    monkeypatch.setattr(clock, "now", lambda: now() + step)
+
+    @in_room()
+    async def check(room):
+        nonlocal step
+        calls = record(room)
+        room.faults.script(fault, methods=["sendMessage"])
+        say(room, room.uma, "one")
+        await until(lambda: calls and not room.face.sender.busy)
+        step = timedelta(hours=hours)
+        say(room, room.uma, "two")
+        await until(lambda: [one.splitlines()[0] for one in texts(room, room.uma)[-2:]] == ["one", "two"])
+        if fault == "429":
+            assert calls[1].at - calls[0].at >= 1.0, "it asked us to wait"
+
+    check(tmp_path)
+
+
+def test_a_clock_that_is_set_back_lets_people_submit(tmp_path):
+    @in_room(submits_per_minute=2)
+    async def check(room):
+        step, real = 0.0, room.world.clock
+        room.world.clock = lambda: real() + step
+        for _ in range(2):
+            await room.ask(room.uma, "/submit -g 0 true")
+        assert "2 submissions a minute" in (await room.ask(room.uma, "/submit -g 0 true"))[0].text.text
+        step = -7200.0
+        assert "#3" in (await room.ask(room.uma, "/submit -g 0 true"))[0].text.text
+
+    check(tmp_path)
 
 
 @in_room()
@@ -217,6 +255,80 @@ def a_group(room, **how):
     group = room.world.add_group("Lab", [room.uma, room.una, room.ada], **how)
     assert room.chat.gate.serves(group.id)
     return group
+
+
+NO_METHOD = {
+    "Telegram's": Reply(404, b'{"ok": false, "error_code": 404, "description": "Not Found"}'),
+    "a page": Reply(404, b"<html>Cannot POST</html>", "text/html"),
+}
+
+
+@pytest.mark.parametrize("answer", NO_METHOD)
+def test_a_method_that_is_not_known_holds_up_no_other_edit(answer, tmp_path):
+    @in_room()
+    async def check(room):
+        shown = (await room.ask(room.uma, "/whoami"))[0]
+        left = instead(room, NO_METHOD[answer], "setMyCommands", times=1000)
+        with room.chat.transaction():
+            room.chat.set_menu(room.uma.id)
+            body = {"message_id": shown.message_id, "text": "newer"}
+            room.chat.messages.add(room.uma.id, "editMessageText", body, lane="edit")
+        await until(lambda: shown.text.text == "newer")
+        await until(lambda: not room.chat.messages.waiting())
+        assert 1000 - len(left) == 5, "it was tried a few times, and then given up"
+        assert not room._serving.done()
+
+    check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (ApiError(413, "Request Entity Too Large"), "request entity too large"),
+        ("CHAT_SEND_DOCS_FORBIDDEN", "chat_send_docs_forbidden"),
+        ("not enough rights to send documents to the chat", "not enough rights to send documents to the chat"),
+    ],
+)
+def test_who_asked_for_a_file_that_is_refused_hears_why(why, said, tmp_path):
+    @in_group()
+    async def check(room):
+        group = a_group(room)
+        await room.ask(room.uma, "/submit -g 0 python a.py", group)
+        begin(room.chat.queue, 1, output=b"line\n" * 100)
+        shown = (await room.ask(room.uma, "/log 1", group))[-1]
+        refuse(room, "sendDocument", why)
+        await room.tap(room.uma, shown, "Whole log")
+        told = texts(room, room.uma, group)[-1]
+        assert told.startswith("⚠️ I could not send the output of #1 as a file: ")
+        assert said in told.lower()
+        assert told.endswith(". On the box: nightshift log 1")
+        assert room.chat.messages.parked("") == []
+        refused(room)
+
+    check(tmp_path)
+
+
+@in_room()
+async def test_who_asked_for_a_file_that_cannot_be_made_hears_it(room):
+    await room.ask(room.uma, "/submit -g 0 python a.py")
+    begin(room.chat.queue, 1, output=b"line\n" * 100)
+    shown = (await room.ask(room.uma, "/log 1"))[-1]
+    room.chat.queue.log = None  # whatever goes wrong there
+    await room.tap(room.uma, shown, "Whole log")
+    assert "I could not send the output of #1 as a file: it cannot be sent" in texts(room, room.uma)[-1]
+
+
+@in_group()
+async def test_a_file_for_a_topic_that_is_gone_comes_to_the_group(room):
+    group = a_group(room, forum=True)
+    room.people.add_topic(group, 77)
+    await room.ask(room.uma, "/submit -g 0 python a.py", group, thread_id=77)
+    begin(room.chat.queue, 1, output=b"line\n" * 100)
+    shown = (await room.ask(room.uma, "/log 1", group, thread_id=77))[-1]
+    group.topics.clear()
+    await room.tap(room.uma, shown, "Whole log")
+    assert room.said(room.uma, group)[-1].document is not None
+    refused(room)
 
 
 @in_group()

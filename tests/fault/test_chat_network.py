@@ -10,18 +10,15 @@ from datetime import timedelta
 import pytest
 
 from bot import delivery, poll, wire
-from bot.app import Face
-from bot.chat import Chat
 from bot.delivery import Then, Verdict
 from bot.local_chat.api import Reply
 from bot.local_chat.faults import Fault
 from bot.local_chat.http import HttpServer
-from bot.wire import Wire
 from runner import clock
 from runner.model import State
 from tests.attempts import begin, end
 from tests.fault import told
-from tests.fault.rough import record, texts
+from tests.fault.rough import HttpRoom, instead, record, texts
 from tests.jobs import submit
 from tests.room import Room, data_of, in_room
 
@@ -43,19 +40,6 @@ async def until(look, timeout=40.0):
     while not look():
         assert time.monotonic() < deadline, "it did not come to that"
         await asyncio.sleep(0.01)
-
-
-class HttpRoom(Room):
-    """The same over real HTTP on loopback."""
-
-    server: HttpServer
-
-    async def open(self, poll_s=1):
-        self.chat = Chat(self.settings.model_copy(update={"api_url": self.server.url}), self.world.token)
-        self._make_workspace()
-        self.face = Face(self.chat, Wire(self.world.token, self.chat.settings), poll_s=poll_s)
-        await self.face.connect()
-        self._serving = asyncio.get_running_loop().create_task(self.face.serve())
 
 
 # -- one call in five --------------------------------------------------------------------------------
@@ -154,8 +138,9 @@ def test_six_hours_without_a_network(monkeypatch, tmp_path):
         monkeypatch.setattr(delivery, name, value)
     monkeypatch.setattr(poll, "after_failure", lambda *_: Verdict(Then.AGAIN, 0.01))
     monkeypatch.setattr(poll, "pause_s", lambda _: 0.01)
-    ahead, now = timedelta(), clock.now
+    ahead, now, monotonic = timedelta(), clock.now, clock.monotonic
     monkeypatch.setattr(clock, "now", lambda: now() + ahead)
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + ahead.total_seconds())
 
     @in_room()
     async def check(room):
@@ -328,17 +313,6 @@ async def test_a_proxy_that_knows_nobody_is_no_word_about_the_token(room):
     room.people.send_text(room.uma, None, "/whoami")
     await until(lambda: not left)
     await until(lambda: "user of lab1" in texts(room, room.uma)[-1])
-
-
-def instead(room, reply, method, times):
-    """The next calls of this method, or any, are not done and answered so; those that are left."""
-    left, through = [reply] * times, room.api.call
-
-    async def call(token, called, params, files=None):
-        return left.pop() if left and (called == method or not method) else await through(token, called, params, files)
-
-    room.api.call = call
-    return left
 
 
 async def answered(room, words):

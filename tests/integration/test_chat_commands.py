@@ -508,6 +508,15 @@ async def test_who_asks_is_answered_before_the_news(room):
 
 
 @in_room()
+async def test_a_file_of_somebody_who_may_not_submit_is_answered_and_a_strangers_is_not(room):
+    for person in (room.vic, room.sam):
+        room.people.send_document(person, None, "night.sh", b"true\n")
+    await room.settle()
+    assert room.said(room.vic)[-1].text.text == "⚠️ That takes a user of this box; you are a viewer."
+    assert room.said(room.sam) == []
+
+
+@in_room()
 async def test_a_file_that_is_gone_is_asked_for_again(room):
     from bot.local_chat.api import error_reply
     from bot.local_chat.errors import ApiError
