@@ -270,9 +270,7 @@ class Runner:
             settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
         )
         self._usage = Usage(Used(self._store), self._telemetry)
-        self._idle_watch = IdleWatch(
-            settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
-        )
+        self._idle_watch = IdleWatch(settings, self._store, self._jobs, self._outbox, self._box, self._telemetry)
         self._time_watch = TimeWatch(settings, self._store, self._jobs, self._outbox, self._waiter)
         self._breaker = BreakerWatch(settings, self._store, self._jobs, self._outbox, self._box, self._waiter)
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)

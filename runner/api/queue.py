@@ -14,7 +14,6 @@ from runner.api.edits import affects_probe, differences, edited, in_words, to_co
 from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.errors import UserError
-from runner.gpu.published import boot_id
 from runner.gpu.room import room_of
 from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Reason, State
 from runner.quantities import format_duration
@@ -26,6 +25,7 @@ from runner.store.edits import Edits
 from runner.store.limits import TIMES, box_limits
 from runner.store.reruns import Reruns
 from runner.store.watches import Keep
+from runner.supervisor import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -263,7 +263,7 @@ class Queue(Extending):
                 raise UserError(f"Job {job_id} has already ended ({job.state.value.lower()}).")
             if job.stop is not None:
                 raise UserError(f"Job {job_id} is already being stopped: it is too late to keep it.")
-            self.watches.keep(job_id, Keep(self.actor, until, until_at, boot_id()))
+            self.watches.keep(job_id, Keep(self.actor, until, until_at, kernel.boot_id()))
             self._write_down(job_id, "kept", "keep", {"until": until_at})
         self.ring()
         how = "for good" if for_s is None else f"for {format_duration(for_s)}"

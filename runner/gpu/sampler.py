@@ -66,7 +66,7 @@ class Sampler:
         self._selection = selection.parse(options.gpus, os.environ)
         self._settled = False  # which GPUs are ours is certain, since each of them has told its UUID
         self._known = KnownGpus.from_last_time(options.home, simulated=self._simulated)
-        self._boot_id = published.boot_id()
+        self._boot_id = kernel.boot_id()
         self._parent = os.getppid()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rounds: list[_Round] = []

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runner.gpu.known import KnownGpus
-from runner.gpu.published import FILE, boot_id, publish, read_published
+from runner.gpu.published import FILE, publish, read_published
 from runner.gpu.selection import Selection
 from runner.model import Gpu, GpuHealth, GpuProcess, Snapshot
+from runner.supervisor import kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ def _snapshot(**changes: Any) -> Snapshot:
         processes=(GpuProcess(pid=1, memory_mib=5),),
         sampled_at=time.monotonic() - 30,
     )
-    usual: dict[str, Any] = {"at": "2026-01-01T00:00:00.000000+00:00", "boot_id": boot_id(), "simulated": False}
+    usual: dict[str, Any] = {"at": "2026-01-01T00:00:00.000000+00:00", "boot_id": kernel.boot_id(), "simulated": False}
     return Snapshot(**{**usual, "gpus": (gpu,), **changes})
 
 
