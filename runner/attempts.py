@@ -19,7 +19,7 @@ from runner import backoff, clock, extension, oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.logs import Log
 from runner.model import Exit, Job, Phase, Reason, State
-from runner.strays import end_strays, mark_of
+from runner.strays import end_strays
 from runner.supervisor import cgroup, kernel
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
 from runner.usage import Live
@@ -345,7 +345,7 @@ class Attempts:
 
     def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:
         pipe = started.get("pipe") if started else None
-        return bool(end_strays(mark_of(job.id, job.attempt, job.run_id), pipe))
+        return bool(end_strays(job, pipe))
 
     def _give_back(self, job: Job, watch: Watch) -> None:
         why = watch.trouble or "its supervisor ended before executing it"
