@@ -113,8 +113,11 @@ class View:
         if general or not queued:
             tried = self.tried_next() if general else None
             return held | {one.job.id: TRIED if one.job.id == tried else general or "" for one in queued}
-        plan = self._plan([one.job for one in queued])
-        return held | {one.job.id: plan.waiting.get(one.job.id, "starts next") for one in queued}
+        plan, blind = self._plan([one.job for one in queued]), self.gpu_trouble()
+        return held | {
+            one.job.id: blind if blind and one.job.request.gpus else plan.waiting.get(one.job.id, "starts next")
+            for one in queued
+        }
 
     def tried_next(self) -> int | None:
         """The job that shows, or is about to show, whether a queue that the breaker paused may go on."""
@@ -202,6 +205,11 @@ class View:
     def snapshot(self) -> tuple[Snapshot, float] | None:
         """The last known GPUs, and how old that knowledge is in seconds."""
         return read_published(self.home)
+
+    def gpu_trouble(self) -> str | None:
+        """What the driver says where not even the list of GPUs is known; None if there is one, or is to be none."""
+        found = self.snapshot()
+        return found[0].trouble if found and not found[0].gpus else None
 
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs for programs; what is not known, or no longer known, is None."""

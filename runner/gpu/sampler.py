@@ -200,7 +200,8 @@ class Sampler:
 
     def _live(self, now: float) -> list[Gpu]:
         """Our GPUs as last read; which ones are ours is settled once all have told who they are."""
-        reports = [reader.report(now, self._options.slow_s) for reader in self._connection.readers]
+        connection = self._connection
+        reports = [reader.report(now, self._options.slow_s) for reader in connection.readers] or connection.never_read
         if self._settled or not reports or not all(map(is_identified, reports)):
             return self._ours(reports)
         try:
