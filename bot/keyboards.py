@@ -106,9 +106,14 @@ def of_log(job: Job) -> list[list[Press]]:
     return [row, *of_job(job)]
 
 
-def of_queue(jobs: Sequence[Job], first: int, total: int, theirs: Collection[int]) -> list[list[Press]]:
+def of_queue(
+    jobs: Sequence[Job], first: int, total: int, theirs: Collection[int], *, paused: bool = False
+) -> list[list[Press]]:
     """A row for each job that waits and is theirs to change, the numbers of the others, the way to the other pages."""
-    rows = [_waiting(job, first) for job in jobs if job.id in theirs]
+    rows = [[Press("Resume", "resume", data={"first": first}, style="success")]] if paused else []
+    if not jobs:
+        return rows
+    rows += [_waiting(job, first) for job in jobs if job.id in theirs]
     others = [Press(f"#{job.id}", "details", job.id) for job in jobs if job.id not in theirs]
     rows += [others[at : at + NUMBERS_ABREAST] for at in range(0, len(others), NUMBERS_ABREAST)]
     turns = []
@@ -139,9 +144,10 @@ def of_queue_link() -> list[list[Press]]:
     return [[Press("Queue", "queue", data={"first": 0}), Press("Status", "status")]]
 
 
-def of_status() -> list[list[Press]]:
+def of_status(*, paused: bool = False) -> list[list[Press]]:
     """Under the box at a glance."""
-    return [[Press("Refresh", "status"), Press("Queue", "queue", data={"first": 0}), Press("GPUs", "gpus")]]
+    resume = [[Press("Resume", "resume", data={"back": "status"}, style="success")]] if paused else []
+    return [*resume, [Press("Refresh", "status"), Press("Queue", "queue", data={"first": 0}), Press("GPUs", "gpus")]]
 
 
 def of_gpus() -> list[list[Press]]:

@@ -13,10 +13,22 @@ if TYPE_CHECKING:
 
 def paused(data: Mapping[str, Any], box: str) -> str:
     """The breaker holds the queue."""
-    due = clock.moment(data.get("try_at"))
-    again = f" I try one job at {due.astimezone():%H:%M}." if due else ""
-    then = f"Running jobs go on, no more start.{again} Resume if nothing is wrong with the box."
+    then = f"Running jobs go on. {_how_it_is_tried(data)} Resume if nothing is wrong with the box."
     return fit([f"⏸ {bold(box)} is paused: {escape(str(data['why']))}\n", f"{_numbers(data.get('jobs', ()))}. {then}"])
+
+
+def _how_it_is_tried(data: Mapping[str, Any]) -> str:
+    if not data.get("again"):
+        return "No more start."
+    due = clock.moment(data["try_at"])
+    if due is None:
+        return "I try the next job as soon as it can start."
+    at = f"at {due.astimezone():%H:%M}"
+    return (
+        f"No more start. I try one job {at}."
+        if data["tries"]
+        else (f"No more like them start. I try a job of another kind as soon as one waits, else one like them {at}.")
+    )
 
 
 def goes_on(data: Mapping[str, Any], box: str) -> str:
@@ -34,4 +46,5 @@ def goes_on(data: Mapping[str, Any], box: str) -> str:
 
 
 def _numbers(jobs: Sequence[int]) -> str:
-    return ", ".join(f"#{number}" for number in jobs)
+    """Each job once, however many of its attempts failed."""
+    return ", ".join(f"#{number}" for number in dict.fromkeys(jobs))

@@ -162,10 +162,10 @@ def queue(
     jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook, signs: str = "",
 ) -> str:  # fmt: skip
     """A page of what waits."""
+    paused = [f"⏸ {escape(held)}"] if held else []
     if not jobs:
-        return "Nothing waits. /submit queues a job."
-    parts = [bold(f"{total:,} waiting")]
-    parts += [f"⏸ {escape(held)}"] if held else []
+        return fit(["\n".join(["Nothing waits. /submit queues a job.", *paused])])
+    parts = [bold(f"{total:,} waiting"), *paused]
     parts += _waiting(jobs, reasons, held, ahead)
     parts += [*_more(total - first - len(jobs)), *_until_empty(ahead), *([italic(signs)] if signs else [])]
     return fit(["\n".join(parts)])
@@ -273,7 +273,8 @@ def _first_line(which: str, data: Mapping[str, Any], box: str, by: str | None) -
         line += f" after {about}{format_duration(data['duration_s'])}"
     elif not data.get("attempt"):
         line += " before it began"
-    return f"{line} · {escape(why)}" if why else line
+    again = f"attempt {data['attempt']}" if (data.get("attempt") or 1) > 1 else ""
+    return " · ".join([line, *(escape(part) for part in (why, again) if part)])
 
 
 def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]) -> str:
@@ -286,10 +287,11 @@ def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
     """An attempt was lost or pushed aside, or its batch was too large, and another will be made."""
-    _, lost = words.ending(data, None) if data.get("state") else ("", "")
-    own_words = data.get("reason") in (Reason.OOM.value, Reason.PREEMPTED.value)
-    why = str(data.get("why", "")) if own_words else lost or str(data.get("why", ""))
-    return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found)])
+    is_retry = data.get("wait_s") is not None
+    verb, how = words.ending({**data, "why": None}, None) if is_retry else ("", "")
+    why = " · ".join(part for part in (how or verb, str(data.get("why", ""))) if part)
+    rest = "\nOf further retries you hear when the job ends." if data.get("wait_s") else ""
+    return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found), rest])
 
 
 def in_few_words(notice: Notice, box: str) -> str:

@@ -9,11 +9,18 @@ from bot.gate import Role, actor_of
 if TYPE_CHECKING:
     from bot.chat import Chat, Press
 
-OF_USERS = frozenset({"rerun", "lines", "script", "resume"})
+OF_USERS = frozenset({"rerun", "lines", "script"})
 OF_OWNERS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
 OF_ADMINS = frozenset({"drain", "revoke", "revoked", "people", "cancel links", "cancel when empty"})
 KILL_GROUP, RERUN_FAILED = "kill group", "rerun failed"
-RELEASE_ALL = "release all"
+RELEASE_ALL, RESUME = "release all", "resume"
+
+
+def role_to_resume(chat: Chat) -> Role:
+    """Who may let the queue go on: a pause that a person made is an admin's to end."""
+    paused, draining = chat.queue.box.get("paused"), chat.queue.box.get("draining")
+    by_person = draining or (paused and paused["by"] != "breaker")
+    return Role.ADMIN if by_person else Role.USER
 
 
 class Rights:
@@ -30,6 +37,8 @@ class Rights:
             return self._role is Role.ADMIN
         if press.action in {KILL_GROUP, RERUN_FAILED}:
             return self._has_any(press.action, str(press.data["group"]))
+        if press.action == RESUME:
+            return self._role is not None and self._role >= role_to_resume(self._chat)
         if press.action == RELEASE_ALL:
             return any(self.may_change(number) for number in press.data["jobs"])
         if press.action in OF_OWNERS and press.job_id is not None:

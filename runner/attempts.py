@@ -15,11 +15,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runner import extension, oom, rundir
+from runner import backoff, clock, extension, oom, rundir
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.logs import Log
 from runner.model import Exit, Job, Phase, Reason, State
-from runner.strays import end_strays, mark_of
+from runner.strays import end_strays
 from runner.supervisor import cgroup, kernel
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
 from runner.usage import Live
@@ -287,8 +287,8 @@ class Attempts:
 
     def _end(self, job: Job, watch: Watch, state: State, reason: Reason, end: Exit | None) -> None:
         """Tell it, or try again where that was asked for."""
-        if self._retry_is_due(job, state, reason):
-            self._try_again(job, watch, (state, reason), "a retry was asked for", end)
+        if (retry := self._retry(job, state, reason, end)) is not None:
+            self._try_again(job, watch, (state, reason), retry.words, end, retry)
             return
         usage = self._usage.report(job)
         self._jobs.ended(job, state, reason, end, usage)
@@ -298,20 +298,30 @@ class Attempts:
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
 
-    def _retry_is_due(self, job: Job, state: State, reason: Reason) -> bool:
-        """By the job's own count, or because the whole box is to go on after this."""
+    def _retry(self, job: Job, state: State, reason: Reason, end: Exit | None) -> backoff.Retry | None:
+        """Take a retry, by the job's own count or because the whole box is to go on after this; None if none is due."""
         if state is State.SUCCEEDED or (job.stop is not None and job.stop.reason is Reason.USER):
-            return False
+            return None
         if reason.value in self._retry_on and job.attempt <= BOX_RETRIES:
-            return True
-        wanted = reason.value in job.spec.retry_on or (not job.spec.retry_on and state is State.LOST)
-        return wanted and self._jobs.use_retry(job)
+            number, of = job.attempt, BOX_RETRIES
+        else:
+            wanted = reason.value in job.spec.retry_on or (not job.spec.retry_on and state is State.LOST)
+            if not wanted or not self._jobs.use_retry(job):
+                return None
+            number, of = job.spec.retries - job.retries_left + 1, job.spec.retries
+        before_s, ran_s = self._jobs.pause_before_s(job), _ran_s(job, end)
+        return backoff.Retry(
+            number, of, backoff.pause_s(before_s, state, reason, ran_s), backoff.is_news(before_s, ran_s)
+        )
 
-    def _try_again(self, job: Job, watch: Watch, after: tuple[State, Reason], why: str, end: Exit | None) -> None:
-        """A new attempt with the same run id, when there is room."""
+    def _try_again(
+        self, job: Job, watch: Watch, after: tuple[State, Reason], why: str, end: Exit | None,
+        retry: backoff.Retry | None = None,
+    ) -> None:  # fmt: skip
+        """A new attempt with the same run id, when there is room. One that failed by itself counts as a failure."""
         log.info("job %s attempt %s: %s, %s", job.id, job.attempt, after[1].value, why)
-        self._jobs.back_to_queue(job, why, after, self._usage.report(job), end)
-        self._on_end(job, None, end, watch.gone_at or time.monotonic())
+        self._jobs.back_to_queue(job, why, after, self._usage.report(job), end, retry)
+        self._on_end(job, after[0] if retry else None, end, watch.gone_at or time.monotonic())
         watch.attempt = -watch.attempt  # until the commit, then it is forgotten
 
     def _sweep_and_lose(self, job: Job, watch: Watch, started: dict[str, Any] | None) -> None:
@@ -335,7 +345,7 @@ class Attempts:
 
     def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:
         pipe = started.get("pipe") if started else None
-        return bool(end_strays(mark_of(job.id, job.attempt, job.run_id), pipe))
+        return bool(end_strays(job, pipe))
 
     def _give_back(self, job: Job, watch: Watch) -> None:
         why = watch.trouble or "its supervisor ended before executing it"
@@ -380,6 +390,12 @@ class Attempts:
             for job_id, watch in self._watches.items()
             if watch.supervisor and watch.attempt > 0 and watch.gone_at is None
         ]
+
+
+def _ran_s(job: Job, end: Exit | None) -> float:
+    if end is not None:
+        return end.duration_s
+    return (clock.now() - job.started_at).total_seconds() if job.started_at else 0.0
 
 
 def _is_pushed_aside(job: Job) -> bool:

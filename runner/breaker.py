@@ -21,14 +21,20 @@ LONGEST_WAIT_S = 3600.0
 
 
 class Streak(NamedTuple):
-    """Failures in a row so far."""
+    """Failures in a row so far: the jobs whose attempts they were, some of them perhaps more than once."""
 
     manner: str = ""
     jobs: tuple[int, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """The streak for people."""
+        what = "jobs" if len(set(self.jobs)) == len(self.jobs) else "attempts"
+        return f"{len(self.jobs)} {what} in a row failed within seconds ({self.manner})"
+
 
 def after(streak: Streak, job_id: int, state: State, end: Exit | None, within_s: float) -> Streak:
-    """The streak when this job has ended, too."""
+    """The streak when an attempt of this job has ended, too."""
     if state is State.FAILED and end is not None and end.duration_s <= within_s:
         manner = end.spawn_error or (f"exit code {end.exit_code}" if end.signal is None else f"signal {end.signal}")
         before = streak.jobs if streak.manner == manner else ()

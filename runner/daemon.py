@@ -172,9 +172,10 @@ class Runner:
     def _let_begin(self) -> None:
         """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""
         after_s = self._line.let_begin()
-        if after_s is not None and time.monotonic() >= self._begins_seen:
+        now = time.monotonic()
+        if after_s is not None and not now < self._begins_seen <= now + after_s:
             wait_s = min(after_s, LOOK_AT_CLOCK_S)
-            self._begins_seen = time.monotonic() + wait_s
+            self._begins_seen = now + wait_s
             self._waiter.after(wait_s, lambda: None)
 
     def _push_aside(self, push: Push) -> None:
@@ -248,7 +249,7 @@ class Runner:
         self._hold_until = time.monotonic() + min(0.05 * 2 ** min(self._attempts.never_ran, 10), HOLD_AT_MOST_S)
 
     def _on_end(self, job: Job, state: State | None, end: Exit | None, ended_at: float) -> None:
-        """An attempt has ended, in this state unless it goes on in another; part of the transaction that records it."""
+        """An attempt has ended, in this state unless it only made room; part of the transaction that records it."""
         self._placement.released(job.gpus, ended_at)
         if state is not None:
             self._breaker.on_end(job.id, state, end)
@@ -270,9 +271,7 @@ class Runner:
             settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
         )
         self._usage = Usage(Used(self._store), self._telemetry)
-        self._idle_watch = IdleWatch(
-            settings, self._store, self._jobs, self._outbox, self._box, self._telemetry, self._boot_id
-        )
+        self._idle_watch = IdleWatch(settings, self._store, self._jobs, self._outbox, self._box, self._telemetry)
         self._time_watch = TimeWatch(settings, self._store, self._jobs, self._outbox, self._waiter)
         self._breaker = BreakerWatch(settings, self._store, self._jobs, self._outbox, self._box, self._waiter)
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)

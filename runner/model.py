@@ -174,6 +174,8 @@ class Job:
     stop: Stop | None = None
     position: float = 0  # among the waiting of its priority, the smallest first
     held_by: str | None = None  # who keeps it from starting while it waits
+    begin_at: datetime | None = None  # it does not start before: its own time, or a retry's
+    retries_left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

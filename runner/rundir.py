@@ -166,10 +166,13 @@ def reserve_exit(folder: str) -> int | None:
 
 
 def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> None:
-    """Make the end durable, in the room that was kept for it."""
+    """Make the end durable, in the room that was kept for it, or in new room if somebody has removed that."""
     path, target = os.path.join(folder, RESERVED), os.path.join(folder, EXIT)
-    if not os.path.exists(target):
-        handle = reserved if reserved is not None else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    if _of_run(read(folder, EXIT), record["run_id"]) is None:
+        for name in (path, target):
+            _remove_folder(name)
+        is_kept = reserved is not None and _is_named(path, reserved)
+        handle = reserved if is_kept else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             body = json.dumps({"version": VERSION, **record}).encode()
             os.pwrite(handle, body, 0)
@@ -180,6 +183,22 @@ def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> Non
                 os.close(handle)
         os.rename(path, target)
     sync_folder(folder)
+
+
+def _remove_folder(path: str) -> None:
+    """Remove a folder that somebody made where a file is to be."""
+    if os.path.isdir(path):
+        from shutil import rmtree  # hardly ever needed
+
+        rmtree(path, ignore_errors=True)
+
+
+def _is_named(path: str, handle: int) -> bool:
+    """Whether an open file is still the one of this name."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except OSError:
+        return False
 
 
 def sync_folder(folder: str) -> None:

@@ -1,7 +1,7 @@
 """Finding and ending what a killed supervisor left behind.
 
-Every process of a job inherits a mark in its environment and the pipe its output goes to. One that casts off
-both, and has no ancestor left, is the zygote's to find: it is the subreaper above all supervisors.
+Every process of a job inherits a mark in its environment, another in its resource limits, and the pipe that its output
+goes to. One that has cast off all of them is the zygote's to find: it is the subreaper above all supervisors.
 """
 
 from __future__ import annotations
@@ -9,27 +9,30 @@ from __future__ import annotations
 import os
 import signal
 
-from runner.supervisor import kernel
+from runner.supervisor import kernel, mark
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runner.model import Job
 
 
-def mark_of(job_id: int, attempt: int, run_id: str) -> str:
-    """The value of NIGHTSHIFT_ATTEMPT in the environment of an attempt's processes."""
-    return f"{job_id}.{attempt}.{run_id}"
+def end_strays(job: Job, pipe: int | None = None) -> list[int]:
+    """SIGKILL everything that bears a mark of a job's latest attempt or holds its pipe, and its descendants.
 
-
-def end_strays(mark: str, pipe: int | None = None) -> list[int]:
-    """SIGKILL everything that carries the mark or holds the pipe, and its descendants; those still there."""
-    wanted = b"NIGHTSHIFT_ATTEMPT=" + mark.encode()
+    Returns those that were still there.
+    """
+    variable = f"NIGHTSHIFT_ATTEMPT={job.id}.{job.attempt}.{job.run_id}".encode()
+    number = mark.mark_of(job.id, job.attempt, job.run_id)
     family = kernel.Family()
-    marked = [pid for pid in family.pids if pid != os.getpid() and _is_of(pid, wanted, pipe)]
+    marked = [
+        pid
+        for pid in family.pids
+        if pid != os.getpid() and (mark.is_on(pid, number) or _carries(pid, variable) or _holds(pid, pipe))
+    ]
     found = [*marked, *(below for pid in marked for below in family.descendants(pid))]
     kernel.send(found, signal.SIGSTOP)
     kernel.send(found, signal.SIGKILL)
     return found
-
-
-def _is_of(pid: int, mark: bytes, pipe: int | None) -> bool:
-    return _carries(pid, mark) or (pipe is not None and _holds(pid, pipe))
 
 
 def _carries(pid: int, wanted: bytes) -> bool:
@@ -40,7 +43,9 @@ def _carries(pid: int, wanted: bytes) -> bool:
         return False  # gone, or another account's
 
 
-def _holds(pid: int, pipe: int) -> bool:
+def _holds(pid: int, pipe: int | None) -> bool:
+    if pipe is None:
+        return False
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:

@@ -217,7 +217,8 @@ class Submission:
         if not self._queue.runner_is_up():
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
         elif held := self._queue.held():
-            _say(f"queued, but {held}")
+            tried = self._queue.tried_next()
+            _say(f"job {tried} starts now, though {held}" if tried in self.ids else f"queued, but {held}")
         code = _wait(self._queue, self.ids) if self._values.get("wait") else 0
         return code or int(self.refused)
 

@@ -16,9 +16,8 @@ from runner.api import Queue
 from runner.model import Gpu, GpuHealth, Snapshot
 from runner.settings import Settings
 from runner.store.connection import StoreError
+from runner.supervisor import kernel
 from runner.watches.idle import IdleWatch
-
-BOOT = "this boot"
 
 
 class IdleStage:
@@ -28,13 +27,11 @@ class IdleStage:
         self.queue, self.asleep_s, self.passed_s = queue, 0.0, 0.0
         self._began, self._settings = time.monotonic(), Settings(home=queue.home, **settings)
         self._wall = clock.now()
-        self.boot_id = BOOT
         self.fails = False
         passing = SimpleNamespace(monotonic=lambda: self.now, time=lambda: self._wall.timestamp() + self.passed_s)
         for module in ("runner.watches.idle.time", "runner.api.queue.time", "tests.idle_stage.time"):
             patch.setattr(module, passing)
         patch.setattr("runner.clock.now", lambda: self.wall)
-        patch.setattr("runner.api.queue.boot_id", lambda: self.boot_id)
         patch.setattr("runner.supervisor.kernel.asleep_s", lambda: self.asleep_s)
         self.restart()
 
@@ -56,8 +53,7 @@ class IdleStage:
             queue.jobs,
             queue.outbox,
             queue.box,
-            self.telemetry,
-            self.boot_id,  # type: ignore[arg-type]
+            self.telemetry,  # type: ignore[arg-type]
         )
 
     def pass_by(self, seconds: float, percent: Mapping[str, int | None], step_s: int = 1, **of_gpus: Any) -> None:
@@ -73,7 +69,7 @@ class IdleStage:
             Gpu(index=index, uuid=uuid, utilization=value, sampled_at=self.now, **{"health": GpuHealth.OK, **of_gpus})
             for index, (uuid, value) in enumerate(percent.items())
         )
-        self.telemetry.snapshot = Snapshot(at="", boot_id=self.boot_id, simulated=True, gpus=gpus)
+        self.telemetry.snapshot = Snapshot(at="", boot_id=kernel.boot_id(), simulated=True, gpus=gpus)
         self.watch.read()
 
     def tick(self) -> None:

@@ -10,6 +10,7 @@ from bot.gate import Role
 from bot.handlers import grouped
 from bot.parse import quiet_hours
 from bot.richtext import bold, escape, fit
+from bot.rights import role_to_resume
 from bot.turn import STALE_S
 from runner.api.chat import format_duration, parse_duration
 from runner.errors import UserError
@@ -181,18 +182,22 @@ async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
 
 
 async def resume(turn: Turn, rest: str = "") -> None:  # noqa: ARG001
-    """Go on; a pause that a person made is an admin's to end."""
-    paused, draining = turn.chat.queue.box.get("paused"), turn.chat.queue.box.get("draining")
-    by_breaker = bool(paused) and paused["by"] == "breaker" and not draining
-    turn.require(Role.USER if by_breaker or not (paused or draining) else Role.ADMIN)
+    """Go on, and say so."""
     with turn.effect():
-        turn.queue.resume()
-        said = "▶️ Resumed." if paused or draining else "Nothing was paused."
-        turn.answer(said)
+        said = resume_now(turn)
         if turn.query_id is None:
             turn.reply(said, keyboards.of_queue_link())
         else:
             turn.settle(f"{said} – {turn.caller.name}", keyboards.of_queue_link())
+
+
+def resume_now(turn: Turn) -> str:
+    """Let the queue go on; a sentence about it."""
+    turn.require(role_to_resume(turn.chat))
+    said = "▶️ Resumed." if turn.queue.held() else "Nothing was paused."
+    turn.queue.resume()
+    turn.answer(said)
+    return said
 
 
 async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001

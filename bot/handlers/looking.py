@@ -71,16 +71,16 @@ async def status(turn: Turn, rest: str) -> None:
                 job = turn.job(number)
                 turn.reply(job_view(turn.chat, job), keyboards.of_job(job, details=False), job_id=job.id)
         return
-    turn.reply(box_status(turn), keyboards.of_status())
+    turn.reply(*status_page(turn))
 
 
-def box_status(turn: Turn) -> str:
-    """The box at a glance, with what only admins need to know."""
+def status_page(turn: Turn) -> tuple[str, Any]:
+    """The box at a glance, with what only admins need to know, and its buttons."""
     view = render.BoxView(turn.chat)
     if turn.is_admin:
         view.parked = turn.chat.messages.parked(clock.text(clock.now() - PARKED_FOR))
         view.strangers = turn.chat.gate.turned_away[STRANGER]
-    return render.status(view)
+    return render.status(view), keyboards.of_status(paused=bool(view.held))
 
 
 def job_view(chat: Chat, job: Job) -> str:
@@ -113,7 +113,7 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
     held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
     theirs = {job.id for job in jobs if rights.may_change(job.id)}
-    rows = keyboards.of_queue(jobs, first, total, theirs) if jobs else []
+    rows = keyboards.of_queue(jobs, first, total, theirs, paused=chat.queue.held() is not None)
     signs = keyboards.SIGNS if theirs else ""
     return render.queue(jobs, reasons, total, first, held, chat.queue.outlook(), signs), rows
 

@@ -108,7 +108,7 @@ async def _kill_now(turn: Turn, button: Button) -> None:
 async def _status(turn: Turn, button: Button) -> None:  # noqa: ARG001
     with turn.effect():
         turn.answer()
-        turn.edit(looking.box_status(turn), keyboards.of_status())
+        turn.edit(*looking.status_page(turn))
 
 
 async def _gpus(turn: Turn, button: Button) -> None:  # noqa: ARG001
@@ -277,8 +277,17 @@ async def _script(turn: Turn, button: Button) -> None:
     await submitting.script_chosen(turn, button.data)
 
 
-async def _resume(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    await acting.resume(turn)
+async def _resume(turn: Turn, button: Button) -> None:
+    """Go on; the page that the button stands under is shown again, as it is then."""
+    if not button.data:
+        await acting.resume(turn)
+        return
+    with turn.effect():
+        acting.resume_now(turn)
+        if "first" in button.data:
+            _show_queue(turn, button.data)
+        else:
+            turn.edit(*looking.status_page(turn))
 
 
 async def _release_all(turn: Turn, button: Button) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runner import doorbell, home
-from runner.api.view import View
+from runner.api.view import View, asked, begins
 from runner.errors import UserError
 from runner.model import Job, Priority, State
 from runner.schedule.request import request_in, request_of
@@ -154,8 +154,8 @@ class Ordering(View):
         waits_for = ", ".join(f"#{one.job_id}" for one in blockers)
         if waits_for:
             return f", but starts only after {waits_for}"
-        begins = self._begins(job.spec.begin_at)
-        return f", but {begins}" if begins else ""
+        later = begins(asked(job))
+        return f", but {later}" if later else ""
 
     def _write_down(self, job_id: int, kind: str, action: str, more: Mapping[str, Any] | None = None) -> None:
         self.jobs.note(job_id, None, kind, {"by": self.actor, **(more or {})})

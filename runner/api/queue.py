@@ -14,7 +14,6 @@ from runner.api.edits import affects_probe, differences, edited, in_words, to_co
 from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
 from runner.errors import UserError
-from runner.gpu.published import boot_id
 from runner.gpu.room import room_of
 from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Reason, State
 from runner.quantities import format_duration
@@ -26,6 +25,7 @@ from runner.store.edits import Edits
 from runner.store.limits import TIMES, box_limits
 from runner.store.reruns import Reruns
 from runner.store.watches import Keep
+from runner.supervisor import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -123,11 +123,11 @@ class Queue(Extending):
         self._refuse_too_long(spec)
         self._refuse_unmet(spec)
         known = self.snapshot()
-        if known is not None:
+        if known is not None and not (spec.gpus and self.gpu_trouble()):  # what cannot be read may come back
             rooms = _existing(known[0], int(self.box.get("slots", 1)))
             reason = never_fits(request_of(spec), rooms, int(self.box.get("cpu slots", 1)), box_limits(self.store))
             if reason:
-                raise UserError(reason)
+                raise UserError(_why_unsupported(known[0]) if spec.gpus and not rooms and known[0].gpus else reason)
         elif home.setting("GPUS") == "none" and spec.gpus:
             raise UserError("This box is set up without GPUs (NIGHTSHIFT_GPUS=none). Use --gpus 0.")
 
@@ -263,7 +263,7 @@ class Queue(Extending):
                 raise UserError(f"Job {job_id} has already ended ({job.state.value.lower()}).")
             if job.stop is not None:
                 raise UserError(f"Job {job_id} is already being stopped: it is too late to keep it.")
-            self.watches.keep(job_id, Keep(self.actor, until, until_at, boot_id()))
+            self.watches.keep(job_id, Keep(self.actor, until, until_at, kernel.boot_id()))
             self._write_down(job_id, "kept", "keep", {"until": until_at})
         self.ring()
         how = "for good" if for_s is None else f"for {format_duration(for_s)}"
@@ -310,6 +310,12 @@ def _existing(snapshot: Snapshot, slots: int) -> list[Room]:
     """The GPUs as they would be with nobody on them."""
     usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
     return [room_of(replace(gpu, memory_used_mib=0), (), slots, None) for gpu in usable]
+
+
+def _why_unsupported(snapshot: Snapshot) -> str:
+    """What the driver says of GPUs none of which jobs can be given."""
+    said = ". ".join(f"GPU {gpu.index} {gpu.detail}" for gpu in snapshot.gpus)
+    return f"This box has no GPU for jobs. {said}. For a job that needs none: --gpus 0"
 
 
 __all__ = ["Queue", "job_spec"]

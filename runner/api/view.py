@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta, timezone
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock, home, presence, rundir
@@ -12,6 +13,7 @@ from runner.errors import NoSuchJobError, UserError
 from runner.gpu.published import read_published
 from runner.logs import Log
 from runner.model import Job, Phase, State
+from runner.quantities import format_duration
 from runner.schedule.choice import Waiting, choose
 from runner.schedule.request import request_in, request_of
 from runner.store.audit import Audit
@@ -19,27 +21,30 @@ from runner.store.box import WHEN_EMPTY, Box
 from runner.store.connection import open_store
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
-from runner.store.jobs import Jobs
+from runner.store.jobs import Jobs, job_of
 from runner.store.limits import box_limits
 from runner.store.line import CPU, Line
 from runner.store.listing import UNFINISHED, Listing
 from runner.store.outbox import Outbox
+from runner.store.trials import Trials
 from runner.store.used import Used
 from runner.store.watches import Watches
 from runner.store.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from runner.api.outlook import Foresight, Outlook
     from runner.gpu.standing import Standing
     from runner.model import Snapshot
+    from runner.schedule.choice import Plan
     from runner.store.dependencies import Blocker
     from runner.store.durations import Known
     from runner.store.line import Lease
     from runner.store.listing import Overview
 
 RECENT = timedelta(hours=24)
+TRIED = "starts next, and shows whether the paused queue may go on"
 NAMED = 5  # held jobs, in one sentence
 NEXT_TIME_OF_YEAR = timedelta(days=300)  # a day and a month say which one is meant
 
@@ -54,7 +59,8 @@ class Asked(NamedTuple):
 
     job: Waiting
     held_by: str | None
-    begin_at: str | None
+    begin_at: datetime | None
+    retry: str = ""  # which one it waits for until then
 
 
 class View:
@@ -95,7 +101,7 @@ class View:
 
     def waiting_reasons(self, jobs: Iterable[Job]) -> dict[int, str]:
         """Why each queued job among these waits."""
-        return self._reasons([_asked(job) for job in jobs if job.state is State.QUEUED])
+        return self._reasons([asked(job) for job in jobs if job.state is State.QUEUED])
 
     def _reasons(self, queued: Sequence[Asked]) -> dict[int, str]:
         if not queued:
@@ -105,17 +111,36 @@ class View:
         queued = [one for one in queued if one.job.id not in held]
         general = self._why_nothing_starts()
         if general or not queued:
-            return held | {one.job.id: general or "" for one in queued}
+            tried = self.tried_next() if general else None
+            return held | {one.job.id: TRIED if one.job.id == tried else general or "" for one in queued}
+        plan, blind = self._plan([one.job for one in queued]), self.gpu_trouble()
+        return held | {
+            one.job.id: blind if blind and one.job.request.gpus else plan.waiting.get(one.job.id, "starts next")
+            for one in queued
+        }
+
+    def tried_next(self) -> int | None:
+        """The job that shows, or is about to show, whether a queue that the breaker paused may go on."""
+        paused = self.box.get("paused")
+        if not paused or "jobs" not in paused or self.box.get("draining") or not self.runner_is_up():
+            return None
+        if paused["trial"] is not None:
+            return int(paused["trial"])
+        waiting = Trials(self.store).now(paused)
+        starts = self._plan(waiting, alone=True).starts if waiting else ()
+        return starts[0].job_id if starts else None
+
+    def _plan(self, wanted: Sequence[Waiting], *, alone: bool = False) -> Plan:
+        """What the runner would do with these now, beside those at the front of the queue or alone."""
         leases = self.leases()
         cpu_slots = int(self.box.get("cpu slots", 1))
         cpu_taken = sum(lease.resource == CPU for lease in leases)
         rooms = self._standing(leases).rooms()
         # Those at the front keep what they wait for from the ones behind them, whichever of them were asked about.
-        front = self.line.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
-        asked = {one.job.id: one.job for one in queued} | {waiting.id: waiting for waiting in front}
+        front = [] if alone else self.line.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
+        asked_for = {one.id: one for one in (*wanted, *front)}
         free_cpu_slots = range(cpu_taken, cpu_slots)
-        plan = choose(list(asked.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
-        return held | {one.job.id: plan.waiting.get(one.job.id, "starts next") for one in queued}
+        return choose(list(asked_for.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
 
     def outlook(self) -> Outlook:
         """When those that wait are to start, and when nothing is left to do, as far as anybody knows."""
@@ -144,15 +169,7 @@ class View:
             return f"held by {one.held_by}; {self._typed(f'release {one.job.id}')} lets it start"
         if blockers:
             return "after " + ", ".join(f"#{other.job_id}" for other in blockers)
-        return self._begins(one.begin_at)
-
-    def _begins(self, begin_at: str | None) -> str | None:
-        """When it may start, if that is still to come."""
-        begins, now = clock.moment(begin_at), clock.now()
-        if begins is None or begins <= now:
-            return None
-        day = "%d %b" if begins - now < NEXT_TIME_OF_YEAR else "%d %b %Y"
-        return f"begins at {begins.astimezone().strftime(f'%H:%M on {day}')}"
+        return begins(one)
 
     def _why_nothing_starts(self) -> str | None:
         return self.held() if self.runner_is_up() else "no runner is up"
@@ -162,9 +179,7 @@ class View:
         paused = self.box.get("paused")
         goes_on = f"{self._typed('resume')} goes on"
         if paused and paused["by"] == "breaker":
-            due = clock.moment(paused.get("try_at"))
-            again = f", one job is tried at {due.astimezone():%H:%M}" if due and not paused["trial"] else ""
-            return f"the queue is paused, because {paused['why']}{again}; {goes_on}"
+            return f"the queue is paused, because {paused['why']}{_how_it_is_tried(paused)}; {goes_on}"
         if paused:
             return f"the queue is paused by {paused['by']}; {goes_on}"
         if self.box.get("draining"):
@@ -190,6 +205,11 @@ class View:
     def snapshot(self) -> tuple[Snapshot, float] | None:
         """The last known GPUs, and how old that knowledge is in seconds."""
         return read_published(self.home)
+
+    def gpu_trouble(self) -> str | None:
+        """What the driver says where not even the list of GPUs is known; None if there is one, or is to be none."""
+        found = self.snapshot()
+        return found[0].trouble if found and not found[0].gpus else None
 
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs for programs; what is not known, or no longer known, is None."""
@@ -298,20 +318,55 @@ class View:
         return presence.holder(self.home, home.RUNNER_LOCK) is not None
 
 
-def _asked(job: Job) -> Asked:
+def _how_it_is_tried(paused: Mapping[str, Any]) -> str:
+    """How a queue that the breaker paused finds out whether it may go on."""
+    if paused.get("trial"):
+        return f", and #{paused['trial']} shows whether it may go on"
+    if not paused.get("again"):
+        return ""
+    due = clock.moment(paused["try_at"])
+    if due is None:
+        return ", and one job is tried as soon as it can start"
+    at = f"at {due.astimezone():%H:%M}"
+    if paused["tries"]:
+        return f", and one job is tried {at}"
+    return f", and a job of another kind is tried at once, or one like them {at}"
+
+
+def asked(job: Job) -> Asked:
     """A queued job as the scheduler wants to see it."""
     waited_s = (clock.now() - job.submitted_at).total_seconds()
-    return Asked(Waiting(job.id, request_of(job.spec), job.position, waited_s), job.held_by, job.spec.begin_at)
+    waiting = Waiting(job.id, request_of(job.spec), job.position, waited_s)
+    return Asked(waiting, job.held_by, job.begin_at, _retry(job))
+
+
+def _retry(job: Job) -> str:
+    """Which retry it waits for; empty if it waits for the time it was given."""
+    if not job.attempt or job.begin_at == clock.moment(job.spec.begin_at):
+        return ""
+    used = job.spec.retries - job.retries_left
+    return f"retry {used} of {job.spec.retries}" if used > 0 else "retry"
+
+
+def begins(one: Asked) -> str | None:
+    """When it may start, if that is still to come."""
+    now = clock.now()
+    if one.begin_at is None or one.begin_at <= now:
+        return None
+    if one.retry:
+        return f"{one.retry} in {format_duration(ceil((one.begin_at - now).total_seconds()))}"
+    day = "%d %b" if one.begin_at - now < NEXT_TIME_OF_YEAR else "%d %b %Y"
+    return f"begins at {one.begin_at.astimezone().strftime(f'%H:%M on {day}')}"
 
 
 def _asked_in(row: Any) -> Asked:
     """The same from a job's row."""
+    if row["begin_at"]:
+        return asked(job_of(row))
     submitted_at = clock.moment(row["submitted_at"])
     assert submitted_at is not None
     waited_s = (clock.now() - submitted_at).total_seconds()
-    return Asked(
-        Waiting(row["id"], request_in(row["lane"]), row["position"], waited_s), row["held_by"], row["begin_at"]
-    )
+    return Asked(Waiting(row["id"], request_in(row["lane"]), row["position"], waited_s), row["held_by"], None)
 
 
 def _changed_at(path: str) -> datetime | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runner.gpu import fresh
+from runner.gpu import fresh, trouble
 from runner.gpu.nvml import open_session
 from runner.gpu.readers import Reader
 from runner.gpu.trouble import NvmlUnavailableError
+from runner.gpu.unread import is_identified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +30,7 @@ class Connection:
 
     def __init__(self, simulated: object | None, post: Post, retry_s: float, clock: Callable[[], float]) -> None:
         self.readers: list[Reader] = []
+        self.never_read: list[Gpu] = []  # that the driver listed last, but that did not even tell their UUIDs
         self.driver: str | None = None
         self.outage: str | None = None  # why there is no session; None while one is open or opened for the first time
         self.opening_since: float | None = None
@@ -70,8 +73,9 @@ class Connection:
         reader.take(reading)
         if not reading.broken:
             self.failures, self.outage = 0, None
-        elif all(r.last is not None and r.last.broken for r in self.readers):
-            self.lose(f"NVML answers no more: GPU {reading.gpu.index} {reading.gpu.detail}.")
+        elif len(silent := [r.last.gpu for r in self.readers if r.last and r.last.broken]) == len(self.readers):
+            self.lose(trouble.all_silent(silent))
+            self.never_read = [replace(gpu, sampled_at=0.0) for gpu in silent if not is_identified(gpu)]
 
     def _try(self, seen: dict[int, Gpu], old: Session | None) -> None:
         if old is not None:
@@ -104,7 +108,7 @@ class Connection:
         self.opening_since = None
         self.sessions += 1
         self._session, self.driver = session, session.driver
-        self.readers = [Reader(device, self._read) for device in session.devices]
+        self.readers, self.never_read = [Reader(device, self._read) for device in session.devices], []
 
     def _read(self, reader: Reader, reading: Reading) -> None:
         """Called in the reader's thread."""

@@ -56,7 +56,7 @@ def _busy(gpu: Gpu, max_utilization: float) -> str | None:
     if gpu.utilization is None:
         return "unknown: its utilisation cannot be read"
     if gpu.utilization and gpu.utilization >= max_utilization:
-        return f"busy: {gpu.utilization} % utilisation by others"
+        return f"busy: {gpu.utilization} % utilisation by {holders(gpu) if gpu.processes else 'others'}"
     return None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.gpu.published import boot_id, read_published
+from runner.gpu.published import read_published
 from runner.gpu.unread import is_identified, unread
 from runner.model import GpuHealth
+from runner.supervisor import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,7 @@ class KnownGpus:
         if published is None or published[0].simulated != simulated:
             return cls()
         snapshot, _ = published
-        same_boot = snapshot.boot_id == boot_id()
+        same_boot = snapshot.boot_id == kernel.boot_id()
         identified = filter(is_identified, snapshot.gpus)
         return cls(gpu if same_boot else replace(gpu, sampled_at=0.0) for gpu in identified)
 

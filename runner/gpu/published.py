@@ -10,6 +10,7 @@ import time
 
 from runner import clock
 from runner.model import Snapshot
+from runner.supervisor import kernel
 
 FILE = "gpus.json"
 
@@ -29,7 +30,7 @@ def publish(home: str, line: str) -> None:
 
 def publish_none(home: str) -> None:
     """A runner without GPUs is up: those an earlier one had are not this one's to give."""
-    nothing = Snapshot(at=clock.text(clock.now()), boot_id=boot_id(), simulated=False, gpus=())
+    nothing = Snapshot(at=clock.text(clock.now()), boot_id=kernel.boot_id(), simulated=False, gpus=())
     publish(home, json.dumps(nothing.to_json()) + "\n")
 
 
@@ -49,15 +50,6 @@ def read_published(home: str) -> tuple[Snapshot, float] | None:
 def age_s(snapshot: Snapshot) -> float:
     """How old the newest reading of a snapshot is."""
     newest = max((gpu.sampled_at for gpu in snapshot.gpus), default=0.0)
-    if snapshot.boot_id != boot_id() or newest <= 0:
+    if snapshot.boot_id != kernel.boot_id() or newest <= 0:
         return math.inf
     return max(0.0, time.monotonic() - newest)
-
-
-def boot_id() -> str:
-    """What tells this boot of the host from any other."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return "unknown"

@@ -66,7 +66,7 @@ class Sampler:
         self._selection = selection.parse(options.gpus, os.environ)
         self._settled = False  # which GPUs are ours is certain, since each of them has told its UUID
         self._known = KnownGpus.from_last_time(options.home, simulated=self._simulated)
-        self._boot_id = published.boot_id()
+        self._boot_id = kernel.boot_id()
         self._parent = os.getppid()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rounds: list[_Round] = []
@@ -200,7 +200,8 @@ class Sampler:
 
     def _live(self, now: float) -> list[Gpu]:
         """Our GPUs as last read; which ones are ours is settled once all have told who they are."""
-        reports = [reader.report(now, self._options.slow_s) for reader in self._connection.readers]
+        connection = self._connection
+        reports = [reader.report(now, self._options.slow_s) for reader in connection.readers] or connection.never_read
         if self._settled or not reports or not all(map(is_identified, reports)):
             return self._ours(reports)
         try:

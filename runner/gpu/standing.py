@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.gpu.free import is_free
 from runner.gpu.room import room_of
+from runner.gpu.unread import is_identified
 from runner.model import GpuHealth
 from runner.quantities import format_duration
 
@@ -76,7 +77,7 @@ class Standing:
         """One word, and a sentence where it needs one. What is ours by lease is ours whatever it shows."""
         assert self._snapshot is not None
         if not self.is_current:
-            return GpuHealth.UNKNOWN.value, f"last read {_ago(self._age_s)}"
+            return GpuHealth.UNKNOWN.value, self._when_read(gpu)
         if gpu.health is not GpuHealth.OK:
             return gpu.health.value, gpu.detail or self._snapshot.trouble
         if leased:
@@ -90,7 +91,7 @@ class Standing:
 
     def _room(self, gpu: Gpu) -> Room:
         leases = self._on(gpu)
-        why_not = self._why_not(gpu, len(leases)) if self.is_current else f"was last read {_ago(self._age_s)}"
+        why_not = self._why_not(gpu, len(leases)) if self.is_current else f"unknown: {self._when_read(gpu)}"
         room = room_of(gpu, leases, self._rules.slots, why_not)
         return replace(room, sick=room.sick or (why_not is not None and self.is_current))
 
@@ -104,6 +105,15 @@ class Standing:
             max_utilization=self._rules.max_utilization,
             max_foreign_share=self._rules.max_foreign_percent / 100,
         )
+
+    def _when_read(self, gpu: Gpu) -> str:
+        """How old the readings are, and what the driver says since then; what it said before a boot is over."""
+        assert self._snapshot is not None
+        if not is_identified(gpu):  # it never was
+            return self._snapshot.trouble or gpu.detail or "has never been read"
+        read = f"last read {_ago(self._age_s)}"
+        says = self._snapshot.trouble if self._age_s != float("inf") else None
+        return f"{read}. {says}" if says else read
 
     def _on(self, gpu: Gpu) -> list[Lease]:
         return [lease for lease in self._leases if lease.resource == gpu.uuid]

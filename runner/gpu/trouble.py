@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from runner.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.model import Gpu
 
 SUCCESS = 0
 NOT_SUPPORTED = 3
@@ -75,6 +82,12 @@ def cannot_open(code: int, text: str) -> NvmlUnavailableError:
     """Why NVML could not be opened, and the way out."""
     sentence = _OPENING.get(code, f"NVML could not be opened ({text}): see `nvidia-smi` and `dmesg`.")
     return NvmlUnavailableError(sentence, code)
+
+
+def all_silent(gpus: Sequence[Gpu]) -> str:
+    """What the driver says where it lists GPUs and reads none of them."""
+    which = "a GPU that" if len(gpus) == 1 else f"{len(gpus)} GPUs, none of which can be read: GPU {gpus[0].index}"
+    return f"The NVIDIA driver lists {which} {gpus[0].detail}."
 
 
 def about_device(code: int | None, text: str) -> str:

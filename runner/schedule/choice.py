@@ -324,10 +324,19 @@ class _Pass:
         if len(free) >= request.gpus:
             first = next(self._kept[room.uuid].id for room in free if room not in open_to_it)
             return f"behind #{first}, which waits for the same GPUs"
-        troubles = [f"GPU {room.index} {room.why_not}" for room in allowed if room.why_not is not None]
+        troubles = _troubles(allowed)
         short = [room for room in allowed if room.usable and not room.fits(request)]
         troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
         return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
+
+
+def _troubles(rooms: Iterable[Room]) -> list[str]:
+    """What keeps these from being used, each reason once: often it is the same one for all."""
+    by_reason: dict[str, list[str]] = {}
+    for room in rooms:
+        if room.why_not is not None:
+            by_reason.setdefault(room.why_not.rstrip("."), []).append(str(room.index))
+    return [f"GPU {', '.join(which)}{':' if why[:1].isupper() else ''} {why}" for why, which in by_reason.items()]
 
 
 def is_full(rooms: Iterable[Room], cpu_slots: Sequence[int], running: Iterable[Running]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from runner.store.shares import Shares
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from runner.backoff import Retry
     from runner.model import Exit
     from runner.schedule.request import Request
     from runner.store.connection import Store
@@ -153,7 +154,7 @@ class Jobs:
                 (at, job.id, job.attempt),
             )
             self.note(job.id, job.attempt, "started", {"gpus": list(job.gpus)})
-            if phase is Phase.RUNNING:
+            if phase is Phase.RUNNING and not self.pause_before_s(job):
                 self._outbox.add("started", {"attempt": job.attempt, "gpus": list(job.gpus)}, job.id)
 
     def probed(self, job: Job, record: Mapping[str, Any], batch: int, said: str) -> None:
@@ -167,7 +168,8 @@ class Jobs:
             self.keep_probe(job, record)
             self.note(job.id, job.attempt, "batch chosen", {"batch": batch, "said": said})
             told = {"attempt": job.attempt, "gpus": list(job.gpus), "batch": batch, "probe": said}
-            self._outbox.add("started", told, job.id)
+            if not self.pause_before_s(job):
+                self._outbox.add("started", told, job.id)
 
     def is_told(self, job: Job) -> bool:
         """Whether the real run of a probed attempt was told of."""
@@ -203,9 +205,7 @@ class Jobs:
                 exit_code=told.exit_code if told else None, signal=told.signal if told else None,
             )  # fmt: skip
             self._attempt_ended(job, at, started_at, (state, reason), end, usage)
-            said = {"state": state.value, "reason": reason.value, **_told_of(job, end, usage)}
-            if told:
-                said |= {"exit_code": told.exit_code, "signal": told.signal}
+            said = {"state": state.value, "reason": reason.value, **_told_of(job, state, end, usage)}
             self.note(job.id, job.attempt, "ended", said)
             self._outbox.add("ended", said, job.id)
             self._let_go(job.id, state)
@@ -242,23 +242,26 @@ class Jobs:
 
     def back_to_queue(
         self, job: Job, why: str, after: tuple[State, Reason] | None = None, usage: Mapping[str, Any] | None = None,
-        end: Exit | None = None,
+        end: Exit | None = None, retry: Retry | None = None,
     ) -> None:  # fmt: skip
-        """A new attempt is to be made, at the place in the queue the job had.
+        """A new attempt is to be made, at the place in the queue the job had; a retry may have to wait.
 
         `after` tells how the last attempt ended; without it, it was never executed and nobody need be told.
         """
+        begin_at = clock.text(clock.now() + timedelta(seconds=retry.wait_s)) if retry and retry.wait_s else None
         with self._store.transaction():
             self._transition(
                 job.id, job.state, State.QUEUED, phase=None, gpus="[]", reason=None, exit_code=None, signal=None,
                 started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
+                begin_at=begin_at, ready=begin_at is None,
             )  # fmt: skip
             started_at = clock.text(job.started_at) if job.started_at else None
             self._attempt_ended(job, clock.text(clock.now()), started_at, after, end, usage)
             state, reason = (part.value for part in after) if after else (None, None)
-            said = {**_told_of(job, end, usage), "why": why, "state": state, "reason": reason}
+            said = {**_told_of(job, after[0] if after else None, end, usage), "why": why}
+            said |= {"state": state, "reason": reason} | ({"wait_s": retry.wait_s} if retry else {})
             self.note(job.id, job.attempt, "requeued", said)
-            if after:
+            if after and (retry is None or retry.is_news):
                 self._outbox.add("requeued", said, job.id)
 
     def boot_id(self, job: Job) -> str:
@@ -272,6 +275,14 @@ class Jobs:
             "UPDATE jobs SET retries_left = retries_left - 1 WHERE id = ? AND retries_left > 0", (job.id,)
         )
         return bool(took.rowcount == 1)
+
+    def pause_before_s(self, job: Job) -> float | None:
+        """How long the latest attempt had to wait as a retry; None if it is none."""
+        if job.attempt < 2:
+            return None
+        sql = "SELECT json_extract(data, '$.wait_s') FROM events WHERE job_id = ? AND attempt = ? AND kind = 'requeued'"
+        row = self._store.row(f"{sql} ORDER BY id DESC", (job.id, job.attempt - 1))
+        return None if row is None or row[0] is None else float(row[0])
 
     def cancel_waiting(self, job: Job, reason: Reason, by: str) -> bool:
         """QUEUED → CANCELLED; False if it has left the queue meanwhile."""
@@ -339,13 +350,15 @@ class Jobs:
         assert changed == 1, f"job {job_id} is no longer {old.value}"
 
 
-def _told_of(job: Job, end: Exit | None, usage: Mapping[str, Any] | None) -> dict[str, Any]:
+def _told_of(job: Job, state: State | None, end: Exit | None, usage: Mapping[str, Any] | None) -> dict[str, Any]:
     """What is told of every attempt that is over: who asked for that, how long it ran, what it used."""
     said: dict[str, Any] = {"attempt": job.attempt, "gpus": list(job.gpus), "usage": usage}
     if job.stop:
         said |= {"by": job.stop.by, "stop_reason": job.stop.reason.value}
     if end:
         said |= {"duration_s": end.duration_s} | ({"why": end.spawn_error} if end.spawn_error else {})
+        if state is not State.LOST:  # there the code was not the program's own, and says nothing
+            said |= {"exit_code": end.exit_code, "signal": end.signal}
     elif job.started_at:  # nobody saw its end: it is over now
         said |= {"duration_s": (clock.now() - job.started_at).total_seconds(), "duration_about": True}
     return said
@@ -384,4 +397,6 @@ def job_of(row: Any) -> Job:
         stop=stop,
         position=row["position"],
         held_by=row["held_by"],
+        begin_at=clock.moment(row["begin_at"]),
+        retries_left=row["retries_left"],
     )

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner import clock
+from runner.backoff import LONGEST_S
 from runner.model import Reason
 from runner.schedule.choice import TURN_S, Running, Waiting, level_of, turns
 from runner.schedule.request import request_in
@@ -176,6 +177,11 @@ class Line:
     def let_begin(self) -> float | None:
         """Let those start whose time has come; in how many seconds the next one's comes, or None."""
         now = clock.now()
+        self._store.execute(  # the clock may have been set back since a retry was put off
+            "UPDATE jobs SET begin_at = ? WHERE begin_at > ? AND attempt > 0"
+            " AND begin_at IS NOT json_extract(spec, '$.begin_at')",
+            [clock.text(now + timedelta(seconds=LONGEST_S))] * 2,
+        )
         self._store.execute(
             "UPDATE jobs SET begin_at = NULL, ready = (blockers = 0 AND held_by IS NULL) WHERE begin_at <= ?",
             (clock.text(now),),

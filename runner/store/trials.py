@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.model import Phase
+from runner.model import Phase, State
 from runner.schedule.choice import Waiting
 from runner.schedule.request import request_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from runner.model import Job
     from runner.store.connection import Store
@@ -24,11 +24,12 @@ class Trials:
         self._store = store
 
     def shapes(self, job_ids: Iterable[int]) -> list[str]:
-        """What kinds of jobs these are, one for each of them."""
+        """What kinds of jobs these are, one for each of them, however often it is named."""
         wanted = list(job_ids)
         marks = ", ".join("?" * len(wanted))
-        rows = self._store.rows(f"SELECT shape FROM jobs WHERE id IN ({marks}) AND shape IS NOT NULL", wanted)  # noqa: S608
-        return [row["shape"] for row in rows]
+        rows = self._store.rows(f"SELECT id, shape FROM jobs WHERE id IN ({marks}) AND shape IS NOT NULL", wanted)  # noqa: S608
+        found = {row["id"]: str(row["shape"]) for row in rows}
+        return [found[job_id] for job_id in wanted if job_id in found]
 
     def need_gpus(self, job_ids: Iterable[int]) -> bool:
         """Whether any of these jobs asked for GPUs."""
@@ -36,6 +37,33 @@ class Trials:
         marks = ", ".join("?" * len(wanted))
         rows = self._store.rows(f"SELECT DISTINCT lane FROM jobs WHERE id IN ({marks})", wanted)  # noqa: S608
         return any(request_in(row["lane"]).gpus for row in rows)
+
+    def now(self, paused: Mapping[str, Any]) -> list[Waiting]:
+        """The jobs with one of which a queue that the breaker paused is tried now.
+
+        One that is unlike those that failed is tried as soon as it comes, until one was tried in vain.
+        """
+        if not paused.get("again") or paused["trial"] is not None:
+            return []
+        due = clock.moment(paused["try_at"])
+        is_due = due is None or due <= clock.now()
+        found = self.unlike(paused["jobs"]) if is_due or not paused["tries"] else []
+        return found or (self._alike(paused["jobs"]) if is_due else [])
+
+    def unlike(self, failed: Collection[int]) -> list[Waiting]:
+        """Jobs that would show something of the box: of another kind, and with GPUs where those that failed had any."""
+        gpus_too = self.need_gpus(failed)
+        return [one for one in self.candidates(self.shapes(failed)) if one.request.gpus or not gpus_too]
+
+    def _alike(self, failed: Collection[int]) -> list[Waiting]:
+        found = self.candidates()
+        with_gpus = [one for one in found if one.request.gpus]
+        return with_gpus if with_gpus and self.need_gpus(failed) else found
+
+    def state(self, job: Job) -> State:
+        """Where a job is; of one that waits to be tried again, how its latest attempt ended."""
+        row = self._store.row("SELECT state FROM attempts WHERE job_id = ? AND number = ?", (job.id, job.attempt))
+        return State(row["state"]) if row and row["state"] and not job.state.final else job.state
 
     def ran_s(self, job: Job) -> float:
         """How long its latest attempt has run, or ran: without the probes before it, which end within seconds."""

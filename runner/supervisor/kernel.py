@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 
@@ -14,11 +13,11 @@ PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 def _prctl(option: int, value: int | bytes) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
+    import ctypes  # what the clients use of this file does without
+
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
@@ -39,7 +38,7 @@ def set_name(name: str) -> None:
 
 
 def boot_id() -> str:
-    """Changes when the machine starts anew, or the container: its first process is then another."""
+    """Identify this boot of the machine, or of the container: a new one has another first process."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     try:

@@ -9,6 +9,7 @@ import signal
 
 from runner.envfile import read_env_file
 from runner.errors import JobError, UserError
+from runner.supervisor import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def launch(spec: dict[str, Any], output: int) -> int:
     try:
         environment = _environment(spec)
         os.chdir(spec["dir"])
+        mark.put_on(mark.mark_of(spec["job_id"], spec["attempt"], spec["run_id"]))
         return _spawn(spec["argv"], environment, output)
     except (UserError, ValueError) as error:
         raise JobError(str(error)) from error

@@ -33,6 +33,8 @@ def gpus(as_json: bool) -> None:
 def _why_none(queue: Queue) -> str:
     if not queue.runner_is_up():
         return f"No GPU has been read yet: no runner is up for {queue.home}. Start one: nightshift up --detach"
+    if (trouble := queue.gpu_trouble()) is not None:
+        return f"No GPU can be read. {trouble}"
     return "This runner uses no GPUs (NIGHTSHIFT_GPUS=none): only jobs with --gpus 0 run."
 
 

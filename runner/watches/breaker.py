@@ -16,8 +16,6 @@ from runner.model import State
 from runner.store.trials import Trials
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from runner.model import Exit, Job
     from runner.schedule.choice import Waiting
     from runner.settings import Settings
@@ -31,6 +29,7 @@ log = logging.getLogger(__name__)
 
 BY = "breaker"
 NO_ROOM_S = 15.0
+SAYS_NOTHING = (State.QUEUED, State.CANCELLED, State.LOST)
 HELD_BY = "the breaker, since jobs like it failed at once"
 
 
@@ -44,7 +43,7 @@ class BreakerWatch:
         self._no_room_until = -math.inf  # so long, nobody is told that there is no room to try one
 
     def on_end(self, job_id: int, state: State, end: Exit | None) -> None:
-        """A job has ended: one more in a row, or none any more."""
+        """An attempt has ended: one more in a row, or none any more."""
         if not self._settings.breaker or self._box.get("paused"):
             return
         before = breaker.Streak(*self._box.get("streak", breaker.Streak()))
@@ -55,14 +54,14 @@ class BreakerWatch:
             self._pause(streak)
 
     def _pause(self, streak: breaker.Streak) -> None:
-        why = f"{len(streak.jobs)} jobs in a row failed within seconds ({streak.manner})"
-        again = self._settings.breaker_again > 0
-        at_once = again and bool(self._unlike(streak.jobs))
+        why, again = streak.words, self._settings.breaker_again > 0
+        at_once = again and bool(self._trials.unlike(streak.jobs))
         try_at = self._try_at(0) if again and not at_once else None
         paused = {
             "by": BY,
             "why": why,
             "jobs": streak.jobs,
+            "again": again,  # whether it is tried at all
             "tries": 0,
             "trial": None,
             "try_at": try_at,
@@ -77,7 +76,8 @@ class BreakerWatch:
 
     def _tell(self, paused: dict[str, Any]) -> None:
         if not paused.get("told"):
-            self._outbox.add("paused", {name: paused.get(name) for name in ("why", "jobs", "try_at")})
+            told = ("why", "jobs", "again", "tries", "try_at")
+            self._outbox.add("paused", {name: paused.get(name) for name in told})
             self._box.set("paused", {**paused, "told": True})
 
     # -- going on ------------------------------------------------------------------------------------------------------
@@ -87,8 +87,9 @@ class BreakerWatch:
         paused = self._box.get("paused")
         if not paused or paused["by"] != BY or "jobs" not in paused:
             return []
-        if not self._settings.breaker_again:
-            self._tell({**paused, "try_at": None})  # with other settings it would have been tried
+        paused = self._by_settings(paused)
+        if not paused["again"]:
+            self._tell(paused)
             return []
         if self._box.get("draining"):
             return []
@@ -98,23 +99,18 @@ class BreakerWatch:
         left_s = self._left_s(paused)
         if left_s > 0:
             self._look_in(left_s)
-        # none has been tried yet: one that is unlike them may have come since
-        found = self._unlike(paused["jobs"]) if left_s <= 0 or not paused["tries"] else []
+        found = self._trials.now(paused)
         if not found and left_s <= 0:
-            found = self._alike(paused["jobs"])
-            if not found:
-                self._tell(paused)
+            self._tell(paused)
         return found
 
-    def _unlike(self, failed: Sequence[int]) -> list[Waiting]:
-        """Jobs that would show something of the box: of another kind, and with GPUs where those that failed had any."""
-        gpus_too = self._trials.need_gpus(failed)
-        return [one for one in self._trials.candidates(self._trials.shapes(failed)) if one.request.gpus or not gpus_too]
-
-    def _alike(self, failed: Sequence[int]) -> list[Waiting]:
-        found = self._trials.candidates()
-        with_gpus = [one for one in found if one.request.gpus]
-        return with_gpus if with_gpus and self._trials.need_gpus(failed) else found
+    def _by_settings(self, paused: dict[str, Any]) -> dict[str, Any]:
+        """The pause as a runner with these settings keeps it: the one before may have had others."""
+        again = self._settings.breaker_again > 0
+        if paused.get("again") is not again:
+            paused = {**paused, "again": again, "try_at": paused["try_at"] if again else None}
+            self._box.set("paused", paused)
+        return paused
 
     def _left_s(self, paused: dict[str, Any]) -> float:
         """Until the next one may be tried; never longer than was meant, for the clock on the wall may be set back."""
@@ -147,12 +143,12 @@ class BreakerWatch:
     def _see(self, paused: dict[str, Any]) -> None:
         """What has become of the job that was tried."""
         job = self._jobs.get(paused["trial"])
-        if job is None or job.state in (State.QUEUED, State.CANCELLED, State.LOST):  # that says nothing
+        if job is None or (state := self._trials.state(job)) in SAYS_NOTHING:
             self._box.set("paused", {**paused, "trial": None})
             self._waiter.after(0, lambda: None)
-        elif (left_s := self._settings.breaker_within - self._trials.ran_s(job)) > 0 and not job.state.final:
+        elif (left_s := self._settings.breaker_within - self._trials.ran_s(job)) > 0 and not state.final:
             self._look_in(left_s)
-        elif job.state is State.FAILED and left_s >= 0:
+        elif state is State.FAILED and left_s >= 0:
             self._fails_again(paused)
         else:
             self._go_on(paused, job)

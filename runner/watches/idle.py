@@ -66,10 +66,10 @@ class IdleWatch:
     """All live jobs with GPUs."""
 
     def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, telemetry: Telemetry, boot_id: str
+        self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, telemetry: Telemetry
     ) -> None:
         self._settings, self._jobs, self._outbox, self._box = settings, jobs, outbox, box
-        self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, boot_id
+        self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, kernel.boot_id()
         self._hung = HungWatch(store, jobs, outbox, box, self._watches, telemetry)
         self._watched: dict[int, Watch] = {}
         self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts that need not be looked up again

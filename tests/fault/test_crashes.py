@@ -97,15 +97,16 @@ def test_the_supervisor_is_killed_and_nothing_of_its_job_is_left(box):
 
 
 def test_supervisor_and_zygote_are_killed_together(box):
-    """Then nobody above the strays is left; those that kept the mark or the pipe are still found."""
+    """Then nobody above the strays is left; they are still found, whatever they have cast off."""
     box.start_runner()
-    job_id = box.submit("echo $$; (setsid sleep 7310 &); (env -i setsid sleep 7311 &); sleep 7312")
+    daemon = "(env -i setsid sh -c '(exec sleep 7313) &' >/dev/null 2>&1 </dev/null &)"
+    job_id = box.submit(f"echo $$; (setsid sleep 7310 &); (env -i setsid sleep 7311 &); {daemon}; sleep 7312")
     pid_of_job(box, job_id)
-    eventually(lambda: len(sleepers(7310, 7311, 7312)) >= 3)
+    eventually(lambda: len(sleepers(7310, 7311, 7312, 7313)) >= 4)
     os.kill(part(box, "ns-zygote"), signal.SIGKILL)
     os.kill(part(box, "ns-supervisor"), signal.SIGKILL)
     assert box.wait_state(job_id, "LOST")["reason"] == "SUPERVISOR"
-    assert sleepers(7310, 7311, 7312) == []
+    assert sleepers(7310, 7311, 7312, 7313) == []
 
 
 def test_a_lost_job_is_run_again_where_that_was_asked_for(box, tmp_path):

@@ -192,3 +192,38 @@ def test_the_next_job_waits_until_the_memory_is_back_and_it_is_said_who_holds_it
     os.kill(bystander, 9)
     psutil.Process(bystander).wait(60)
     box.wait_state(second, "SUCCEEDED")
+
+
+SILENT = "The NVIDIA driver lists 2 GPUs, none of which can be read: GPU {} does not answer (Unknown Error)"
+
+
+def test_where_no_gpu_answers_from_the_start_people_are_told_what_the_driver_says(box, nvml):
+    for index in (0, 1):
+        nvml.fault(index, "handle", 999)
+    box.start_runner(gpus="auto")
+    eventually(lambda: gpu(box, 1)["state"] == "unknown")
+    told = box.run("gpus").stdout
+    assert SILENT.format(0) in told or SILENT.format(1) in told
+    assert "NIGHTSHIFT_GPUS=none" not in told
+    done = box.run("submit", "--", "true")
+    assert (done.returncode, "no GPUs" in done.stderr) == (0, False)
+    waits = eventually(lambda: box.job(1)["waiting_for"])
+    assert waits in {f"needs 1 GPU, 0 free; GPU 0, 1 unknown: {SILENT.format(index)}" for index in (0, 1)}
+    nvml.clear()
+    box.wait_state(1, "SUCCEEDED")
+
+
+def test_where_the_only_gpu_is_split_by_mig_people_are_told_so(box, tmp_path):
+    driver = FakeNvml(tmp_path)
+    driver.add_gpu()
+    driver.fault(0, "mig", "is 1")
+    box.environ |= driver.env
+    box.start_runner(gpus="auto")
+    eventually(lambda: gpu(box, 0)["state"] == "unsupported")
+    done = box.run("submit", "--", "true")
+    assert done.returncode == 1
+    assert (
+        "This box has no GPU for jobs. GPU 0 is split by MIG, which is not scheduled; `nvidia-smi -mig 0`"
+        in done.stderr
+    )
+    assert box.run("submit", "--gpus", "0", "--", "true").returncode == 0

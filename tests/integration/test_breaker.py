@@ -87,3 +87,16 @@ def test_where_it_is_not_to_be_tried_somebody_has_to_resume_it(box):
     assert box.job(good)["state"] == "QUEUED"
     box.run("resume")
     box.wait_state(good, "RUNNING")
+
+
+def test_who_submits_the_job_that_is_tried_is_told_that_it_starts(box):
+    box.start_runner(gpus="sim:1x24GiB", breaker_within="60s")
+    bad = [box.submit(BROKEN.format(number)) for number in range(4)]
+    eventually(lambda: told(box))
+    assert states(box, bad)[3] == "QUEUED"
+    done = box.run("submit", "--", WORKS)
+    assert done.stderr.startswith("nightshift: job 5 starts now, though the queue is paused, because 3 jobs in a row")
+    box.wait_state(5, "RUNNING")
+    again = box.run("submit", "--", WORKS)
+    assert "queued, but the queue is paused" in again.stderr
+    assert "#5 shows whether it may go on" in again.stderr

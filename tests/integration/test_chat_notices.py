@@ -7,8 +7,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from bot import pauses
 from bot.notify import is_quiet
 from runner import clock
+from runner.backoff import Retry
 from runner.model import Phase, Reason, State
 from tests.attempts import begin, end, lose
 from tests.jobs import an_exit, submit
@@ -216,13 +218,40 @@ async def test_an_attempt_that_is_made_again(room):
     begin(room.chat.queue, number)
     await room.settle()
     queue = room.chat.queue
-    queue.jobs.back_to_queue(queue.job(number), "a retry was asked for", (State.LOST, Reason.HOST))
+    retry = Retry(1, 2, wait_s=0.0, is_news=True)
+    queue.jobs.back_to_queue(queue.job(number), retry.words, (State.LOST, Reason.HOST), retry=retry)
     (said,) = await news(room, room.uma)
-    assert said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · the machine went down"
+    assert (
+        said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · the machine went down · retry 1 of 2"
+    )
     assert labels(said) == ["Log", "Details", "Kill"]
     begin(queue, number)
     (said,) = await news(room, room.uma)
     assert "attempt 2" in said.text.text
+
+
+@in_room()
+async def test_a_series_of_retries_is_told_once_and_at_its_end(room):
+    number, queue = await a_job(room), room.chat.queue
+    failed = an_exit(exit_code=1)
+    begin(queue, number)
+    await room.settle()
+    retry = Retry(1, 9999, wait_s=10.0, is_news=True)
+    queue.jobs.back_to_queue(queue.job(number), retry.words, (State.FAILED, Reason.EXIT), end=failed, retry=retry)
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · exit 1 · retry 1 of 9999 in 10 s"
+    assert said.text.text.endswith("Of further retries you hear when the job ends.")
+    for again in range(2, 6):
+        queue.store.execute("UPDATE jobs SET begin_at = NULL, ready = 1")
+        begin(queue, number)
+        retry = Retry(again, 9999, wait_s=20.0, is_news=False)
+        queue.jobs.back_to_queue(queue.job(number), retry.words, (State.FAILED, Reason.EXIT), end=failed, retry=retry)
+    assert await news(room, room.uma) == []
+    queue.store.execute("UPDATE jobs SET begin_at = NULL, ready = 1")
+    begin(queue, number)
+    end(queue, number, exit_code=1)
+    (said,) = await news(room, room.uma)
+    assert said.text.text.splitlines()[0] == "❌ #1 night failed on lab1 after 1 s · exit 1 · attempt 6"
 
 
 @in_room()
@@ -437,15 +466,18 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
     why = "3 jobs in a row failed within seconds (exit code 1)"
     queue.box.set("paused", {"by": "breaker", "why": why})
     try_at = clock.text(clock.now().astimezone().replace(hour=23, minute=10))
-    queue.outbox.add("paused", {"why": why, "jobs": [*mine, hers], "try_at": try_at})
+    paused = {"why": why, "jobs": [*mine, hers], "again": True, "tries": 1, "try_at": try_at}
+    queue.outbox.add("paused", paused)
     before = {person.id: len(room.said(person)) for person in (room.ada, room.uma, room.una, room.vic)}
     await room.settle()
     for person, told in ((room.ada, 1), (room.uma, 1), (room.una, 1), (room.vic, 0)):
         assert len(room.said(person)) == before[person.id] + told
     said = room.said(room.uma)[-1]
     assert said.text.text.splitlines()[0] == f"⏸ lab1 is paused: {why}"
-    assert said.text.text.endswith("no more start. I try one job at 23:10. Resume if nothing is wrong with the box.")
+    assert said.text.text.endswith("No more start. I try one job at 23:10. Resume if nothing is wrong with the box.")
     assert "#1, #2, #3" in said.text.text
+    words = pauses.paused({**paused, "tries": 0, "jobs": [1, 1, 1]}, "lab1")
+    assert "#1. Running jobs go on. No more like them start. I try a job of another kind as soon as one waits" in words
     assert labels(said) == ["Resume", "Status"]
     assert not said.silent
     await room.tap(room.uma, said, "Resume")
@@ -453,6 +485,35 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
     assert room.answers()[-1] == "▶️ Resumed."
     await room.tap(room.una, room.said(room.una)[-1], "Resume")
     assert room.answers()[-1] == "Nothing was paused."
+
+
+@in_room()
+async def test_a_paused_queue_and_status_offer_resume_to_those_who_may(room):
+    await a_job(room)
+    queue = room.chat.queue
+    queue.pause()
+    for command in ("/queue", "/status"):
+        assert labels((await room.ask(room.ada, command))[-1])[0] == "Resume"
+        assert "Resume" not in labels((await room.ask(room.uma, command))[-1])  # a person's pause is an admin's to end
+    queue.box.set("paused", {"by": "breaker", "why": "3 jobs in a row failed within seconds (exit code 1)"})
+    for command in ("/queue", "/status"):
+        said = (await room.ask(room.uma, command))[-1]
+        assert labels(said)[0] == "Resume"
+        assert "Resume" not in labels((await room.ask(room.vic, command))[-1])
+    await room.tap(room.uma, said, "Resume")
+    assert (queue.held(), room.answers()[-1]) == (None, "▶️ Resumed.")
+    now = next(one for one in room.said(room.uma) if one.message_id == said.message_id)
+    assert "Resume" not in labels(now)
+    assert "paused" not in now.text.text
+
+
+@in_room()
+async def test_an_empty_queue_that_is_paused_says_so(room):
+    room.chat.queue.pause()
+    (said,) = await room.ask(room.ada, "/queue")
+    assert "the queue is paused by" in said.text.text
+    await room.tap(room.ada, said, "Resume")
+    assert room.chat.queue.held() is None
 
 
 @in_room()

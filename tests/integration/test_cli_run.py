@@ -403,7 +403,7 @@ def test_a_gpu_that_others_use_is_taken(up):
     with begun(up, "sim-load", "--memory", "12G", "--load", "90", CUDA_VISIBLE_DEVICES=free["uuid"]):
         taken = eventually(lambda: [g for g in json.loads(up.run("gpus", "--json").stdout) if g["state"] == "taken"])
         assert (taken[0]["index"], taken[0]["jobs"]) == (1, [])
-        assert "utilisation by others" in taken[0]["detail"]
+        assert "% utilisation by pid" in taken[0]["detail"]
         job_id = up.submit("true", "--on", "1")
         waits = json.loads(up.run("show", str(job_id), "--json").stdout)["waiting_for"]
         assert "0 free; GPU 1 busy" in waits
@@ -439,7 +439,7 @@ def test_following_goes_on_into_the_next_attempt(up):
         assert f"attempt 2 of job {job_id}" in following.stderr.read()
     shown = up.run("show", str(job_id)).stdout
     assert "Attempt 1    lost, supervisor killed" in shown
-    assert "queued again: a retry was asked for" in shown
+    assert "queued again: retry 1 of 1" in shown
 
 
 def test_a_log_ends_with_its_job_even_if_no_runner_is_up(box):

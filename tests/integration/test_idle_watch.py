@@ -13,6 +13,7 @@ from runner import clock
 from runner.api import Queue
 from runner.model import GpuHealth, Reason
 from runner.store.watches import Watches
+from runner.supervisor import kernel
 from tests.attempts import begin
 from tests.idle_stage import IdleStage
 from tests.jobs import submit
@@ -265,11 +266,22 @@ def test_kept_for_a_while_the_window_begins_after_it(queue, stage):
     assert kept["data"]["by"] == "somebody"
 
 
-def test_kept_for_a_while_over_a_restart_of_the_machine(queue, stage):
+@pytest.mark.parametrize("moved_h", [12, -12])
+def test_moving_the_wall_clock_does_not_change_how_long_a_job_is_kept(queue, stage, moved_h):
+    job_id = running(queue, A)
+    queue.keep(job_id, 3600)
+    stage._wall += timedelta(hours=moved_h)
+    stage.pass_by(3590, {A: 0}, step_s=10)
+    assert stage.stopped_at(job_id) is None
+    stage.pass_by(120, {A: 0})
+    assert stage.stopped_at(job_id) is not None
+
+
+def test_kept_for_a_while_over_a_restart_of_the_machine(queue, stage, monkeypatch):
     """The monotonic clock begins anew then: an hour must not become weeks."""
     job_id = running(queue, A, retries=1)
     queue.keep(job_id, 3600)
-    stage.boot_id = "another boot"
+    monkeypatch.setattr(kernel, "boot_id", lambda: "another boot")
     stage.passed_s -= 100_000
     stage._wall += timedelta(seconds=100_000)
     stage.restart()
@@ -365,11 +377,11 @@ def test_what_somebody_stops_is_not_warned_of(queue, stage):
     assert queue.job(job_id).stop.reason is Reason.USER
 
 
-@pytest.mark.parametrize("spoilt", ['{"window": {"boot_id": "this boot"}}', "{}", '{"window": null}', "[]"])
+@pytest.mark.parametrize("spoilt", ['{"window": {"boot_id": "BOOT"}}', "{}", '{"window": null}', "[]"])
 def test_what_another_version_wrote_down_is_watched_anew(queue, stage, spoilt):
     job_id = running(queue, A)
     stage.pass_by(10, {A: 0})
-    queue.store.execute("UPDATE watches SET state = ?", (spoilt,))
+    queue.store.execute("UPDATE watches SET state = ?", (spoilt.replace("BOOT", kernel.boot_id()),))
     stage.restart()
     stage.pass_by(62, {A: 0})
     assert stage.stopped_at(job_id) is not None

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from runner import clock, home, presence
-from runner.gpu.published import boot_id, publish
+from runner.gpu.published import publish
 from runner.model import Gpu, Reason, Snapshot
+from runner.supervisor import kernel
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import in_room
@@ -27,7 +28,7 @@ def a_runner_with_one_gpu(folder):
     gpu = Gpu(index=0, uuid=GPU, memory_total_mib=24 << 10, memory_used_mib=0, utilization=0, processes=(),
               sampled_at=time.monotonic() + 3600)  # fmt: skip
     with presence.held(folder, home.RUNNER_LOCK):
-        seen = Snapshot(at=clock.text(clock.now()), boot_id=boot_id(), simulated=False, gpus=(gpu,))
+        seen = Snapshot(at=clock.text(clock.now()), boot_id=kernel.boot_id(), simulated=False, gpus=(gpu,))
         publish(folder, json.dumps(seen.to_json()))
         yield
 

@@ -2,9 +2,8 @@
 
 import json
 import os
+import re
 import signal
-
-import pytest
 
 from runner import clock
 from runner.store.line import Line
@@ -222,12 +221,45 @@ def test_so_many_gpus_for_each_and_more_at_low_priority(box):
 # -- again -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("reason", "attempts"), [("exit", 3), ("signal", 1)])
-def test_a_job_is_tried_again_for_the_reasons_it_names(box, reason, attempts):
+def end_pause(box, job_id, attempt):
+    """The pause after this attempt is over; what the job said while it waited."""
+    waiting = eventually(lambda: (job := box.job(job_id))["attempt"] == attempt and job["waiting_for"])
+    with box.queue() as queue:
+        begin_at, (ended,) = (
+            queue.job(job_id).begin_at,
+            [
+                clock.moment(event["at"])
+                for event in queue.jobs.events(job_id)
+                if (event["kind"], event["attempt"]) == ("requeued", attempt)
+            ],
+        )
+        queue.store.execute("UPDATE jobs SET begin_at = ? WHERE id = ?", (clock.text(clock.now()), job_id))
+        queue.ring()
+    return round((begin_at - ended).total_seconds()), re.sub(r" in \d+ s$", "", waiting)
+
+
+def test_a_job_is_tried_again_for_the_reasons_it_names(box):
     box.start_runner()
-    job_id = box.submit("exit 3", "--retries", "2", "--retry-on", reason)
+    job_id = box.submit("exit 3", "--retries", "1", "--retry-on", "exit")
+    other = box.submit("exit 3", "--retries", "1", "--retry-on", "signal")
+    end_pause(box, job_id, 1)
     job = box.wait_state(job_id, "FAILED")
-    assert (job["exit_code"], job["attempt"]) == (3, attempts)
+    assert (job["exit_code"], job["attempt"]) == (3, 2)
+    assert box.wait_state(other, "FAILED")["attempt"] == 1
+
+
+def test_a_job_that_always_fails_waits_longer_each_time_is_told_once_and_stops_the_queue(box):
+    box.start_runner()
+    job_id = box.submit("false", "--retries", "9999", "--retry-on", "exit")
+    assert end_pause(box, job_id, 1) == (10, "retry 1 of 9999")
+    assert end_pause(box, job_id, 2) == (20, "retry 2 of 9999")
+    eventually(lambda: box.notices(None))  # the third attempt in a row
+    (paused,) = box.notices(None)
+    assert (paused.kind, paused.data["jobs"]) == ("paused", [job_id] * 3)
+    assert paused.data["why"] == "3 attempts in a row failed within seconds (exit code 1)"
+    assert box.job(job_id)["waiting_for"].startswith("retry 3 of 9999 in ")
+    started, again = box.notices(job_id)
+    assert (started.kind, again.kind, again.data["exit_code"]) == ("started", "requeued", 1)
 
 
 def test_a_whole_box_goes_on_after_its_supervisors_were_lost(box):

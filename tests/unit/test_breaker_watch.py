@@ -12,8 +12,10 @@ import pytest
 
 from runner import clock
 from runner.api import Queue
-from runner.model import Phase, State
+from runner.backoff import Retry
+from runner.model import Phase, Reason, State
 from runner.settings import Settings
+from runner.store.line import Line
 from runner.watches.breaker import BreakerWatch
 from tests.attempts import begin, end
 from tests.jobs import an_exit, submit
@@ -39,6 +41,25 @@ class Stage:
             begin(self.queue, job_id, *["GPU-a"] * self.queue.job(job_id).spec.gpus)
             end(self.queue, job_id, exit_code=1)
             self.watch.on_end(job_id, State.FAILED, an_exit(exit_code=1))
+
+    def fails_and_waits(self, job_id: int, number: int) -> None:
+        """An attempt fails, and another one is to be made after a pause."""
+        self.queue.store.execute("UPDATE jobs SET begin_at = NULL, ready = 1 WHERE id = ?", (job_id,))
+        begin(self.queue, job_id, "GPU-a")
+        retry, failed = Retry(number, 9, wait_s=10.0, is_news=number == 1), an_exit(exit_code=1)
+        after = (State.FAILED, Reason.EXIT)
+        self.queue.jobs.back_to_queue(self.queue.job(job_id), retry.words, after, end=failed, retry=retry)
+        self.watch.on_end(job_id, State.FAILED, failed)
+
+    def has_a_stubborn_one(self) -> int:
+        """A job that waits for its fourth attempt; no other waits."""
+        self.queue.resume()
+        for other in self.queue.unfinished():
+            self.queue.stop(other)
+        (job_id,) = submit(self.queue, "python stubborn.py", retries=9)
+        for number in range(1, 4):
+            self.fails_and_waits(job_id, number)
+        return job_id
 
     def pass_by(self, **time: float) -> None:
         self._now += timedelta(**time)
@@ -135,3 +156,41 @@ def test_where_it_is_not_to_be_tried_any_more_somebody_is_told(stage):
     assert (stage.tried(), stage.told()) == ([], ["paused", "paused"])
     assert (stage.tried(), stage.told()) == ([], ["paused", "paused"])
     assert stage.queue.job(other).state is State.QUEUED
+
+
+def test_the_attempts_of_one_job_count_and_those_of_one_that_is_tried(stage):
+    queue, stubborn = stage.queue, stage.has_a_stubborn_one()
+    assert queue.box.get("paused")["why"] == "3 attempts in a row failed within seconds (exit code 1)"
+    stage.pass_by(minutes=5.1)
+    Line(queue.store).let_begin()
+    assert stage.tried() == [stubborn]
+    stage.watch.tries(stubborn)
+    stage.fails_and_waits(stubborn, 4)
+    assert (stage.tried(), queue.box.get("paused")["tries"]) == ([], 1)
+
+
+def test_while_another_job_runs_well_the_one_that_fails_again_and_again_is_held(stage):
+    queue, stubborn = stage.queue, stage.has_a_stubborn_one()
+    (other,) = submit(queue, "python eval.py")
+    assert stage.tried() == [other]
+    stage.watch.tries(other)
+    begin(queue, other, "GPU-a")
+    stage.pass_by(seconds=11)
+    assert (stage.tried(), queue.held()) == ([], None)
+    assert "the breaker" in queue.job(stubborn).held_by
+
+
+def test_who_submits_what_is_tried_at_once_is_not_told_that_it_waits(stage, monkeypatch):
+    monkeypatch.setattr(Queue, "runner_is_up", lambda _: True)
+    queue, like = stage.queue, 4
+    queue.box.set("cpu slots", 1)
+    (other,) = submit(queue, "python eval.py", gpus=0)
+    # no GPUs are known here, so those that failed must not have had any
+    queue.store.execute("UPDATE jobs SET lane = (SELECT lane FROM jobs WHERE id = ?)", (other,))
+    why = queue.waiting_reasons([queue.job(like), queue.job(other)])
+    assert why[other] == "starts next, and shows whether the paused queue may go on"
+    assert "a job of another kind is tried at once, or one like them at" in why[like]
+    assert queue.tried_next() == other
+    stage.watch.tries(other)
+    assert queue.tried_next() == other
+    assert f"#{other} shows whether it may go on" in queue.held()

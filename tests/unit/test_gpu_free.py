@@ -175,3 +175,9 @@ def test_a_gpu_without_memory_of_its_own_is_judged_by_its_load() -> None:
     assert is_free(_gpu(**unified), leased_by_us=0) is None
     assert "busy" in (is_free(_gpu(**unified, utilization=80), leased_by_us=0) or "")
     assert is_free(_gpu(memory_total_mib=None, memory_used_mib=None), leased_by_us=0) is not None
+
+
+def test_who_makes_a_gpu_busy_is_named_where_the_driver_tells() -> None:
+    busy = _gpu(utilization=97, processes=(GpuProcess(pid=THEIRS, memory_mib=512),))
+    said = is_free(busy, leased_by_us=0)
+    assert said == f"busy: 97 % utilisation by pid {THEIRS} (not visible from here) 0.5 GiB"

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runner.api import Queue
+from runner.errors import UserError
 from runner.gpu.known import KnownGpus
-from runner.gpu.published import FILE, boot_id, publish, read_published
+from runner.gpu.published import FILE, publish, read_published
 from runner.gpu.selection import Selection
 from runner.model import Gpu, GpuHealth, GpuProcess, Snapshot
+from runner.supervisor import kernel
+from runner.terminal import gpus
+from tests.jobs import submit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +32,7 @@ def _snapshot(**changes: Any) -> Snapshot:
         processes=(GpuProcess(pid=1, memory_mib=5),),
         sampled_at=time.monotonic() - 30,
     )
-    usual: dict[str, Any] = {"at": "2026-01-01T00:00:00.000000+00:00", "boot_id": boot_id(), "simulated": False}
+    usual: dict[str, Any] = {"at": "2026-01-01T00:00:00.000000+00:00", "boot_id": kernel.boot_id(), "simulated": False}
     return Snapshot(**{**usual, "gpus": (gpu,), **changes})
 
 
@@ -87,3 +92,17 @@ def test_gpus_of_another_boot_have_no_index_and_go_when_not_found(tmp_path: Path
 def test_real_gpus_of_last_time_are_none_of_the_simulated(tmp_path: Path) -> None:
     _publish(tmp_path, _snapshot())
     assert KnownGpus.from_last_time(str(tmp_path), simulated=True).merged([], "") == ()
+
+
+def test_where_no_gpu_is_listed_the_drivers_word_is_what_is_told(tmp_path: Path, monkeypatch: Any) -> None:
+    says = "The NVIDIA driver lists 2 GPUs, none of which can be read: GPU 0 does not answer (Unknown Error)."
+    monkeypatch.setattr(Queue, "runner_is_up", lambda _: True)
+    with Queue(str(tmp_path), actor="somebody") as queue:
+        _publish(tmp_path, _snapshot(gpus=(), trouble=says))
+        (job_id,) = submit(queue, "true", gpus=1)  # they may come back
+        assert queue.waiting_reasons([queue.job(job_id)]) == {job_id: says}
+        assert gpus._why_none(queue) == f"No GPU can be read. {says}"
+        _publish(tmp_path, _snapshot(gpus=()))
+        assert "NIGHTSHIFT_GPUS=none" in gpus._why_none(queue)
+        with pytest.raises(UserError, match="This box has no GPUs"):
+            submit(queue, "true", gpus=1)

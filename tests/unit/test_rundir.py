@@ -73,3 +73,31 @@ def test_writing_the_end_again_and_again_costs_no_descriptors(folder, monkeypatc
 
 def test_room_that_cannot_be_reserved_is_no_failure(tmp_path):
     assert rundir.reserve_exit(str(tmp_path / "gone")) is None
+
+
+def _take_away(path):
+    os.unlink(path)
+
+
+def _replace(path):
+    os.unlink(path)
+    with open(path, "w") as file:
+        file.write("something longer than any record " * 200)
+
+
+def _make_folder(path):
+    os.unlink(path)
+    os.makedirs(os.path.join(path, "in", "it"))
+
+
+@pytest.mark.parametrize("spoil", [_take_away, _replace, _make_folder])
+@pytest.mark.parametrize("also", [None, rundir.EXIT])
+def test_the_end_is_written_though_the_room_kept_for_it_was_removed(folder, spoil, also):
+    os.close(rundir.create(folder, SPEC))
+    reserved = rundir.reserve_exit(folder)
+    spoil(os.path.join(folder, rundir.RESERVED))
+    if also:
+        os.makedirs(os.path.join(folder, also, "in", "it"))
+    rundir.write_exit(folder, reserved, {**SPEC, "exit_code": 0})
+    os.close(reserved)
+    assert rundir.facts(folder, "aaaaaaaa").exit["exit_code"] == 0

@@ -303,3 +303,9 @@ def test_cores_and_memory_of_the_host():
     assert plan.waiting[2] == "behind #1, for which CPU cores or memory are kept"
     plan = choose([wants(1, ram_mib=30 << 10)], rooms, [], busy, limits)
     assert plan.waiting[1] == "needs 30.0 GiB of memory, 24.0 GiB free"
+
+
+def test_a_reason_that_all_gpus_share_is_told_once():
+    says = "NVML fails with an unknown error. On a host, see `dmesg`."
+    plan = choose([wants(1)], [gpu(0, why_not=says), gpu(1, why_not=says), gpu(2, why_not="is lost")], [])
+    assert plan.waiting[1] == f"needs 1 GPU, 0 free; GPU 0, 1: {says[:-1]}; GPU 2 is lost"
