@@ -12,7 +12,7 @@ from bot.gate import Caller
 from bot.patience import TRY_AGAIN_S, patiently
 from bot.richtext import escape, fit, units
 from bot.turn import LONGEST_ANSWER, AlreadyDone, Turn
-from runner.api.chat import StoreError
+from runner.api.chat import QueueLostError, StoreError
 from runner.errors import NightshiftError, UserError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def attempt(taken: Turn, act: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await act()
-        except AlreadyDone:
+        except (AlreadyDone, QueueLostError):  # what is lost makes the bot leave
             return
         except StoreError as error:  # nothing of it is there: it is done when it can be
             log.error("%s", error)

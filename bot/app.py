@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAST_WORDS_S = 3.0
+LOOK_AT_FILE_S = 1.0
 
 HANDLERS: dict[str, Handler] = {
     "start": looking.start,
@@ -160,7 +161,9 @@ class Face:
 
     async def serve(self) -> None:
         """Everything at once, until told to leave."""
-        parts = (self.poller.run(), self.dispatcher.run(), self.notifier.run(), self.sender.run())
+        parts = (
+            self.poller.run(), self.dispatcher.run(), self.notifier.run(), self.sender.run(), self._look_at_file()
+        )  # fmt: skip
         tasks = [asyncio.ensure_future(part) for part in parts]
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
         try:
@@ -180,6 +183,12 @@ class Face:
                 raise end
         if self._ended.done():
             self._ended.result()
+
+    async def _look_at_file(self) -> None:
+        """Leave if the queue's file is gone, also while nothing happens."""
+        while True:
+            self.chat.queue.store.refuse_lost()
+            await asyncio.sleep(LOOK_AT_FILE_S)
 
     def leave(self) -> None:
         """End, in order."""

@@ -17,7 +17,7 @@ from bot.gate import Added, Caller, Denied
 from bot.patience import patiently
 from bot.richtext import escape, shorten
 from bot.within import within
-from runner.api.chat import StoreError
+from runner.api.chat import QueueLostError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +81,8 @@ class Poller:
             try:
                 with self._chat.transaction():
                     kept = [self._take(update) for update in updates]
+            except QueueLostError:
+                raise
             except StoreError as error:
                 log.error("updates cannot be kept, trying again: %s", error)
                 await asyncio.sleep(DISK_PAUSE_S)

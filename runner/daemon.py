@@ -30,7 +30,7 @@ from runner.schedule.choice import Plan, choose, is_full
 from runner.schedule.request import request_in
 from runner.store.backup import Backup
 from runner.store.box import Box
-from runner.store.connection import StoreError, open_store
+from runner.store.connection import QueueLostError, StoreError, open_store
 from runner.store.jobs import Jobs
 from runner.store.limits import box_limits, keep_limits
 from runner.store.line import CPU, Line
@@ -40,6 +40,7 @@ from runner.supervisor import kernel
 from runner.upkeep import Upkeep
 from runner.usage import Usage
 from runner.wait import Waiter
+from runner.watches.backup import BackupWatch
 from runner.watches.breaker import BreakerWatch
 from runner.watches.disk import DiskWatch
 from runner.watches.empty import WhenEmpty
@@ -57,6 +58,7 @@ log = logging.getLogger(__name__)
 PROBING_PERIOD_S, BUSY_PERIOD_S, IDLE_PERIOD_S = 0.5, 1.0, 2.0
 TRY_AGAIN_S = 1.0
 LOOK_AT_CLOCK_S = 60.0
+LOOK_AT_FILE_S = 1.0
 HOLD_AT_MOST_S = 30.0
 
 
@@ -96,6 +98,8 @@ class Runner:
                 self._pass_on_stops()
                 starts = self._schedule()
                 self._see_what_is_over()
+        except QueueLostError:
+            raise
         except StoreError as error:
             log.error("%s", error)
             self._attempts.reconsider()
@@ -195,6 +199,7 @@ class Runner:
         self._usage.save()
         self._when_empty.look()
         self._disk_watch.look()
+        self._backup_watch.look()
         self._tell_if_drained()
 
     def _tell_if_drained(self) -> None:
@@ -289,13 +294,14 @@ class Runner:
         stack.callback(self._attempts.close)
         self._engine = LocalEngine(settings.home, _open_more_files())
         stack.callback(self._engine.close)
-        self._backup = Backup(settings.home, settings.backup_dir)
+        self._backup = Backup(self._store, settings.backup_dir)
         stack.callback(self._backup.close)
         self._when_empty = WhenEmpty(
             settings, self._store, self._jobs, self._outbox, self._box, self._waiter, self._backup
         )
         self._upkeep = Upkeep(settings, self._waiter)
         self._disk_watch = DiskWatch(settings, self._box, self._outbox, self._waiter)
+        self._backup_watch = BackupWatch(self._backup, self._box, self._outbox, self._waiter)
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
         install_command(settings.home)
@@ -311,6 +317,7 @@ class Runner:
         self._waiter.add(self._bell.fileno(), self._bell.clear)
         self._waiter.add(self._engine.pidfd, self._replace_zygote)
         self._listen_to_sampler()
+        self._look_at_file()
         hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         self._waiter.add(hear, lambda: _discard(hear))
@@ -322,6 +329,12 @@ class Runner:
         if descriptor is not None:
             self._waiter.add(descriptor, lambda: self._hear_sampler(descriptor))
         self._keep_sampler_alive()
+
+    def _look_at_file(self) -> bool:
+        """Leave if the queue's file is gone, also while nothing happens."""
+        self._store.refuse_lost()
+        self._waiter.after(LOOK_AT_FILE_S, self._look_at_file)
+        return False
 
     def _hear_sampler(self, descriptor: int) -> None:
         self._telemetry.read()
