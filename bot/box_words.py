@@ -108,11 +108,12 @@ def new_queue(data: Mapping[str, Any], box: str) -> str:
     """The queue's file was gone, and there was no copy of it."""
     count = int(data["jobs"])
     jobs = f"{count:,} job{'s' if count != 1 else ''}"
+    left = f"{code(str(data['folder']))} still has the folders of {jobs} from before. " if count else ""
     return fit(
         [
-            f"🚨 {bold(box)}: the queue's file was gone, so I began a new, empty queue\n",
-            f"{code(str(data['folder']))} still has the folders of {jobs} from before. What waited then is lost, and ",
-            "what ran may still run. If you have the old file: stop nightshift, put it back, start nightshift again.",
+            f"🚨 {bold(box)}: the queue's file was gone, so I began a new, empty queue\n{left}",
+            "What waited then is lost, and what ran may still run. If you have the old file: stop nightshift, put it ",
+            "back, and start nightshift again.",
         ]
     )
 

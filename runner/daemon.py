@@ -28,9 +28,10 @@ from runner.placement import Placement
 from runner.probing.probes import Probes
 from runner.schedule.choice import Plan, choose, is_full
 from runner.schedule.request import request_in
+from runner.store import restoring
 from runner.store.backup import Backup
 from runner.store.box import Box
-from runner.store.connection import QueueLostError, StoreError, open_store
+from runner.store.connection import DATABASE, QueueLostError, StoreError, open_store
 from runner.store.jobs import Jobs
 from runner.store.limits import box_limits, keep_limits
 from runner.store.line import CPU, Line
@@ -78,13 +79,20 @@ class Runner:
         with contextlib.ExitStack() as stack:
             self._open(stack)
             log.info("runner pid %s up: state in %s", os.getpid(), self._settings.home)
-            due = True
-            while not self._leaving:
-                if due:
-                    self.tick()
-                due = self._waiter.wait()
+            try:
+                self._serve()
+            except QueueLostError:
+                restoring.rescue(self._store)
+                raise
             self._leave_usage()
             log.info("runner leaves; running jobs go on")
+
+    def _serve(self) -> None:
+        due = True
+        while not self._leaving:
+            if due:
+                self.tick()
+            due = self._waiter.wait()
 
     def tick(self) -> None:
         """Everything there is to do now, in one transaction; then act upon it."""
@@ -266,6 +274,7 @@ class Runner:
         self._store = open_store(settings.home, backup_dir=settings.backup_dir)
         stack.callback(self._store.close)
         self._lock = stack.enter_context(presence.held(settings.home, home.RUNNER_LOCK))
+        restoring.forget_rescued(os.path.join(settings.home, DATABASE))
         self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
         self._line = Line(self._store)
         self._waiter = Waiter()

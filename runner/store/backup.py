@@ -15,8 +15,8 @@ from runner import home as state
 from runner.errors import OperatorError
 from runner.rundir import write_atomically
 from runner.store.box import Box
-from runner.store.connection import DATABASE, DatabaseError, connect
-from runner.store.restoring import PREVIOUS, box_value, remove
+from runner.store.connection import BACKUP, DATABASE, DatabaseError, connect
+from runner.store.restoring import PREVIOUS, box_value, create, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKUP = "backup"  # in the box: the folder that worked, and since when it does not
 LINEAGE = "lineage"
 AT_MOST_EVERY_S = 1.0
 SHARE_OF_TIME = 0.1  # copying a large queue may take this share of the time, no more
@@ -171,7 +170,6 @@ def copy(home: str, folder: str) -> None:
     """Put a whole, consistent copy of the queue into the folder, keeping the one before."""
     local = os.path.join(home, "backup.tmp")
     try:
-        remove(local)
         lineage = _copy_here(home, local)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _put_strangers_aside(folder, lineage)
@@ -190,7 +188,7 @@ def _unwritable(folder: str, error: OSError) -> str:
 
 def _copy_here(home: str, local: str) -> str:
     """A copy on the same disk, and the lineage of the queue it is of."""
-    os.close(os.open(local, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    create(local)
     with (
         contextlib.closing(connect(os.path.join(home, DATABASE))) as source,
         contextlib.closing(connect(local)) as target,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 6
 DATABASE = "nightshift.db"
 OPENING_LOCK = "opening.lock"
+BACKUP = "backup"  # in the box: the folder that copies went to, and since when they fail
 BUSY_S = 15.0
 LOCK_AGAIN_S = 0.005
 NO_ROOM = 1 << 20  # bytes: with less, SQLite may speak of an I/O error
@@ -249,7 +250,8 @@ def _held(home: str, path: str) -> Store:
 
 
 def _is_unused(store: Store) -> bool:
-    return store.row("SELECT 1 FROM jobs LIMIT 1") is None
+    """Whether it never had a job or a copy: it may stand where another queue was lost."""
+    return store.row("SELECT 1 FROM jobs UNION ALL SELECT 1 FROM box WHERE name = ? LIMIT 1", (BACKUP,)) is None
 
 
 @contextlib.contextmanager

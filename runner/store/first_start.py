@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING, Any
 
 from runner import home as state
-from runner import presence, rundir
+from runner import rundir
 from runner.errors import OperatorError
 from runner.store import disk, restoring, schema
 from runner.store.connection import SCHEMA_VERSION, StoreError, identity_of, in_memory
@@ -37,11 +36,17 @@ def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin
         _replace_if_unused(path, backup_dir)
     elif version:
         schema.migrate(path)
-    elif backup_dir is None or not _restore(restoring.newest_copy(backup_dir, path), path):
-        if not begin:
-            _refuse_if_anything_is_left(home, path)
-            return False
-        _begin(home, path)
+        schema.name(path, home)
+    elif not _restore(restoring.newest_copy(backup_dir, path), path):
+        lost = _what_was_lost(home, path)
+        if lost and not begin:
+            raise StoreError(
+                f"The queue's file {path} {lost}. Put the file back if you have it. Otherwise `nightshift up` brings "
+                "back the copy in NIGHTSHIFT_BACKUP_DIR, or begins a new queue where there is none."
+            )
+        if begin:
+            _begin(home, path, lost)
+        return begin
     return True
 
 
@@ -69,58 +74,51 @@ def _restore(copy: Copy | None, path: str) -> bool:
     if copy is None:
         return False
     _put_in_place(copy.path, path)
+    restoring.forget_rescued(path)
     log.warning("the queue was restored from %s", copy.origin)
     return True
 
 
-def _begin(home: str, path: str) -> None:
+def _begin(home: str, path: str, lost: str | None) -> None:
     """A new queue; its file appears when it is whole."""
     arriving = path + ".new"
-    restoring.remove(arriving)
-    os.close(os.open(arriving, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    restoring.create(arriving)
     schema.migrate(arriving)
     schema.name(arriving, home)
-    if jobs := _jobs_left(home):
-        log.warning("a new queue begins in %s, where %s jobs of an earlier one have left their folders", home, jobs)
-        schema.note(arriving, "new queue", {"jobs": jobs, "folder": os.path.join(home, RUNS)})
+    if lost:
+        log.error("a new queue begins, for %s %s", path, lost)
+        schema.note(arriving, "new queue", {"jobs": _jobs_left(home), "folder": os.path.join(home, RUNS)})
     _put_in_place(arriving, path)
 
 
 def _put_in_place(arriving: str, path: str) -> None:
     """Processes that have an earlier file open share nothing with this one: it comes without their WAL."""
     _put_aside(path)
-    for suffix in ("-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + suffix)
+    restoring.remove(path)
     os.replace(arriving, path)
     rundir.sync_folder(os.path.dirname(path))
 
 
 def _put_aside(path: str) -> None:
-    """Keep a file that gives way to another, unless there is nothing in it."""
-    if identity_of(path) is None:
-        return
+    """Keep what gives way: somebody may want it back, and the WAL belongs to a file that somebody may put back."""
     number = 1
-    while os.path.exists(f"{path}.aside{number}"):
+    while os.path.exists(f"{path}.aside{number}") or os.path.exists(f"{path}.aside{number}-wal"):
         number += 1
-    os.rename(path, f"{path}.aside{number}")
-    log.warning("%s held no jobs; it is kept as %s.aside%s", path, path, number)
+    for suffix in ("", "-wal"):
+        if identity_of(path + suffix) is not None:
+            os.rename(path + suffix, f"{path}.aside{number}{suffix}")
+            log.warning("%s%s is kept as %s.aside%s%s", path, suffix, path, number, suffix)
 
 
-def _refuse_if_anything_is_left(home: str, path: str) -> None:
-    """An earlier queue must not be taken for none: what is submitted would go where nobody looks for it."""
+def _what_was_lost(home: str, path: str) -> str | None:
+    """What tells of an earlier queue, which must not be taken for none."""
     if os.path.exists(path):
-        what = "is empty"
-    elif jobs := _jobs_left(home):
-        what = f"is gone, and {RUNS}/ has the folders of {jobs:,} job{'s' if jobs > 1 else ''}"
-    elif presence.holder(home, state.RUNNER_LOCK) is not None:
-        what = "is gone, and a runner is up"
-    else:
-        return
-    raise StoreError(
-        f"The queue's file {path} {what}. Put the file back if you have it. Otherwise `nightshift up` brings back the "
-        "copy in NIGHTSHIFT_BACKUP_DIR, or begins a new queue where there is none."
-    )
+        return "is empty"
+    if jobs := _jobs_left(home):
+        return f"is gone, and {RUNS}/ has the folders of {jobs:,} job{'s' if jobs > 1 else ''}"
+    if os.path.exists(os.path.join(home, state.RUNNER_LOCK)):  # made after the queue
+        return "is gone, and a runner has been at work on it"
+    return None
 
 
 def _jobs_left(home: str) -> int:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.errors import OperatorError
 from runner.store import schema
 from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, connect
 
+if TYPE_CHECKING:
+    from runner.store.connection import Store
+
+log = logging.getLogger(__name__)
+
 PREVIOUS = DATABASE + ".previous"
+RESCUED = ".rescued"
 ANSWERS_WITHIN_S = 30.0
 AT_ONCE = 1 << 20
 
@@ -27,27 +34,58 @@ class Copy(NamedTuple):
     has_jobs: bool
 
 
-def newest_copy(folder: str, path: str) -> Copy | None:
+def newest_copy(folder: str | None, path: str) -> Copy | None:
     """Fetch the newest whole copy of the queue that belongs at `path`; None if there is none.
 
     What was under way when the copy was made is taken up by the runner like after any crash: adopted where
     it still runs, LOST where nothing is left of it, never run twice.
     """
-    there = False
-    for name in (DATABASE, PREVIOUS):
-        origin, arriving = os.path.join(folder, name), f"{path}.restoring"
-        remove(arriving)
-        if _Fetching(origin, arriving).is_there():
-            there = True
-            if copy := _made_ready(origin, arriving, os.path.dirname(path)):
-                return copy
-            remove(arriving)
-    if there:
+    if copy := _fetched(path + RESCUED, path):
+        return copy
+    origins = [os.path.join(folder, name) for name in (DATABASE, PREVIOUS)] if folder else []
+    for origin in origins:
+        if copy := _fetched(origin, path):
+            return copy
+    if any(map(os.path.exists, origins)):
         raise OperatorError(
             f"The copies of the queue in {folder} cannot be read, and there is no queue in {os.path.dirname(path)}. To "
             "begin a new one, move them away or unset NIGHTSHIFT_BACKUP_DIR."
         )
     return None
+
+
+def _fetched(origin: str, path: str) -> Copy | None:
+    arriving = path + ".restoring"
+    remove(arriving)
+    if not _Fetching(origin, arriving).is_there():
+        return None
+    copy = _made_ready(origin, arriving, os.path.dirname(path))
+    if copy is None:
+        remove(arriving)
+    return copy
+
+
+def rescue(store: Store) -> None:
+    """Save what this process still has open of a queue whose file was deleted; the next start restores it."""
+    path = os.path.join(store.home, DATABASE)
+    if os.path.exists(path):  # another queue, or what is left of this one
+        return
+    arriving = f"{path}{RESCUED}.new"
+    try:
+        create(arriving)
+        with contextlib.closing(connect(arriving)) as target:
+            store.connection.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
+        os.replace(arriving, path + RESCUED)
+    except (DatabaseError, OSError) as error:
+        log.error("what was in %s could not be saved: %s", path, error)
+    else:
+        log.error("%s was removed; what was in it is saved, and restored at the next start", path)
+
+
+def forget_rescued(path: str) -> None:
+    """Remove what was saved of a queue that is there again: it grows old."""
+    remove(path + RESCUED)
 
 
 class _Fetching(threading.Thread):
@@ -136,6 +174,12 @@ def box_value(connection: Any, name: str) -> str | None:
     """A text that the box remembers."""
     row = connection.execute("SELECT value FROM box WHERE name = ?", (name,)).fetchone()
     return str(json.loads(row[0])) if row else None
+
+
+def create(path: str) -> None:
+    """Create an empty file for a database, in place of what is there."""
+    remove(path)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def remove(path: str) -> None:

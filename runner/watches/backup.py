@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from runner import clock
-from runner.store.backup import BACKUP
+from runner.store.connection import BACKUP
 
 if TYPE_CHECKING:
     from runner.store.backup import Backup

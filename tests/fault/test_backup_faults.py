@@ -22,6 +22,20 @@ from tests.wait import eventually
 ARRIVING = DATABASE + ".arriving"
 
 
+@contextlib.contextmanager
+def mounted(folder, size):
+    """A real filesystem of this size in place of the folder's content."""
+    folder.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {made.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
 def told(box):
     return [notice.kind for notice in box.notices(None) if notice.kind.startswith("backup")]
 
@@ -61,14 +75,7 @@ def test_a_folder_that_worked_and_fails_keeps_nobody_from_starting(box, volume):
 
 
 def test_a_full_disk_for_copies_keeps_nobody_from_starting(box, volume):
-    shutil.rmtree(volume)
-    volume.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(volume)], capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip(f"a small filesystem cannot be mounted here: {made.stderr.strip()}")
-    try:
+    with mounted(volume, "64k"):
         box.start_runner(gpus="none")
         runs_jobs(box)
         eventually(lambda: told(box) == ["backup failing"])
@@ -76,8 +83,6 @@ def test_a_full_disk_for_copies_keeps_nobody_from_starting(box, volume):
         assert "No space left on device" in notice.data["why"]
         box.runner.kill()
         box.runner.wait(60)
-    finally:
-        subprocess.run(["umount", "-l", str(volume)], check=True)
 
 
 def test_a_folder_that_hangs_keeps_nobody_from_starting(box, volume):
@@ -169,14 +174,8 @@ def test_one_failure_alone_is_not_told(store, tmp_path, monkeypatch):
 def test_a_mount_that_is_gone_is_not_taken_for_the_folder(store, tmp_path):
     """Copies on the disk of the queue itself would be lost with it."""
     volume = tmp_path / "volume"
-    volume.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(volume)], capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip(f"nothing can be mounted here: {made.stderr.strip()}")
-    watched = Watched(store, volume)
-    subprocess.run(["umount", "-l", str(volume)], check=True)
+    with mounted(volume, "8m"):
+        watched = Watched(store, volume)
     watched.change()
     eventually(lambda: watched.look() == ["backup failing"])
     [notice] = watched.outbox.open()
