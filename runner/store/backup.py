@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 LINEAGE = "lineage"
 AT_MOST_EVERY_S = 1.0
 SHARE_OF_TIME = 0.1  # copying a large queue may take this share of the time, no more
-TRY_AGAIN_AT_MOST_S = 30.0
+TRY_AGAIN_AT_MOST_S, LONGEST_PAUSE_S = 30.0, 300.0
 FAILS_AFTER = 2  # in a row; one that fails alone is not worth telling
 HANGS_AFTER_S = 60.0
 FIRST_WITHIN_S = 30.0
@@ -114,7 +114,8 @@ class Backup:
 
     def _pause_s(self, took_s: float) -> float:
         doubled = max(0, min(self._failures - FAILS_AFTER, 10))
-        return max(min(AT_MOST_EVERY_S * (1 << doubled), TRY_AGAIN_AT_MOST_S), took_s / SHARE_OF_TIME)
+        again_s = min(AT_MOST_EVERY_S * (1 << doubled), TRY_AGAIN_AT_MOST_S)
+        return max(again_s, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))  # one that hung took long for another reason
 
     def _made(self, began: float) -> None:
         self._covered = began

@@ -96,18 +96,19 @@ def test_the_runner_leaves_loudly(box, attack):
     assert "Traceback" not in said
 
 
-def test_what_the_runner_has_open_of_a_deleted_file_is_restored(box):
-    """Without any copy: the runner itself still has all of it."""
+@pytest.mark.parametrize(("names", "restored"), [(f"{DATABASE}*", 1), (DATABASE, 1), (f"{DATABASE}-wal", 0)])
+def test_what_the_runner_still_has_open_is_not_lost(box, names, restored):
+    """Without any copy: the runner itself has all of what was deleted."""
     runner = box.start_runner(gpus="none")
     box.run("pause")
     jobs = [box.submit("exit 0", "--gpus", "0") for _ in range(5)]
     box._look_away()
-    for path in box.home.glob(f"{DATABASE}*"):
+    for path in list(box.home.glob(names)):
         path.unlink()
     assert runner.wait(60) == 2
     box.start_runner(gpus="none")
-    assert [notice.kind for notice in box.notices(None)].count("queue restored") == 1
-    assert sorted(path.name for path in box.home.glob(f"{DATABASE}.*")) == []
+    assert [notice.kind for notice in box.notices(None)].count("queue restored") == restored
+    assert list(box.home.glob(f"{DATABASE}.rescued*")) == []
     box.run("resume")
     for job_id in jobs:
         box.wait_state(job_id, "SUCCEEDED")
