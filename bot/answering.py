@@ -13,7 +13,7 @@ from bot.patience import TRY_AGAIN_S, patiently
 from bot.richtext import escape, fit, units
 from bot.turn import LONGEST_ANSWER, AlreadyDone, Turn
 from bot.within import within
-from runner.api.chat import StoreError
+from runner.api.chat import QueueLostError, StoreError
 from runner.errors import NightshiftError, UserError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def attempt(taken: Turn, act: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await within(LIMIT_S, act())
-        except AlreadyDone:
+        except (AlreadyDone, QueueLostError):  # what is lost makes the bot leave
             return
         except asyncio.TimeoutError:
             log.error("update %s took too long and was given up", taken.update_id)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAST_WORDS_S = 3.0
+LOOK_AT_FILE_S = 1.0
 
 HANDLERS: dict[str, Handler] = {
     "start": looking.start,
@@ -171,7 +172,7 @@ class Face:
     async def serve(self) -> None:
         """Everything at once, until told to leave."""
         parts = (self.poller, self.dispatcher, self.notifier, self.sender, self.runner_watch)
-        tasks = [asyncio.ensure_future(part.run()) for part in parts]
+        tasks = [asyncio.ensure_future(work) for work in (*(part.run() for part in parts), self._look_at_file())]
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
         try:
             await asyncio.wait([self._ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -190,6 +191,12 @@ class Face:
                 raise end
         if self._ended.done():
             self._ended.result()
+
+    async def _look_at_file(self) -> None:
+        """Leave if the queue's file is gone, also while nothing happens."""
+        while True:
+            self.chat.queue.store.refuse_lost()
+            await asyncio.sleep(LOOK_AT_FILE_S)
 
     def leave(self) -> None:
         """End, in order."""

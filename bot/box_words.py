@@ -109,6 +109,48 @@ def _since(stored: str | None) -> str:
     return f"since {short_time(at, clock.now())}" if at else "now"
 
 
+def backup_failing(data: Mapping[str, Any], box: str) -> str:
+    """The queue is no longer copied."""
+    return fit(
+        [
+            f"💾 {bold(box)}: the queue is no longer copied to {code(str(data['folder']))}\n",
+            Shrink(str(data["why"]), escape, keep="both"),
+            "\nJobs go on. If this box loses its disk now, what was queued since is lost. I say when copies are back.",
+        ]
+    )
+
+
+def backup_back(data: Mapping[str, Any], box: str) -> str:
+    """The queue is copied again."""
+    since = clock.moment(data.get("since"))
+    when = f"; it was not since {short_time(since, clock.now())}" if since else ""
+    return f"💾 {bold(box)}: the queue is copied to {code(str(data['folder']))} again{when}"
+
+
+def new_queue(data: Mapping[str, Any], box: str) -> str:
+    """The queue's file was gone, and there was no copy of it."""
+    count = int(data["jobs"])
+    jobs = f"{count:,} job{'s' if count != 1 else ''}"
+    left = f"{code(str(data['folder']))} still has the folders of {jobs} from before. " if count else ""
+    return fit(
+        [
+            f"🚨 {bold(box)}: the queue's file was gone, so I began a new, empty queue\n{left}",
+            "What waited then is lost, and what ran may still run. If you have the old file: stop nightshift, put it ",
+            "back, and start nightshift again.",
+        ]
+    )
+
+
+def queue_restored(data: Mapping[str, Any], box: str) -> str:
+    """The queue's file was gone, and a copy of it was there."""
+    return fit(
+        [
+            f"⚠️ {bold(box)}: the queue's file was gone, so I restored the copy {code(str(data['from']))}\n",
+            "What was queued in the last seconds before may be missing.",
+        ]
+    )
+
+
 def room_left(data: Mapping[str, Any]) -> str:
     """How little there is."""
     if data.get("files") is not None and data["files"] < FEW_FILES:
@@ -141,4 +183,8 @@ OF_THE_BOX: dict[str, Callable[[Mapping[str, Any], str], str]] = {
     "disk back": disk_back,
     "no runner": no_runner,
     "runner back": runner_back,
+    "backup failing": backup_failing,
+    "backup back": backup_back,
+    "new queue": new_queue,
+    "queue restored": queue_restored,
 }

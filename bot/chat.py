@@ -77,7 +77,7 @@ class Chat:
 
     def __init__(self, settings: ChatSettings, token: str = "") -> None:
         self.settings = settings
-        self.queue = Queue(settings.home, actor="bot", typed=typed_in_chat)
+        self.queue = Queue(settings.home, actor="bot", typed=typed_in_chat, begin=True)
         store = self.queue.store
         self.inbox, self.people, self.buttons = Inbox(store), People(store), Buttons(store)
         self.messages, self.threads, self.listing = Messages(store), Threads(store), Listing(store)

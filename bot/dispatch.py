@@ -12,6 +12,7 @@ from telegram import Update
 from bot.gate import Caller, Candidate, Denied, Moved
 from bot.patience import patiently
 from bot.sender import follow
+from runner.api.chat import QueueLostError
 
 if TYPE_CHECKING:
     from telegram.ext import Application
@@ -85,6 +86,8 @@ class Dispatcher:
                     await self._handle(update)
                 finally:
                     self._under_way.discard(update.update_id)
+        except QueueLostError as error:  # it makes the bot leave
+            log.error("update not handled: %s", error)
         finally:
             del self._waiting[lane], self._lanes[lane]
 

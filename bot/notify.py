@@ -34,7 +34,7 @@ EXCERPT_UNITS = 2500
 MANY, BURST, BURST_S = 4, 20, 60.0
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
-SILENT = {"started", "gpu back", "disk back", "runner back", "drained"}
+SILENT = {"started", "gpu back", "disk back", "runner back", "backup back", "drained"}
 # what each choice of noise leaves out
 LEAVES_OUT = {
     "all": frozenset(),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from runner.api.chat import StoreError
+from runner.api.chat import QueueLostError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,8 @@ async def patiently(act: Callable[[], T]) -> T:
     while True:
         try:
             return act()
+        except QueueLostError:
+            raise
         except StoreError as error:
             if not failing:
                 log.error("%s", error)

@@ -20,7 +20,7 @@ from bot.richtext import escape, shorten
 from bot.transport import update_number
 from bot.unwanted_groups import UnwantedGroups
 from bot.within import within
-from runner.api.chat import StoreError
+from runner.api.chat import QueueLostError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +104,8 @@ class Poller:
             try:
                 with self._chat.transaction():
                     kept = [self._take(update) for update in updates]
+            except QueueLostError:
+                raise
             except StoreError as error:
                 log.error("updates cannot be kept, trying again: %s", error)
                 await asyncio.sleep(DISK_PAUSE_S)

@@ -29,6 +29,7 @@ from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, italic, shorten, visible_units
 from bot.within import within
 from runner.api.chat import clock
+from runner.errors import NightshiftError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -99,7 +100,7 @@ class Sender:
     def _lane_ended(self, lane: tuple[int, bool], task: asyncio.Task[None]) -> None:
         del self._busy[lane]
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("sending to chat %s broke off", lane[0], exc_info=problem)
+            log.error("sending to chat %s broke off: %s", lane[0], problem, exc_info=_told_in_full(problem))
         self._wake.set()
 
     async def _lane(self, chat: int, files: bool) -> None:
@@ -290,6 +291,11 @@ def follow(chat: Chat, old: int, new: int) -> bool:
             "I follow it there; put the new id into NIGHTSHIFT_GROUPS when you next edit the settings."
         )
     return True
+
+
+def _told_in_full(problem: BaseException) -> BaseException | None:
+    """What needs a traceback in the log; what we raise on purpose says all in its sentence."""
+    return None if isinstance(problem, NightshiftError) else problem
 
 
 def _text(message: Message) -> str:

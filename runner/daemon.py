@@ -28,9 +28,10 @@ from runner.placement import Placement
 from runner.probing.probes import Probes
 from runner.schedule.choice import Plan, choose, is_full
 from runner.schedule.request import request_in
+from runner.store import restoring
 from runner.store.backup import Backup
 from runner.store.box import Box
-from runner.store.connection import StoreError, open_store
+from runner.store.connection import DATABASE, QueueLostError, StoreError, open_store
 from runner.store.jobs import Jobs
 from runner.store.limits import box_limits, keep_limits
 from runner.store.line import CPU, Line
@@ -40,6 +41,7 @@ from runner.supervisor import kernel
 from runner.upkeep import Upkeep
 from runner.usage import Usage
 from runner.wait import Waiter
+from runner.watches.backup import BackupWatch
 from runner.watches.breaker import BreakerWatch
 from runner.watches.disk import DiskWatch
 from runner.watches.empty import WhenEmpty
@@ -57,6 +59,7 @@ log = logging.getLogger(__name__)
 PROBING_PERIOD_S, BUSY_PERIOD_S, IDLE_PERIOD_S = 0.5, 1.0, 2.0
 TRY_AGAIN_S = 1.0
 LOOK_AT_CLOCK_S = 60.0
+LOOK_AT_FILE_S = 1.0
 HOLD_AT_MOST_S = 30.0
 
 
@@ -76,13 +79,20 @@ class Runner:
         with contextlib.ExitStack() as stack:
             self._open(stack)
             log.info("runner pid %s up: state in %s", os.getpid(), self._settings.home)
-            due = True
-            while not self._leaving:
-                if due:
-                    self.tick()
-                due = self._waiter.wait()
+            try:
+                self._serve()
+            except QueueLostError:
+                restoring.rescue(self._store)
+                raise
             self._leave_usage()
             log.info("runner leaves; running jobs go on")
+
+    def _serve(self) -> None:
+        due = True
+        while not self._leaving:
+            if due:
+                self.tick()
+            due = self._waiter.wait()
 
     def tick(self) -> None:
         """Everything there is to do now, in one transaction; then act upon it."""
@@ -96,6 +106,8 @@ class Runner:
                 self._pass_on_stops()
                 starts = self._schedule()
                 self._see_what_is_over()
+        except QueueLostError:
+            raise
         except StoreError as error:
             log.error("%s", error)
             self._attempts.reconsider()
@@ -196,6 +208,7 @@ class Runner:
         self._usage.save()
         self._when_empty.look()
         self._disk_watch.look()
+        self._backup_watch.look()
         self._tell_if_drained()
 
     def _tell_if_drained(self) -> None:
@@ -262,6 +275,7 @@ class Runner:
         self._store = open_store(settings.home, backup_dir=settings.backup_dir)
         stack.callback(self._store.close)
         self._lock = stack.enter_context(presence.held(settings.home, home.RUNNER_LOCK))
+        restoring.forget_rescued(os.path.join(settings.home, DATABASE))
         self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
         self._line = Line(self._store)
         self._waiter = Waiter()
@@ -288,13 +302,14 @@ class Runner:
         stack.callback(self._attempts.close)
         self._engine = LocalEngine(settings.home, _open_more_files())
         stack.callback(self._engine.close)
-        self._backup = Backup(settings.home, settings.backup_dir)
+        self._backup = Backup(self._store, settings.backup_dir)
         stack.callback(self._backup.close)
         self._when_empty = WhenEmpty(
             settings, self._store, self._jobs, self._outbox, self._box, self._waiter, self._backup
         )
         self._upkeep = Upkeep(settings, self._waiter)
         self._disk_watch = DiskWatch(settings, self._box, self._outbox, self._waiter)
+        self._backup_watch = BackupWatch(self._backup, self._box, self._outbox, self._waiter)
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
         install_command(settings.home)
@@ -310,6 +325,7 @@ class Runner:
         self._waiter.add(self._bell.fileno(), self._bell.clear)
         self._waiter.add(self._engine.pidfd, self._replace_zygote)
         self._listen_to_sampler()
+        self._look_at_file()
         hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         self._waiter.add(hear, lambda: _discard(hear))
@@ -321,6 +337,12 @@ class Runner:
         if descriptor is not None:
             self._waiter.add(descriptor, lambda: self._hear_sampler(descriptor))
         self._keep_sampler_alive()
+
+    def _look_at_file(self) -> bool:
+        """Leave if the queue's file is gone, also while nothing happens."""
+        self._store.refuse_lost()
+        self._waiter.after(LOOK_AT_FILE_S, self._look_at_file)
+        return False
 
     def _hear_sampler(self, descriptor: int) -> None:
         self._telemetry.read()

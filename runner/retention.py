@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from runner import clock, rundir
+from runner.errors import NightshiftError
 from runner.model import FINAL_STATES
 from runner.snapshot import frozen
 from runner.store.box import Box
@@ -256,8 +258,10 @@ def size_of(folder: str) -> int:
 def main(arguments: list[str]) -> None:
     """In a process of its own: the state folder, and the rules as JSON."""
     home, rules = arguments
-    store = open_store(home)
-    wanted = Rules(**json.loads(rules))
-    prune(store, wanted)
-    tidy(store)
-    store.close()
+    try:
+        store = open_store(home, begin=False)
+        prune(store, Rules(**json.loads(rules)))
+        tidy(store)
+        store.close()
+    except NightshiftError as error:
+        sys.exit(f"nightshift: {error}")

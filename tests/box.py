@@ -101,7 +101,7 @@ class Box:
                 if (where, database) == (home, (self.home / DATABASE).stat().st_ino):
                     return queue
             self._look_away()
-        queue = Queue(home, actor="somebody")
+        queue = Queue(home, actor="somebody", begin=True)
         self._view = home, (self.home / DATABASE).stat().st_ino, queue
         return queue
 

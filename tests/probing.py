@@ -58,7 +58,7 @@ def remembered(box: Box) -> list[Any]:
 
 
 def rows(box: Box, query: str) -> list[Any]:
-    connection = connect(str(box.home / "nightshift.db"), timeout=15.0)
+    connection = connect(str(box.home / "nightshift.db"))
     try:
         return connection.execute(query).fetchall()
     finally:

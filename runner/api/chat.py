@@ -13,7 +13,7 @@ from runner.quantities import format_duration, format_mib, parse_duration
 from runner.settings import FromEnvironment, Seconds, load_as, refusing
 from runner.snapshot.frozen import words as snapshot_words
 from runner.store.buttons import Button, Buttons
-from runner.store.connection import StoreError
+from runner.store.connection import QueueLostError, StoreError
 from runner.store.inbox import Inbox
 from runner.store.listing import Listing, Overview
 from runner.store.messages import LONGEST_WAIT_S, Message, Messages, Shown
@@ -52,6 +52,7 @@ __all__ = [
     "Overview",
     "People",
     "Person",
+    "QueueLostError",
     "Row",
     "Seconds",
     "Shown",

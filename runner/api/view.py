@@ -66,11 +66,14 @@ class Asked(NamedTuple):
 class View:
     """The queue of one state folder, to look at."""
 
-    def __init__(self, folder: str | None = None, *, actor: str, typed: Callable[[str], str] = at_the_terminal) -> None:
+    def __init__(
+        self, folder: str | None = None, *, actor: str, typed: Callable[[str], str] = at_the_terminal,
+        begin: bool = False,
+    ) -> None:  # fmt: skip
         self.home = folder or home.state_folder()
         self.actor = actor
         self._typed = typed
-        self.store = open_store(self.home, backup_dir=home.backup_folder())
+        self.store = open_store(self.home, backup_dir=home.backup_folder(), begin=begin)
         self.jobs, self.outbox, self.box = Jobs(self.store), Outbox(self.store), Box(self.store)
         self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
         self.line, self.groups = Line(self.store), Groups(self.store)

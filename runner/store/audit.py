@@ -41,12 +41,13 @@ class Audit:
     def first_broken(self) -> int | None:
         """The id of the first row that does not follow from those before it, or None."""
         last, expected_id = FIRST, None
-        for row in self._store.execute("SELECT * FROM audit ORDER BY id"):
-            gap = expected_id is not None and row["id"] != expected_id
-            last = _hash(last, row["at"], row["actor"], row["action"], row["data"])
-            if gap or last != row["hash"]:
-                return int(row["id"])
-            expected_id = row["id"] + 1
+        with self._store.reading():
+            for row in self._store.execute("SELECT * FROM audit ORDER BY id"):
+                gap = expected_id is not None and row["id"] != expected_id
+                last = _hash(last, row["at"], row["actor"], row["action"], row["data"])
+                if gap or last != row["hash"]:
+                    return int(row["id"])
+                expected_id = row["id"] + 1
         given = self._store.row("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         cut_off = given is not None and expected_id != given["seq"] + 1
         return int(given["seq"]) if cut_off else None

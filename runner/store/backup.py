@@ -1,44 +1,60 @@
-"""A continuous copy of the queue in another folder, and the way back from it."""
+"""A continuous copy of the queue in another folder. That folder may be full, gone or hang: the queue goes on."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from runner import doorbell
+from runner import home as state
 from runner.errors import OperatorError
 from runner.rundir import write_atomically
-from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, connect
+from runner.store.box import Box
+from runner.store.connection import BACKUP, DATABASE, DatabaseError, connect
+from runner.store.restoring import PREVIOUS, box_value, create, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from runner.store.connection import Store
+
 log = logging.getLogger(__name__)
 
-PREVIOUS = DATABASE + ".previous"
 LINEAGE = "lineage"
 AT_MOST_EVERY_S = 1.0
 SHARE_OF_TIME = 0.1  # copying a large queue may take this share of the time, no more
+TRY_AGAIN_AT_MOST_S, LONGEST_PAUSE_S = 30.0, 300.0
+FAILS_AFTER = 2  # in a row; one that fails alone is not worth telling
+HANGS_AFTER_S = 60.0
+FIRST_WITHIN_S = 30.0
+LAST_WITHIN_S = 10.0
 
 
 class Backup:
-    """Copies the database after changes, from a thread of its own, so that a slow mount delays no job."""
+    """Copies the database after changes, from a thread of its own that nobody waits for for long."""
 
-    def __init__(self, home: str, folder: str | None) -> None:
-        self._home, self._folder = home, folder
-        self._wake, self._leaving = threading.Event(), threading.Event()
+    def __init__(self, store: Store, folder: str | None) -> None:
+        self._store, self.folder = store, folder
+        self._wake, self._leaving, self._tried = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._covered = 0.0  # what was committed by then is copied, by the monotonic clock
+        self._began: float | None = None  # the copy under way
+        self._failures, self._error = 0, ""
         self._then: Callable[[], None] | None = None
+        before = Box(store).get(BACKUP) or {}
+        worked_before = folder is not None and folder == before.get("folder")
+        self.is_apart = worked_before and bool(before.get("is_apart"))  # on another disk than the queue
         if folder:
-            copy(home, folder)  # a folder that cannot be written to is an error now, not at the next crash
             self._thread = threading.Thread(target=self._run, name="backup", daemon=True)
+            self._wake.set()
             self._thread.start()
+            if not worked_before:
+                self._refuse_if_it_never_worked()
 
     def changed(self) -> None:
         """There may be something new to copy."""
@@ -52,12 +68,33 @@ class Backup:
         self._wake.set()
         return False
 
+    def works(self) -> bool:
+        """Whether a copy was made, and none has failed since."""
+        return self._covered > 0 and not self._failures
+
+    def trouble(self) -> str | None:
+        """Why no copies are made; None if they are, or it is too early to tell."""
+        began = self._began
+        if began is not None and time.monotonic() - began > HANGS_AFTER_S:
+            return f"it has not answered for {HANGS_AFTER_S:.0f} s"
+        return self._error if self._failures >= FAILS_AFTER else None
+
     def close(self) -> None:
-        """Copy a last time."""
+        """Copy a last time, unless that takes too long."""
         if self._thread:
             self._leaving.set()
             self._wake.set()
-            self._thread.join()
+            self._thread.join(LAST_WITHIN_S)
+            if self._thread.is_alive():
+                log.error("NIGHTSHIFT_BACKUP_DIR=%s does not answer: the last changes are not copied", self.folder)
+
+    def _refuse_if_it_never_worked(self) -> None:
+        """A folder that cannot be written to is an error now, not at the next crash."""
+        if self._tried.wait(FIRST_WITHIN_S) and self._covered:
+            return
+        self._leaving.set()
+        why = self._error or f"NIGHTSHIFT_BACKUP_DIR={self.folder} has not answered for {FIRST_WITHIN_S:.0f} s."
+        raise OperatorError(f"{why} Repair it, name another folder, or unset it.")
 
     def _run(self) -> None:
         seen = None
@@ -65,28 +102,59 @@ class Backup:
             self._wake.wait()
             self._wake.clear()
             leaving, began = self._leaving.is_set(), time.monotonic()
+            self._began = began
             seen = self._copy_if_changed(seen)
+            self._began = None
             if seen is not None:
-                self._covered = began
-                then, self._then = self._then, None
-                if then:
-                    then()
+                self._made(began)
+            self._tried.set()
             if leaving:
                 return
-            self._leaving.wait(max(AT_MOST_EVERY_S, (time.monotonic() - began) / SHARE_OF_TIME))
+            self._leaving.wait(self._pause_s(time.monotonic() - began))
+
+    def _pause_s(self, took_s: float) -> float:
+        doubled = max(0, min(self._failures - FAILS_AFTER, 10))
+        again_s = min(AT_MOST_EVERY_S * (1 << doubled), TRY_AGAIN_AT_MOST_S)
+        return max(again_s, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))  # one that hung took long for another reason
+
+    def _made(self, began: float) -> None:
+        self._covered = began
+        if self._failures:
+            self._failures = 0
+            self._ring()
+        then, self._then = self._then, None
+        if then:
+            then()
 
     def _copy_if_changed(self, seen: bytes | None) -> bytes | None:
         """The change counter of what is copied now; None if it has to be tried again."""
-        assert self._folder is not None
+        assert self.folder is not None
         try:
-            now = _state_of(self._home)
+            now = _state_of(self._store.home)
             if now != seen:
-                copy(self._home, self._folder)
-        except (OSError, OperatorError, DatabaseError) as error:
-            log.error("the backup in %s failed: %s", self._folder, error)
+                self._store.refuse_lost()  # another queue is not ours to copy
+                self._refuse_if_unmounted(self.folder)
+                copy(self._store.home, self.folder)
+        except (OSError, OperatorError) as error:
+            why = _unwritable(self.folder, error) if isinstance(error, OSError) else str(error)
+            log.error("the backup in %s failed: %s", self.folder, why)
+            self._failures, self._error = self._failures + 1, why
             self._wake.set()
+            self._ring()
             return None
         return now
+
+    def _refuse_if_unmounted(self, folder: str) -> None:
+        """A folder that was on another disk and is on ours now would take copies that are lost with it."""
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        apart = os.stat(folder).st_dev != os.stat(self._store.home).st_dev
+        if self.is_apart and not apart:
+            raise OperatorError(f"NIGHTSHIFT_BACKUP_DIR={folder} is no longer on a disk of its own: is it mounted?")
+        self.is_apart = apart
+
+    def _ring(self) -> None:
+        """Wake the runner: somebody may have to be told."""
+        doorbell.ring(self._store.home, state.RUNNER_BELL)
 
 
 def _state_of(home: str) -> bytes:
@@ -103,32 +171,32 @@ def copy(home: str, folder: str) -> None:
     """Put a whole, consistent copy of the queue into the folder, keeping the one before."""
     local = os.path.join(home, "backup.tmp")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(local)
         lineage = _copy_here(home, local)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _put_strangers_aside(folder, lineage)
         _put(local, os.path.join(folder, DATABASE), os.path.join(folder, PREVIOUS))
     except OSError as error:
-        raise OperatorError(
-            f"NIGHTSHIFT_BACKUP_DIR={folder} cannot be written to: {error.strerror}. Mend the mount or unset it."
-        ) from error
+        raise OperatorError(_unwritable(folder, error)) from error
     except DatabaseError as error:
         raise OperatorError(f"The queue in {home} cannot be copied: {error}.") from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(local)
+        remove(local)
+
+
+def _unwritable(folder: str, error: OSError) -> str:
+    return f"NIGHTSHIFT_BACKUP_DIR={folder} cannot be written to: {error.strerror}."
 
 
 def _copy_here(home: str, local: str) -> str:
     """A copy on the same disk, and the lineage of the queue it is of."""
+    create(local)
     with (
         contextlib.closing(connect(os.path.join(home, DATABASE))) as source,
         contextlib.closing(connect(local)) as target,
     ):
         source.backup(target)
         target.execute("PRAGMA journal_mode = DELETE")
-        return _box_value(target, "lineage") or ""
+        return box_value(target, "lineage") or ""
 
 
 def _put_strangers_aside(folder: str, lineage: str) -> None:
@@ -166,68 +234,3 @@ def _put(local: str, target: str, previous: str) -> None:
     if os.path.exists(target):
         os.replace(target, previous)
     os.replace(arriving, target)
-
-
-def restore(folder: str, path: str) -> bool:
-    """Bring the queue back from the newest whole copy; False if there is none. The caller holds the opening lock.
-
-    What was under way when the copy was made is taken up by the runner like after any crash: adopted where
-    it still runs, LOST where nothing is left of it, never run twice.
-    """
-    found = [name for name in (DATABASE, PREVIOUS) if os.path.exists(os.path.join(folder, name))]
-    for name in found:
-        if _bring_back(os.path.join(folder, name), path):
-            log.warning("the queue was restored from %s", os.path.join(folder, name))
-            return True
-    if found:
-        raise OperatorError(
-            f"The copies of the queue in {folder} cannot be read, and {os.path.dirname(path)} is empty. To begin a new "
-            "queue, move them away or unset NIGHTSHIFT_BACKUP_DIR."
-        )
-    return False
-
-
-def _bring_back(candidate: str, path: str) -> bool:
-    from runner.store import schema
-
-    arriving = path + ".restoring"
-    for name in (arriving, path):
-        for suffix in ("-wal", "-shm"):  # of a database that is gone; they must not be read into this one
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name + suffix)
-    shutil.copyfile(candidate, arriving)
-    os.chmod(arriving, 0o600)
-    try:
-        with contextlib.closing(connect(arriving)) as connection:
-            whole = connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if not whole or version == 0:
-                return False
-            _refuse_strangers_copy(candidate, _box_value(connection, "home"), os.path.dirname(path))
-        if version <= SCHEMA_VERSION:
-            schema.migrate(arriving)
-            _expect_nothing_of_what_was_claimed(arriving)
-    except DatabaseError:
-        return False
-    os.replace(arriving, path)
-    return True
-
-
-def _refuse_strangers_copy(candidate: str, theirs: str | None, home: str) -> None:
-    if theirs is not None and theirs != home:
-        raise OperatorError(
-            f"{candidate} is the copy of the queue in {theirs}, not of {home}. Two queues from one copy would run jobs "
-            "twice: give each state folder a NIGHTSHIFT_BACKUP_DIR of its own, or set NIGHTSHIFT_HOME back."
-        )
-
-
-def _box_value(connection: Any, name: str) -> str | None:
-    row = connection.execute("SELECT value FROM box WHERE name = ?", (name,)).fetchone()
-    return str(json.loads(row[0])) if row else None
-
-
-def _expect_nothing_of_what_was_claimed(path: str) -> None:
-    """A job on its way to its start when the copy was made may have run since: it must not look as if it had not."""
-    with contextlib.closing(connect(path)) as connection:
-        connection.execute("UPDATE jobs SET state = 'RUNNING', phase = 'running' WHERE state = 'STARTING'")
-        connection.commit()

@@ -1,11 +1,17 @@
-"""Opening the database: which SQLite, on which disk, at which schema, and one way to write to it."""
+"""A connection to the queue's file: which SQLite, how it is opened, and one way to read and write.
+
+The file, its WAL or the WAL's index may be deleted, cut or replaced under a process that has them open. SQLite would
+not notice and would go on writing where nobody can read. So before every transaction and after every commit the paths
+must name the files that are held, and these must not have shrunk: nothing of ours makes them smaller.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from runner.errors import OperatorError
 
@@ -18,27 +24,50 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    Identity = tuple[int, int]  # device and inode of a file
+    Files = tuple["os.stat_result | None", ...]  # the database, its WAL, and the index of that
+
 SCHEMA_VERSION = 6
 DATABASE = "nightshift.db"
 OPENING_LOCK = "opening.lock"
+BACKUP = "backup"  # in the box: the folder that copies went to, and since when they fail
 BUSY_S = 15.0
+LOCK_AGAIN_S = 0.005
+NO_ROOM = 1 << 20  # bytes: with less, SQLite may speak of an I/O error
 SOUND_SQLITE = (3, 51, 3)  # before it, a WAL written by two processes can be corrupted
+_READS = ("SELECT", "WITH", "PRAGMA", "EXPLAIN")
 
 DatabaseError = sqlite3.Error
-connect = sqlite3.connect
 Row = sqlite3.Row
+sqlite_version: str = sqlite3.sqlite_version
 
 
 class StoreError(OperatorError):
     """The database did not take it: nothing of the change is there."""
 
 
-class Store:
-    """A connection of this process to the queue. Never carried across a fork."""
+class QueueLostError(StoreError):
+    """The queue's file is gone, replaced or damaged: a process that has it open must leave."""
 
-    def __init__(self, home: str, connection: sqlite3.Connection) -> None:
+
+class Store:
+    """A connection of this process to the queue. Never carried across a fork.
+
+    Without `files` it is an empty queue in memory, to look at; the first change creates the real one.
+    """
+
+    def __init__(
+        self, home: str, connection: sqlite3.Connection, files: Files | None, backup_dir: str | None = None
+    ) -> None:
         self.home = home
         self.connection = connection
+        self._path = os.path.join(home, DATABASE)
+        self._files, self._backup_dir = files, backup_dir
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file; without one the queue is empty."""
+        return self._files is not None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -52,47 +81,200 @@ class Store:
             self.execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
-                self.connection.rollback()
+                with contextlib.suppress(sqlite3.Error):
+                    self.connection.rollback()
             raise
+        self.refuse_lost()
 
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
         """One statement."""
+        if not self.connection.in_transaction:
+            self._look_at_files(sql)
         try:
             return self.connection.execute(sql, values)
-        except sqlite3.OperationalError as error:
-            raise StoreError(_sentence(self.home, str(error))) from error
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
 
     def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         """All rows of a query; columns by name."""
-        return list(self.execute(sql, values))
+        cursor = self.execute(sql, values)
+        try:
+            return list(cursor)
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
 
     def row(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """The first row of a query, or None."""
-        return self.execute(sql, values).fetchone()
+        cursor = self.execute(sql, values)
+        try:
+            return cursor.fetchone()
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
+
+    def tuples(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query, columns by place: a third of the time that names take."""
+        cursor = self.connection.cursor()
+        cursor.row_factory = None
+        with self.reading():
+            return list(cursor.execute(sql, values))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn what SQLite raises while rows are fetched into StoreError."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
+
+    def refuse_lost(self) -> None:
+        """Raise QueueLostError unless the paths still name the files that are held. Threads may call this."""
+        held = self._files  # read before the disk: what another thread has seen since may be larger
+        if held is None:
+            return
+        now = _files_at(self._path)
+        if not all(map(_goes_on, held, now)):
+            raise QueueLostError(
+                f"The queue's file {self._path} was removed, cut or replaced while it was in use, and what was written "
+                "last may be lost. Put the file back if you have it. Otherwise `nightshift up` brings back the copy in "
+                "NIGHTSHIFT_BACKUP_DIR, or begins a new queue where there is none."
+            )
+        self._files = now
 
     def close(self) -> None:
         """End the connection."""
         self.connection.close()
 
+    def _look_at_files(self, sql: str) -> None:
+        if self._files is not None:
+            self.refuse_lost()
+        elif not sql.lstrip().startswith(_READS) or os.path.exists(self._path):
+            made = open_store(self.home, backup_dir=self._backup_dir)
+            self.connection.close()
+            self.connection, self._files = made.connection, made._files
 
-def _sentence(home: str, said: str) -> str:
-    if "full" in said or os.statvfs(home).f_bavail == 0:
-        return f"The disk that holds {home} is full. Free some space and try again; nothing was lost."
+
+def _files_at(path: str) -> Files:
+    return _stat(path), _stat(path + "-wal"), _stat(path + "-shm")
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _goes_on(before: os.stat_result | None, now: os.stat_result | None) -> bool:
+    """Whether this is the same file, with nothing cut off."""
+    if before is None or now is None:
+        return before is now
+    return (before.st_ino, before.st_dev) == (now.st_ino, now.st_dev) and before.st_size <= now.st_size
+
+
+def identity_of(path: str) -> Identity | None:
+    """Device and inode of a file; None if there is none, or nothing in it."""
+    found = _stat(path)
+    return (found.st_dev, found.st_ino) if found and found.st_size else None
+
+
+def fail(home: str, error: sqlite3.DatabaseError) -> NoReturn:
+    """Raise what SQLite said as StoreError; QueueLostError if the file is damaged. A broken constraint stays one."""
+    said, is_full = str(error), _is_full(home)
+    if type(error) is sqlite3.DatabaseError or ("disk I/O" in said and not is_full):
+        raise QueueLostError(
+            f"The queue's file {os.path.join(home, DATABASE)} is damaged ({said}). Stop nightshift, move the file "
+            "away and start nightshift again: it brings back the copy in NIGHTSHIFT_BACKUP_DIR, or begins a new queue "
+            "where there is none."
+        ) from error
+    if not isinstance(error, sqlite3.OperationalError):
+        raise error
+    if is_full or "full" in said:
+        full = f"The disk that holds {home} is full. Free some space and try again; nothing was lost."
+        raise StoreError(full) from error
     if "locked" in said:
-        return f"The queue in {home} is held by another process for more than {BUSY_S:.0f} s. Try again."
-    return f"The queue in {home} cannot be used ({said}). `nightshift doctor` tells more."
+        raise _busy(home) from error
+    raise StoreError(f"The queue in {home} cannot be used ({said}). `nightshift doctor` tells more.") from error
 
 
-def open_store(home: str, *, backup_dir: str | None = None) -> Store:
-    """Open the queue in this state folder, making or upgrading or restoring it where needed."""
+def _busy(home: str) -> StoreError:
+    return StoreError(f"The queue in {home} is held by another process for more than {BUSY_S:.0f} s. Try again.")
+
+
+def _is_full(home: str) -> bool:
+    try:
+        room = os.statvfs(home)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < NO_ROOM
+
+
+def open_store(home: str, *, backup_dir: str | None = None, begin: bool = True) -> Store:
+    """Open the queue in this state folder, upgrading it, or restoring it from its copy, where needed.
+
+    Where there is none, `begin` creates a new one. Without it nothing is created before the first change, and a folder
+    that an earlier queue has left something in is refused.
+    """
     prepare_home(home)
     path = os.path.join(home, DATABASE)
     try:
-        if not os.path.exists(path) or _version_of(path) != SCHEMA_VERSION:
-            _make_ready(home, path, backup_dir)
-        return Store(home, _connect(path))
-    except sqlite3.Error as error:
-        raise StoreError(_sentence(home, str(error))) from error
+        with _opening(home):
+            return _opened(home, path, backup_dir, begin)
+    except sqlite3.DatabaseError as error:
+        fail(home, error)
+
+
+def _opened(home: str, path: str, backup_dir: str | None, begin: bool) -> Store:
+    version = 0
+    if identity_of(path) is not None:
+        store = _held(home, path)
+        version = int(store.row("PRAGMA user_version")[0])
+        if version == SCHEMA_VERSION and not (begin and backup_dir and _is_unused(store)):
+            return store
+        store.close()
+    from runner.store import first_start
+
+    if first_start.make_ready(home, path, version, backup_dir, begin):
+        return _held(home, path)
+    return Store(home, first_start.empty_queue(), None, backup_dir)
+
+
+def _held(home: str, path: str) -> Store:
+    """A connection, and the files that it has opened."""
+    before = identity_of(path)
+    connection = _connect(path)
+    connection.execute("PRAGMA schema_version").fetchone()  # opens the WAL
+    store = Store(home, connection, _files_at(path))
+    if identity_of(path) != before:
+        raise _busy(home)
+    return store
+
+
+def _is_unused(store: Store) -> bool:
+    """Whether it never had a job or a copy: it may stand where another queue was lost."""
+    return store.row("SELECT 1 FROM jobs UNION ALL SELECT 1 FROM box WHERE name = ? LIMIT 1", (BACKUP,)) is None
+
+
+@contextlib.contextmanager
+def _opening(home: str) -> Iterator[None]:
+    """Let one process at a time look at the schema and make it: SQLite does not wait for a lock everywhere there."""
+    lock = os.open(os.path.join(home, OPENING_LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        give_up_at = time.monotonic() + BUSY_S
+        while not _taken(lock):
+            if time.monotonic() > give_up_at:
+                raise _busy(home)
+            time.sleep(LOCK_AGAIN_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def prepare_home(home: str) -> None:
@@ -116,38 +298,25 @@ def prepare_home(home: str) -> None:
         )
 
 
+def connect(path: str, **how: Any) -> sqlite3.Connection:
+    """Open a database that is there; none is ever created by opening it."""
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return sqlite3.connect(f"file://{escaped}?mode=rw", uri=True, timeout=BUSY_S, **how)
+
+
+def in_memory() -> sqlite3.Connection:
+    """A database that is on no disk."""
+    return _set_up(sqlite3.connect(":memory:", **_AS_STORE))
+
+
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    return _set_up(connect(path, **_AS_STORE))
+
+
+_AS_STORE: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+
+
+def _set_up(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA synchronous = FULL")
     return connection
-
-
-def _version_of(path: str) -> int:
-    with contextlib.closing(_connect(path)) as connection:
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > SCHEMA_VERSION:
-        raise OperatorError(
-            f"The queue in {os.path.dirname(path)} was written by a newer nightshift "
-            f"(schema {version}; this one knows {SCHEMA_VERSION}). Upgrade nightshift, "
-            "or set NIGHTSHIFT_HOME to another folder."
-        )
-    return version
-
-
-def _make_ready(home: str, path: str, backup_dir: str | None) -> None:
-    """Restore, create or migrate. Two first starts at once take turns here."""
-    from runner.store import backup, disk, schema
-
-    disk.refuse_network_mount(home)
-    lock = os.open(os.path.join(home, OPENING_LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if backup_dir and not os.path.exists(path):
-            backup.restore(backup_dir, path)
-        if not os.path.exists(path) or _version_of(path) != SCHEMA_VERSION:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            schema.migrate(path)
-            schema.name(path, home)
-    finally:
-        os.close(lock)

@@ -80,7 +80,7 @@ class Dependencies:
             some = wanted[first : first + AT_ONCE]
             marks = ", ".join("?" * len(some))
             sql = f"SELECT job_id, on_job, kind FROM dependencies WHERE job_id IN ({marks}) ORDER BY job_id, on_job"  # noqa: S608
-            for job_id, *blocker in self._store.execute(sql, some):
+            for job_id, *blocker in self._store.rows(sql, some):
                 found.setdefault(job_id, []).append(Blocker(*blocker))
         return found
 

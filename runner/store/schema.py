@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import closing
+from typing import Any
 
 import sqlite_utils
 from sqlite_utils import Migrations
 
+from runner import clock
 from runner.forecast.kinds import kinds_of
 from runner.model import JobSpec
 from runner.schedule.request import lane_of, request_of
@@ -319,25 +322,34 @@ def _name_kinds(db: sqlite_utils.Database) -> None:
 
 def migrate(path: str) -> None:
     """Bring a database, new or old, to this program's schema. The caller holds the opening lock."""
-    connection = connect(path, timeout=15.0)
-    try:
+    with closing(connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        db = sqlite_utils.Database(connection)
-        migrations.apply(db)
-        _name_lanes(db)
-        connection.commit()
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.commit()
-    finally:
-        connection.close()
+        apply(connection)
+
+
+def apply(connection: Any) -> None:
+    """The same over a connection."""
+    db = sqlite_utils.Database(connection)
+    migrations.apply(db)
+    _name_lanes(db)
+    connection.commit()
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.commit()
 
 
 def name(path: str, home: str) -> None:
     """Write down, once, which queue this is: a lineage of its own, and the folder it belongs to."""
-    connection = connect(path, timeout=15.0)
-    try:
+    with closing(connect(path)) as connection:
         for key, value in (("lineage", secrets.token_hex(16)), ("home", home)):
             connection.execute("INSERT OR IGNORE INTO box VALUES (?, ?)", (key, json.dumps(value)))
         connection.commit()
-    finally:
-        connection.close()
+
+
+def note(path: str, kind: str, data: dict[str, Any]) -> None:
+    """Leave a notice in a database that nobody uses yet."""
+    with closing(connect(path)) as connection:
+        connection.execute(
+            "INSERT INTO notices (kind, data, created_at) VALUES (?, ?, ?)",
+            (kind, json.dumps(data), clock.text(clock.now())),
+        )
+        connection.commit()

@@ -75,18 +75,18 @@ def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
     """None, rather than a complaint in the middle of typing, where there is no queue to be had."""
     from runner import home
     from runner.errors import NightshiftError
-    from runner.store.connection import DATABASE, DatabaseError, open_store
+    from runner.store.connection import DATABASE, open_store
 
     try:
         folder = home.state_folder()
         if not os.path.exists(os.path.join(folder, DATABASE)):
             return []
-        store = open_store(folder)
+        store = open_store(folder, begin=False)
         try:
             return look(store)
         finally:
             store.close()
-    except (NightshiftError, DatabaseError, OSError):
+    except (NightshiftError, OSError):
         return []
 
 

@@ -104,9 +104,13 @@ def _parts(folder: str) -> list[Part]:
 def _bot_was_up_before(folder: str) -> bool:
     """A token that is revoked one night must not stop the queue of a box that restarts."""
     from runner.api import Queue
+    from runner.errors import OperatorError
 
-    with Queue(folder, actor="") as queue:
-        return queue.box.get("bot id") is not None
+    try:
+        with Queue(folder, actor="") as queue:
+            return queue.box.get("bot id") is not None
+    except OperatorError:  # the runner says what is wrong, and may put it right
+        return True
 
 
 def _secret() -> Secret | None:
@@ -285,8 +289,13 @@ def down() -> None:
 
 
 def _still_running() -> str:
-    with open_queue() as queue:
-        live = len(queue.jobs.under_way())
+    from runner.errors import OperatorError
+
+    try:
+        with open_queue() as queue:
+            live = len(queue.jobs.under_way())
+    except OperatorError as error:
+        return str(error)
     return f"{counted(live, 'job') if live else 'No job'} {'goes' if live < 2 else 'go'} on running."
 
 
@@ -346,7 +355,7 @@ def _make_workspace(folder: str) -> None:
 
     here = os.getcwd()
     usual = here != "/" and os.access(here, os.W_OK | os.X_OK)
-    with Queue(folder, actor="demo") as queue:
+    with Queue(folder, actor="demo", begin=True) as queue:
         if not queue.workspaces.all():
             queue.workspaces.put(validate(Workspace(name="demo", dir=here if usual else folder, default=True)))
 

@@ -42,6 +42,24 @@ async def test_files_that_run_out_are_told_as_such(room):
     assert "only 12 more files fit on the disk" in room.said(room.ada)[-1].text.text
 
 
+@in_room()
+async def test_the_admins_hear_of_copies_that_fail_and_of_a_queue_that_was_lost(room):
+    add = room.chat.queue.outbox.add
+    add("backup failing", {"folder": "/mnt/<copies>", "why": "it cannot be written to: No space left on device."})
+    add("backup back", {"folder": "/mnt/<copies>", "since": None})
+    add("new queue", {"jobs": 1200, "folder": "/srv/nightshift/runs"})
+    add("queue restored", {"from": "/mnt/<copies>/nightshift.db"})
+    await room.settle()
+    failing, back, new, restored = room.said(room.ada)[-4:]
+    assert failing.text.text.startswith("💾 lab1: the queue is no longer copied to /mnt/<copies>\nit cannot be written")
+    assert (failing.silent, back.silent) == (False, True)
+    assert back.text.text == "💾 lab1: the queue is copied to /mnt/<copies> again"
+    assert "began a new, empty queue" in new.text.text
+    assert "the folders of 1,200 jobs" in new.text.text
+    assert "restored the copy /mnt/<copies>/nightshift.db" in restored.text.text
+    assert not {"💾", "🚨"} & set("".join(texts(room, room.uma)))
+
+
 def test_who_writes_while_it_is_full_does_not_meet_silence(tmp_path, monkeypatch):
     monkeypatch.setattr(poll, "DISK_PAUSE_S", 0.05)
 

@@ -642,13 +642,14 @@ async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
     from pathlib import Path
 
     found = subprocess.run(
-        ["grep", "-rhoE", r"outbox\.add\(\s*\"[a-z ]+\"", str(Path(__file__).parents[2] / "runner"), "--include=*.py"],
+        ["grep", "-rhoE", r"(outbox\.add\(|schema\.note\(arriving, )\s*\"[a-z ]+\"", str(Path(__file__).parents[2] / "runner"), "--include=*.py"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     kinds = set(re.findall(r'"([a-z ]+)"', found))
     assert kinds == {
         *("started", "ended", "requeued", "paused", "goes on", "queue empty", "when empty ran", "drained"),
         *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung", "time warning", "disk low", "disk back"),
+        *("backup failing", "backup back", "new queue", "queue restored"),
     }
 
 

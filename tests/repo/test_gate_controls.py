@@ -49,7 +49,7 @@ def test_no_condition_of_the_gate_is_idle(tmp_path):
     idle, numbers, tests, looked = [], itertools.count(), suite(), 0
     fresh = tmp_path / "fresh"
     fresh.mkdir(mode=0o700)
-    with Queue(str(fresh), actor="test"):
+    with Queue(str(fresh), actor="test", begin=True):
         pass
     for path in GATE:
         for words, mutant in conditions("bot.gate", path):

@@ -122,7 +122,7 @@ def test_state_that_is_there_is_never_replaced(box):
 def test_changes_are_copied_by_themselves(box, tmp_path):
     home, volume = box
     store = with_jobs(home)
-    copier = Backup(home, volume)
+    copier = Backup(store, volume)
     Jobs(store).add(a_spec("late"))
     copier.changed()
 
@@ -149,10 +149,11 @@ def test_a_torn_copy_is_passed_over_for_the_one_before(box, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_an_error_at_once(box, tmp_path):
     home, _ = box
-    with_jobs(home).close()
+    store = with_jobs(home)
     (tmp_path / "file").write_text("")
     with pytest.raises(OperatorError, match="NIGHTSHIFT_BACKUP_DIR"):
-        Backup(home, str(tmp_path / "file" / "volume"))
+        Backup(store, str(tmp_path / "file" / "volume"))
+    store.close()
 
 
 def test_no_copy_yet_means_a_fresh_queue(box):

@@ -1,6 +1,7 @@
 """The store by itself: opening, refusing, keys, the chain of the audit."""
 
 import contextlib
+import fcntl
 import json
 import os
 import sqlite3 as reader  # a second copy of SQLite is fine where nothing is written
@@ -13,7 +14,7 @@ import sqlite_utils
 from runner.errors import OperatorError
 from runner.interpreter import ROOT
 from runner.model import Reason, State
-from runner.store import disk, schema
+from runner.store import connection, disk, schema
 from runner.store.audit import Audit
 from runner.store.connection import DATABASE, SCHEMA_VERSION, connect, open_store
 from runner.store.inbox import Inbox
@@ -42,19 +43,51 @@ def test_two_first_starts_at_once(tmp_path, times):
         "for line in sys.stdin:\n"
         "    open_store(line.strip()).close(); print('ok', flush=True)\n"
     )
-    openers = [
-        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for number in range(times):
+    with contextlib.ExitStack() as stack:
+        openers = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(2)
+        ]
+        for number in range(times):
+            for opener in openers:
+                opener.stdin.write(f"{tmp_path}/home{number}\n")
+                opener.stdin.flush()
+            assert [opener.stdout.readline() for opener in openers] == ["ok\n"] * 2
         for opener in openers:
-            opener.stdin.write(f"{tmp_path}/home{number}\n")
-            opener.stdin.flush()
-        assert [opener.stdout.readline() for opener in openers] == ["ok\n"] * 2
-    for opener in openers:
-        opener.stdin.close()
-        assert opener.wait(60) == 0
-        opener.stdout.close()
+            opener.stdin.close()
+            assert opener.wait(60) == 0
+
+
+@pytest.mark.parametrize("version", [0, SCHEMA_VERSION - 1, SCHEMA_VERSION])
+def test_nothing_is_opened_outside_the_opening_lock(tmp_path, monkeypatch, version):
+    """A connection that another process closes at the wrong moment makes a migration fail."""
+    home = str(tmp_path / "home")
+    store = open_store(home)
+    store.execute(f"PRAGMA user_version = {version}")
+    store.close()
+    locked = []
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(sqlite, name)
+
+        def connect(self, *words, **named):
+            with open(os.path.join(home, connection.OPENING_LOCK)) as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    locked.append(True)
+                else:
+                    locked.append(False)
+            return sqlite.connect(*words, **named)
+
+    sqlite = connection.sqlite3
+    monkeypatch.setattr(connection, "sqlite3", Watched())
+    with contextlib.closing(open_store(home)):
+        assert locked
+        assert all(locked)
 
 
 def test_it_is_durable_private_and_in_wal_mode(store):
@@ -267,7 +300,8 @@ def test_a_queue_of_an_older_release_keeps_all_it_has(tmp_path, version, next_st
         "leases": [{"resource": "GPU-a", "slot": 0, "job_id": 1, "attempt": 1}],
         "workspaces": [{"name": "lab", "body": json.dumps({"name": "lab", "dir": "/", "activate": "true"})}],
     }  # fmt: skip
-    with contextlib.closing(connect(str(home / DATABASE), timeout=15.0)) as old:
+    (home / DATABASE).touch()
+    with contextlib.closing(connect(str(home / DATABASE))) as old:
         db = sqlite_utils.Database(old)
         schema.migrations.apply(db, stop_before=next_step)
         for table, found in rows.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
+from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding, verdict
 from runner.terminal.group import nearest
 
 if TYPE_CHECKING:
@@ -56,14 +56,33 @@ def runner(home: str) -> Iterator[Finding]:
     """Who is up, and whether jobs may start."""
     from runner.home import RUNNER_LOCK
     from runner.presence import KEEPER_LOCK, holder
+    from runner.store.connection import DATABASE
 
     pid = holder(home, RUNNER_LOCK)
     if pid is None:
         yield Finding(WARN, "runner", "not up: jobs wait", "nightshift up --detach")
         return
     kept = ", kept up" if holder(home, KEEPER_LOCK) else ""
-    yield Finding(OK, "runner", f"up (pid {pid}{kept})")
+    yield verdict(
+        _has_open(pid, os.path.join(home, DATABASE)),
+        "runner",
+        f"up (pid {pid}{kept})",
+        f"up (pid {pid}{kept}), but it does not serve the queue that is on the disk: the file was replaced",
+        "nightshift down && nightshift up --detach",
+    )
     yield from _held(home)
+
+
+def _has_open(pid: int, path: str) -> bool:
+    """Whether a process has this very file open; True where nobody can tell."""
+    from runner.store.connection import identity_of
+
+    folder = f"/proc/{pid}/fd"
+    try:
+        held = {identity_of(f"{folder}/{name}") for name in os.listdir(folder)}
+    except OSError:
+        return True
+    return identity_of(path) in held - {None} if os.path.exists(path) else True
 
 
 def _held(home: str) -> Iterator[Finding]:

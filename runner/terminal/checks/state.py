@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 LOW_MIB, EMPTY_MIB = 1024, 64
 MIB = 1 << 20
 BELL = "doctor.sock"
+ANSWERS_WITHIN_S = 10.0
 
 
 def folder(home: str) -> Iterator[Finding]:
@@ -69,10 +71,9 @@ def room(path: str, name: str) -> Finding:
 
 def sqlite() -> Iterator[Finding]:
     """The library; not every version keeps a WAL whole."""
-    from runner.store.connection import SOUND_SQLITE, connect
+    from runner.store.connection import SOUND_SQLITE
+    from runner.store.connection import sqlite_version as version
 
-    with closing(connect(":memory:")) as connection:
-        version = str(connection.execute("SELECT sqlite_version()").fetchone()[0])
     wanted = ".".join(map(str, SOUND_SQLITE))
     yield verdict(
         tuple(map(int, version.split("."))) >= SOUND_SQLITE,
@@ -85,17 +86,21 @@ def sqlite() -> Iterator[Finding]:
 
 
 def database(home: str) -> Iterator[Finding]:
-    """Whether it is whole, and kept as it should be."""
-    from runner.store.connection import DATABASE, open_store
+    """Whether it is there and whole, and kept as it should be."""
+    from runner.store.connection import DATABASE, StoreError, open_store
 
     path = os.path.join(home, DATABASE)
-    if not os.path.exists(path):
-        yield Finding(INFO, "database", "none yet; the first job makes it")
+    try:
+        with closing(open_store(home, begin=False)) as store:
+            if not store.exists:
+                yield Finding(INFO, "database", "none yet; the first job makes it")
+                return
+            said = store.row("PRAGMA quick_check")[0]
+            mode = store.row("PRAGMA journal_mode")[0]
+            count = store.row("SELECT count(*) FROM jobs")[0]
+    except StoreError as error:
+        yield Finding(FAIL, "database", str(error))
         return
-    with closing(open_store(home)) as store:
-        said = store.row("PRAGMA quick_check")[0]
-        mode = store.row("PRAGMA journal_mode")[0]
-        count = store.row("SELECT count(*) FROM jobs")[0]
     yield verdict(
         said == "ok",
         "database",
@@ -115,11 +120,11 @@ def database(home: str) -> Iterator[Finding]:
 def audit(home: str) -> Iterator[Finding]:
     """Whether the record of who did what is as it was written."""
     from runner.store.audit import Audit
-    from runner.store.connection import DATABASE, open_store
+    from runner.store.connection import DATABASE, identity_of, open_store
 
-    if not os.path.exists(os.path.join(home, DATABASE)):
+    if identity_of(os.path.join(home, DATABASE)) is None:
         return
-    with closing(open_store(home)) as store:
+    with closing(open_store(home, begin=False)) as store:
         broken = Audit(store).first_broken()
     yield verdict(
         broken is None,
@@ -151,10 +156,19 @@ def sockets(home: str) -> Iterator[Finding]:
 
 
 def backup(folder: str | None) -> Iterator[Finding]:
-    """The folder for copies of the queue."""
+    """The folder for copies of the queue; it may hang, and whoever looks at it would hang with it."""
     if folder is None:
         yield Finding(INFO, "backup", "none: NIGHTSHIFT_BACKUP_DIR is not set")
         return
+    found: list[Finding] = []
+    look = threading.Thread(target=lambda: found.extend(_copies_in(folder)), daemon=True)
+    look.start()
+    look.join(ANSWERS_WITHIN_S)
+    hangs = Finding(FAIL, "backup", f"{folder} has not answered for {ANSWERS_WITHIN_S:.0f} s", "repair the mount")
+    yield from [hangs] if look.is_alive() else found
+
+
+def _copies_in(folder: str) -> Iterator[Finding]:
     probe = os.path.join(folder, f".doctor.{os.getpid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -1,0 +1,129 @@
+"""What happens before the schema is known: restore, create or upgrade. The caller holds the opening lock."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from runner import home as state
+from runner import rundir
+from runner.errors import OperatorError
+from runner.store import disk, restoring, schema
+from runner.store.connection import SCHEMA_VERSION, StoreError, identity_of, in_memory
+
+if TYPE_CHECKING:
+    from runner.store.restoring import Copy
+
+log = logging.getLogger(__name__)
+
+RUNS = "runs"
+
+
+def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin: bool) -> bool:
+    """See to it that there is a queue of this program's schema; False if there is none and none is to begin.
+
+    `version` is that of the file: 0 where there is none, or nothing in it.
+    """
+    disk.refuse_network_mount(home)
+    if version > SCHEMA_VERSION:
+        raise OperatorError(
+            f"The queue in {home} was written by a newer nightshift (schema {version}; this one knows "
+            f"{SCHEMA_VERSION}). Upgrade nightshift, or set NIGHTSHIFT_HOME to another folder."
+        )
+    if version == SCHEMA_VERSION:
+        assert backup_dir is not None
+        _replace_if_unused(path, backup_dir)
+    elif version:
+        schema.migrate(path)
+        schema.name(path, home)
+    elif not _restore(restoring.newest_copy(backup_dir, path), path):
+        lost = _what_was_lost(home, path)
+        if lost and not begin:
+            raise StoreError(
+                f"The queue's file {path} {lost}. Put the file back if you have it. Otherwise `nightshift up` brings "
+                "back the copy in NIGHTSHIFT_BACKUP_DIR, or begins a new queue where there is none."
+            )
+        if begin:
+            _begin(home, path, lost)
+        return begin
+    return True
+
+
+def empty_queue() -> Any:
+    """A queue without jobs, to look at where there is none."""
+    connection = in_memory()
+    schema.apply(connection)
+    return connection
+
+
+def _replace_if_unused(path: str, backup_dir: str) -> None:
+    """A queue that had no job yet gives way to the copy of one that was here before: its file was lost."""
+    try:
+        copy = restoring.newest_copy(backup_dir, path)
+    except OperatorError as error:  # nothing is lost by going on without
+        log.warning("%s", error)
+        return
+    if copy is not None and copy.has_jobs and copy.lineage != restoring.lineage_of(path):
+        _restore(copy, path)
+    elif copy is not None:
+        restoring.remove(copy.path)
+
+
+def _restore(copy: Copy | None, path: str) -> bool:
+    if copy is None:
+        return False
+    _put_in_place(copy.path, path)
+    restoring.forget_rescued(path)
+    log.warning("the queue was restored from %s", copy.origin)
+    return True
+
+
+def _begin(home: str, path: str, lost: str | None) -> None:
+    """A new queue; its file appears when it is whole."""
+    arriving = path + ".new"
+    restoring.create(arriving)
+    schema.migrate(arriving)
+    schema.name(arriving, home)
+    if lost:
+        log.error("a new queue begins, for %s %s", path, lost)
+        schema.note(arriving, "new queue", {"jobs": _jobs_left(home), "folder": os.path.join(home, RUNS)})
+    _put_in_place(arriving, path)
+
+
+def _put_in_place(arriving: str, path: str) -> None:
+    """Processes that have an earlier file open share nothing with this one: it comes without their WAL."""
+    _put_aside(path)
+    restoring.remove(path)
+    os.replace(arriving, path)
+    rundir.sync_folder(os.path.dirname(path))
+
+
+def _put_aside(path: str) -> None:
+    """Keep what gives way: somebody may want it back, and the WAL belongs to a file that somebody may put back."""
+    number = 1
+    while os.path.exists(f"{path}.aside{number}") or os.path.exists(f"{path}.aside{number}-wal"):
+        number += 1
+    for suffix in ("", "-wal"):
+        if identity_of(path + suffix) is not None:
+            os.rename(path + suffix, f"{path}.aside{number}{suffix}")
+            log.warning("%s%s is kept as %s.aside%s%s", path, suffix, path, number, suffix)
+
+
+def _what_was_lost(home: str, path: str) -> str | None:
+    """What tells of an earlier queue, which must not be taken for none."""
+    if os.path.exists(path):
+        return "is empty"
+    if jobs := _jobs_left(home):
+        return f"is gone, and {RUNS}/ has the folders of {jobs:,} job{'s' if jobs > 1 else ''}"
+    if os.path.exists(os.path.join(home, state.RUNNER_LOCK)):  # made after the queue
+        return "is gone, and a runner has been at work on it"
+    return None
+
+
+def _jobs_left(home: str) -> int:
+    """How many jobs have a run directory."""
+    try:
+        return sum(name.isdigit() for name in os.listdir(os.path.join(home, RUNS)))
+    except FileNotFoundError:
+        return 0
