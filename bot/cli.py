@@ -15,11 +15,6 @@ from runner.errors import OperatorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOW_TO_GET_ONE = (
-    "There is no token for the bot. @BotFather in Telegram gives one (/newbot); put it into {home}/.env as"
-    " NIGHTSHIFT_TOKEN=… (chmod 600), or try the chat without Telegram: NIGHTSHIFT_CHAT=page"
-)
-
 
 @click.command("bot")
 @click.option("--take-over", is_flag=True, help="Remove a webhook by which another program gets this bot's messages.")
@@ -28,7 +23,7 @@ def bot(take_over: bool) -> None:
     found = settings.load()
     secret = None if found.chat == "page" else token.find(found)
     if secret is None and found.chat != "page":
-        raise OperatorError(HOW_TO_GET_ONE.format(home=found.home))
+        raise OperatorError(token.HOW_TO_GET_ONE.format(home=found.home))
     from bot import app
 
     if sys.stdout.isatty():

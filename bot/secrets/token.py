@@ -24,6 +24,10 @@ CREDENTIALS = ("nightshift-token", "token")
 SHAPE = r"\d+:[A-Za-z0-9_-]{30,}"
 LONGEST = 1000
 PR_SET_DUMPABLE = 4
+HOW_TO_GET_ONE = (
+    "There is no token for the bot. @BotFather in Telegram gives one (/newbot); put it into {home}/.env as"
+    " NIGHTSHIFT_TOKEN=… (chmod 600), or try the chat without Telegram: NIGHTSHIFT_CHAT=page"
+)
 
 _handed: str | None = None
 

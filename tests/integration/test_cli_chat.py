@@ -287,7 +287,7 @@ def test_the_first_who_is_paired_is_admin_and_the_next_are_not(box):
     assert f"https://t.me/night_bot?start={code}" in said
     assert accept(box, code, 502, "Bob") == "user"
     _, code = invite(box, "--role", "viewer")
-    assert accept(box, code, 503, "\x1b[2JEve") == "viewer"
+    assert accept(box, code, 503, "\x1b[2J\rE\x07ve\u202e") == "viewer"
     settings = {"NIGHTSHIFT_ADMINS": "77", "NIGHTSHIFT_USERS": "502"}
     listed = json.loads(box.run("pair", "--list", "--json", env=settings).stdout)
     assert [(person["id"], person["role"]) for person in listed] == [
@@ -296,7 +296,16 @@ def test_the_first_who_is_paired_is_admin_and_the_next_are_not(box):
     shown = box.run("pair", "--list", env=settings).stdout
     assert "NIGHTSHIFT_ADMINS" in shown
     assert "Ann" in shown
-    assert "\x1b" not in shown
+    assert r"\x1b[2J\rE\x07ve\u202e" in shown  # nothing that a terminal would act upon
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_pairing_without_a_token_says_how_to_get_one(box):
+    said = box.run("pair").stderr
+    assert "@BotFather" in said
+    assert "the bot is not up" in said
+    box.environ["NIGHTSHIFT_TOKEN_FILE"] = str(box.folder / "token")
+    assert "@BotFather" not in box.run("pair").stderr
 
 
 def test_roles_are_taken_back(box):
