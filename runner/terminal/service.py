@@ -275,10 +275,11 @@ def down() -> None:
     """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
     from runner import home
     from runner.presence import KEEPER_LOCK, ask_to_leave
+    from runner.terminal.takeover import take_over
 
     folder = home.state_folder()
     asked = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.BOT_LOCK, home.RUNNER_LOCK)]
-    if not any(asked):
+    if not any([*asked, *take_over(folder, insist=False)]):
         print(f"Nothing was up for {folder}.")
         return
     print(f"nightshift is down. {_still_running()}")
