@@ -13,7 +13,7 @@ from bot.secrets import token
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from bot.local_chat.page_socket import Held
 
 
 @click.command("bot")
@@ -48,12 +48,15 @@ def is_wanted() -> bool:
     return found.chat == "page" or token.source(found) is not None
 
 
-def secret() -> tuple[str, Callable[[], int]] | None:
-    """How a process of ours that runs the bot gets the token: a pipe for each, and the variable that names it."""
+def handed_token() -> list[token.Handover]:
+    """How a process of ours that runs the bot gets the token that this one was given."""
     given = token.handed()
-    return None if given is None else (token.DESCRIPTOR_VARIABLE, lambda: token.pipe_with(given))
+    return [] if given is None else [token.Handover(given)]
 
 
-def page_port() -> int:
-    """Where the chat page is to listen."""
-    return settings.load().page_port
+def handed_socket(any_port: bool) -> list[Held]:
+    """Where the chat page listens, for one bot after the other; nothing where the chat is no page."""
+    from bot.local_chat.page_socket import Held
+
+    found = settings.load()
+    return [Held(found.page_port, or_any=any_port)] if found.chat == "page" else []
