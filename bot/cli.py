@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,12 +32,12 @@ def bot(take_over: bool) -> None:
 
 def _greet(found: settings.ChatSettings) -> None:
     """For whoever started it by hand; one that is kept up by `up` speaks through its log."""
-    from runner.api.chat import PAGE_LINK, open_queue, warn_without_runner
+    from runner.api.chat import open_queue, warn_without_runner
 
     with open_queue() as queue:
         warn_without_runner(queue, "what is submitted waits")
     if found.chat == "page":
-        print(f"The page's link is in {os.path.join(found.home, PAGE_LINK)} once it is up.")
+        print("Once it is up, `nightshift page` prints the link.")
     print("The bot runs until Ctrl-C.", flush=True)
 
 

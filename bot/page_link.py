@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import time
@@ -31,7 +30,8 @@ def page(new_link: bool) -> None:
             )
         if new_link:
             queue.audit.add(queue.actor, "new link", {})
-    is_up = holder(found.home, BOT_LOCK) is not None and link(found.home) != ""
+    # one that has its lock but no bell yet does not listen yet: another program could answer in its place
+    is_up = holder(found.home, BOT_LOCK) is not None and ring(found.home, BOT_BELL)
     secret = new_secret(found.home) if new_link else None
     if secret and is_up:
         _wait_until_taken(found.home, secret)
@@ -66,10 +66,9 @@ def keep_link(home: str, url: str) -> None:
 
 
 def link(home: str) -> str:
-    """The link of the page that is up; empty where there was none yet."""
-    with contextlib.suppress(FileNotFoundError), open(os.path.join(home, PAGE_LINK), encoding="ascii") as file:
+    """The link of the page that is up."""
+    with open(os.path.join(home, PAGE_LINK), encoding="ascii") as file:
         return file.read().strip()
-    return ""
 
 
 def _wait_until_taken(home: str, secret: str) -> None:
