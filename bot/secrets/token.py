@@ -99,18 +99,23 @@ class Handover:
         """Give it to this process when it asks, and go on meanwhile."""
         import threading
 
-        threading.Thread(target=self.give, args=(pid,), daemon=True).start()
+        threading.Thread(target=_give, args=(self._asked, self._token, pid), daemon=True).start()
 
     def give(self, pid: int) -> None:
-        """Give it to this process when it asks, and to no other."""
-        with self._asked as asked, contextlib.suppress(OSError):
-            asked.settimeout(ASKED_WITHIN_S)
-            while (request := _request(asked)) is not None:
-                sender, reply = request
-                with reply:
-                    if sender == pid:
-                        reply.send(self._token)
-                        return
+        """Give it to this process, and return when that is done."""
+        _give(self._asked, self._token, pid)
+
+
+def _give(asked: socket.socket, token: bytes, pid: int) -> None:
+    """Give the token to the process with this pid when it asks, and to no other."""
+    with asked, contextlib.suppress(OSError):
+        asked.settimeout(ASKED_WITHIN_S)
+        while (request := _request(asked)) is not None:
+            sender, reply = request
+            with reply:
+                if sender == pid:
+                    reply.send(token)
+                    return
 
 
 def _request(asked: socket.socket) -> tuple[int, socket.socket] | None:

@@ -13,14 +13,24 @@ from tests.wait import eventually
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, sys
+from runner.errors import OperatorError
 from runner.terminal import keeper, service
 keeper.FIRST_PAUSE_S, keeper.LONGEST_PAUSE_S, keeper.SETTLED_AFTER_S = 0.05, 0.1, 60
 keeper.LEAVES_WITHIN_S = float(os.environ["LEAVES_WITHIN_S"])
 folder = sys.argv[1]
+class Port:
+    variable = "PORT"
+    def open(self):
+        if os.path.exists(os.path.join(folder, "taken")):
+            raise OperatorError("Port 1 is taken.")
+        return "1", os.dup(2)
+    def started(self, pid):
+        print("handed to", pid, file=sys.stderr)
 def part(name, script):
     ready = os.path.join(folder, name + ".ready")
     return keeper.Part(name=name, command=["bash", "-c", script], meanwhile="the rest goes on",
-                       is_ready=lambda pid: os.path.exists(ready), worked_before=name in os.environ.get("BEFORE", ""))
+                       is_ready=lambda pid: os.path.exists(ready), handed=[Port()] if name == "bot" else [],
+                       worked_before=name in os.environ.get("BEFORE", ""))
 parts = [part("runner", sys.argv[2]), part("bot", sys.argv[3])]
 sys.exit(service._keep(folder, parts, lambda: print("READY", flush=True)))
 """
@@ -95,6 +105,24 @@ def test_one_that_worked_on_an_earlier_day_keeps_nobody_from_working_when_it_is_
     eventually(lambda: pids(tmp_path, "runner"))
     assert lines(tmp_path, "left") == []
     assert keeper.poll() is None
+
+
+def test_a_port_that_is_taken_ends_it_like_any_other_mistake(keep, tmp_path):
+    (tmp_path / "taken").touch()
+    keeper = keep()
+    assert keeper.wait(60) == 2
+    assert "Port 1 is taken." in keeper.stderr.read()
+
+
+def test_a_port_that_is_taken_on_a_later_day_keeps_nobody_from_working(keep, tmp_path):
+    (tmp_path / "taken").touch()
+    keeper = keep(worked_before="bot")
+    eventually(lambda: log(tmp_path).count("THE BOT IS OFF") >= 2)
+    eventually(lambda: pids(tmp_path, "runner"))
+    (tmp_path / "taken").unlink()
+    assert keeper.stdout.readline() == "READY\n"
+    assert len(pids(tmp_path, "bot")) == 1
+    assert lines(tmp_path, "left") == []
 
 
 def test_one_that_dies_is_started_again_and_the_other_goes_on(keep, tmp_path):
