@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,8 @@ from runner.api.chat import (
     BOT_LOCK,
     FAIL,
     INFO,
+    KEEPER_LOCK,
     OK,
-    PAGE_LINK,
     WARN,
     Finding,
     Messages,
@@ -153,7 +152,10 @@ def _bot(found: ChatSettings) -> Iterator[Finding]:
 
 def _page(found: ChatSettings) -> Iterator[Finding]:
     if holder(found.home, BOT_LOCK) is not None:
-        yield Finding(OK, "page", f"its link is in {os.path.join(found.home, PAGE_LINK)}")
+        yield Finding(OK, "page", "`nightshift page` prints its link")
+        return
+    if holder(found.home, KEEPER_LOCK) is not None:
+        yield Finding(OK, "page", "`nightshift up` holds its port")
         return
     try:
         socket.create_server(("127.0.0.1", found.page_port)).close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,7 @@ from bot.secrets import token
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-HOW_TO_GET_ONE = (
-    "There is no token for the bot. @BotFather in Telegram gives one (/newbot); put it into {home}/.env as"
-    " NIGHTSHIFT_TOKEN=… (chmod 600), or try the chat without Telegram: NIGHTSHIFT_CHAT=page"
-)
+    from bot.local_chat.page_socket import Held
 
 
 @click.command("bot")
@@ -28,7 +22,7 @@ def bot(take_over: bool) -> None:
     found = settings.load()
     secret = None if found.chat == "page" else token.find(found)
     if secret is None and found.chat != "page":
-        raise OperatorError(HOW_TO_GET_ONE.format(home=found.home))
+        raise OperatorError(token.HOW_TO_GET_ONE.format(home=found.home))
     from bot import app
 
     if sys.stdout.isatty():
@@ -38,12 +32,12 @@ def bot(take_over: bool) -> None:
 
 def _greet(found: settings.ChatSettings) -> None:
     """For whoever started it by hand; one that is kept up by `up` speaks through its log."""
-    from runner.api.chat import PAGE_LINK, open_queue, warn_without_runner
+    from runner.api.chat import open_queue, warn_without_runner
 
     with open_queue() as queue:
         warn_without_runner(queue, "what is submitted waits")
     if found.chat == "page":
-        print(f"The page's link is in {os.path.join(found.home, PAGE_LINK)} once it is up.")
+        print("Once it is up, `nightshift page` prints the link.")
     print("The bot runs until Ctrl-C.", flush=True)
 
 
@@ -53,12 +47,15 @@ def is_wanted() -> bool:
     return found.chat == "page" or token.source(found) is not None
 
 
-def secret() -> tuple[str, Callable[[], int]] | None:
-    """How a process of ours that runs the bot gets the token: a pipe for each, and the variable that names it."""
+def handed_token() -> list[token.Handover]:
+    """How a process of ours that runs the bot gets the token that this one was given."""
     given = token.handed()
-    return None if given is None else (token.DESCRIPTOR_VARIABLE, lambda: token.pipe_with(given))
+    return [] if given is None else [token.Handover(given)]
 
 
-def page_port() -> int:
-    """Where the chat page is to listen."""
-    return settings.load().page_port
+def handed_socket(any_port: bool) -> list[Held]:
+    """Where the chat page listens, for one bot after the other; nothing where the chat is no page."""
+    from bot.local_chat.page_socket import Held
+
+    found = settings.load()
+    return [Held(found.page_port, or_any=any_port)] if found.chat == "page" else []

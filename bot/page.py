@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat import keep
+from bot import page_link
+from bot.local_chat import keep, page_socket
 from bot.local_chat.api import BotApi
 from bot.local_chat.page import Page
 from bot.local_chat.request import LocalRequest
 from bot.local_chat.world import World
 from bot.wire import Wire
-from runner.api.chat import PAGE_LINK
 
 if TYPE_CHECKING:
     import contextlib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.settings import ChatSettings
 
 PERSON = 1
-SECRET, HISTORY = "page.secret", "page.json"
+HISTORY = "page.json"
 
 
 @dataclass
@@ -73,13 +73,22 @@ async def open_page(stack: contextlib.AsyncExitStack, settings: ChatSettings) ->
     keep.load(world, person, history)
     await stack.enter_async_context(keep.Keeper(world, person, history))
     status = Status(settings.box)
-    page = Page(api, person, port=settings.page_port, secret=_secret(settings.home), status=status.now)
+    listener = page_socket.inherited() or page_socket.listen(settings.page_port)
+    page = Page(api, person, listener=listener, secret=page_link.secret_of(settings.home), status=status.now)
     await stack.enter_async_context(page)
-    _write(os.path.join(settings.home, PAGE_LINK), page.url + "\n")
+    page_link.keep_link(settings.home, page.url)
     if not world.chats[person.id].messages:
         api.people.start(person)
     wire = Wire(world.token, request=LocalRequest(api))
-    return LocalChat(wire, settings.model_copy(update={"admins": (PERSON,)}), page.status_changed, status)
+    changed = partial(_changed, page, settings.home)
+    return LocalChat(wire, settings.model_copy(update={"admins": (PERSON,)}), changed, status)
+
+
+def _changed(page: Page, home: str) -> None:
+    """The bell rang: show what is new, and see whether the link is to be another."""
+    page.status_changed()
+    if page.use_secret(page_link.secret_of(home)):
+        page_link.keep_link(home, page.url)
 
 
 def _account() -> str:
@@ -87,23 +96,3 @@ def _account() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "you"
-
-
-def _secret(home: str) -> str:
-    """The same as last time, so that the link works again."""
-    path = os.path.join(home, SECRET)
-    try:
-        with open(path, encoding="ascii") as file:
-            kept = file.read().strip()
-    except FileNotFoundError:
-        kept = ""
-    if len(kept) < 20:
-        kept = secrets.token_urlsafe(24)
-        _write(path, kept)
-    return kept
-
-
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(text)

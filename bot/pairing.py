@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bot import settings
+from bot.secrets import token
 from runner.api.chat import (
     BOT_BELL,
     BOT_LOCK,
-    PAGE_LINK,
     PAIRING_S,
     People,
     Row,
@@ -21,6 +20,7 @@ from runner.api.chat import (
     open_queue,
     print_json,
     print_table,
+    printable,
     ring,
     say,
     short_time,
@@ -64,6 +64,7 @@ def pair(role: str | None, listing: bool, revoke: int | None, cancel: bool, as_j
         else:
             _refuse_on_page(found, queue)
             _invite(queue, people, role or ("user" if has_admin(found, people) else "admin"))
+            _say_if_off(found)
 
 
 def is_page(found: ChatSettings, queue: Queue) -> bool:
@@ -74,8 +75,10 @@ def is_page(found: ChatSettings, queue: Queue) -> bool:
 
 def _refuse_on_page(found: ChatSettings, queue: Queue) -> None:
     if is_page(found, queue):
-        link = os.path.join(found.home, PAGE_LINK)
-        raise UserError(f"The chat is a page on this machine: whoever has its link ({link}) may do everything there.")
+        raise UserError(
+            "The chat is a page on this machine: whoever has its link may do everything there."
+            " `nightshift page` prints the link, and `nightshift page --new-link` replaces it."
+        )
 
 
 def has_admin(found: ChatSettings, people: People) -> bool:
@@ -95,8 +98,15 @@ def _invite(queue: Queue, people: People, role: str) -> None:
     else:
         print(f"Open your bot in Telegram and send it this within {minutes}:\n\n  /start {code}\n")
     print(f"Whoever does so first becomes {role} and {ROLES[role]}. It works once, and is shown only now.")
-    if holder(queue.home, BOT_LOCK) is None:
-        say("the bot is not up. Start it: nightshift up --detach")
+
+
+def _say_if_off(found: ChatSettings) -> None:
+    """A link that no bot can answer needs a word about that."""
+    if holder(found.home, BOT_LOCK) is not None:
+        return
+    if token.source(found) is None:
+        say(token.HOW_TO_GET_ONE.format(home=found.home))
+    say("the bot is not up. Start it: nightshift up --detach")
 
 
 def rows(found: ChatSettings, people: People) -> list[dict[str, Any]]:
@@ -131,7 +141,8 @@ def _list(found: ChatSettings, people: People, as_json: bool) -> None:
 def _row(person: dict[str, Any]) -> Row:
     since = clock.moment(person["at"])
     at = short_time(since, clock.now()) if since else "settings"
-    return Row([str(person["id"]), person["name"] or "–", person["role"], at, person["by"] or "–"])
+    name, by = (printable(person[key] or "–") for key in ("name", "by"))
+    return Row([str(person["id"]), name, person["role"], at, by])
 
 
 def _revoke(queue: Queue, people: People, found: ChatSettings, person: int) -> None:

@@ -55,6 +55,7 @@ SECTIONS = {
         "down": Entry(f"{_T}.service:down", "stop that; running jobs go on"),
         "runner": Entry(f"{_T}.service:runner", "the runner alone, in the foreground"),
         "bot": Entry("bot.cli:bot", "the bot alone, in the foreground"),
+        "page": Entry("bot.page_link:page", "the link to the chat page; --new-link makes the old one useless"),
         "pair": Entry("bot.pairing:pair", "let somebody use the bot: a link that works once"),
         "audit": Entry(f"{_T}.audit:audit", "who did what; --verify that nobody changed it"),
         "demo": Entry(f"{_T}.service:demo", "try it: a chat page, and simulated GPUs where there are none"),
@@ -66,8 +67,8 @@ SECTIONS = {
 
 # Of the chat face the runner knows these names and nothing else.
 BOT_IS_WANTED = Entry("bot.cli:is_wanted", "whether a bot is set up")
-BOT_SECRET = Entry("bot.cli:secret", "what only the bot's process is to get")
-PAGE_PORT = Entry("bot.cli:page_port", "where the chat page listens")
+BOT_TOKEN = Entry("bot.cli:handed_token", "the token, for a process that runs the bot")
+PAGE_SOCKET = Entry("bot.cli:handed_socket", "where the chat page listens, for one bot after the other")
 CHAT_CHECKS = Entry("bot.checks:examine", "what the doctor looks at")
 
 submit = PassedOn(

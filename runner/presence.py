@@ -14,7 +14,7 @@ from runner import doorbell, home
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 KEEPER_LOCK = "keeper.lock"
 LEAVES_WITHIN_S = 30.0
@@ -80,31 +80,33 @@ def _taken(lock: int) -> bool:
     return False
 
 
-def ask_to_leave(folder: str, name: str, *, insist: bool = False) -> bool:
-    """Have the holder of a lock leave, and wait until it has; False if there is none.
-
-    One that does not is killed if that is insisted on, and otherwise named to whoever asked.
-    """
+def ask_to_leave(folder: str, name: str) -> bool:
+    """Have the holder of a lock leave, and wait until it has; False if there is none."""
     pid = holder(folder, name)
-    if pid is None:
-        return False
+    return pid is not None and make_leave(folder, pid, lambda: holder(folder, name) == pid)
+
+
+def make_leave(folder: str, pid: int, is_it: Callable[[], bool], *, insist: bool = False) -> bool:
+    """Have a process leave, and wait until it has; False if it is gone or `is_it` says that the pid is another's now.
+
+    One that does not leave is killed if that is insisted on; otherwise the error names it.
+    """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        if holder(folder, name) != pid:  # it left meanwhile, and the number may be somebody else's
+        if not is_it():  # asked with the handle in hand: from here on the number cannot become another's
             return False
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         if not select.select([handle], [], [], LEAVES_WITHIN_S)[0]:
-            if insist:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                select.select([handle], [], [])
-                return True
-            raise OperatorError(
-                f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/nightshift.log."
-                f" `kill -9 {pid}` ends it; running jobs go on."
-            )
+            if not insist:
+                raise OperatorError(
+                    f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/nightshift.log."
+                    f" `kill -9 {pid}` ends it; running jobs go on."
+                )
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [])
     except ProcessLookupError:
         return False
     finally:

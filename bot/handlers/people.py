@@ -21,6 +21,11 @@ MOST_REVOKES = 20
 async def pair(turn: Turn, rest: str) -> None:
     """A link that lets one person in; without a role, who is in already."""
     turn.require(Role.ADMIN)
+    if turn.chat.settings.chat == "page":
+        raise UserError(
+            "Nobody needs to be let in here: whoever has this page's link may do everything. On the box,"
+            " `nightshift page` prints the link, and `nightshift page --new-link` replaces it."
+        )
     if not turn.caller.private:
         raise UserError("Send /pair to me in private: a link in a group would let in whoever taps it first.")
     word = rest.strip().lower()

@@ -1,36 +1,35 @@
 """The chat as a page in a browser on this machine.
 
-    async with Page(api, person, port=8765, secret=secret, status=status) as page:
+    async with Page(api, person, listener=listen(8765), secret=secret, status=status) as page:
         print(page.url)
 
-The link's secret stands behind the #, which browsers keep to themselves. The page's script sends it as the first frame
-of its WebSocket, and as a header with files.
+The link's secret stands behind the #, which browsers keep to themselves. Page and server prove to each other that they
+know it (`page_proof`); with files goes a key that is good for one connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
-import socket
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from bot.local_chat.errors import PersonError
 from bot.local_chat.page_acts import Acts
+from bot.local_chat.page_proof import Keys
 from bot.local_chat.page_security import Doorkeeper
-from bot.local_chat.page_stream import OpenPage, Stream, read_greeting
-from runner.errors import OperatorError
+from bot.local_chat.page_socket import HOST
+from bot.local_chat.page_stream import OpenPage, Stream, read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bot.local_chat.api import BotApi
     from bot.local_chat.model import User
+    from bot.local_chat.page_socket import Listener
 
-HOST = "127.0.0.1"
 STATIC = os.path.join(os.path.dirname(__file__), "static")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 GREETING_S = 10.0
@@ -44,12 +43,12 @@ class Page:
     """The chat in a browser on this machine; whoever has the link is its one person."""
 
     def __init__(
-        self, api: BotApi, person: User, *, port: int, secret: str, status: Callable[[], dict[str, Any]]
+        self, api: BotApi, person: User, *, listener: Listener, secret: str, status: Callable[[], dict[str, Any]]
     ) -> None:
         self._world = api.world
-        self._port = port
+        self._listener = listener
         self._secret = secret
-        self._door = Doorkeeper(secret)
+        self._door = Doorkeeper(Keys(secret, listener.session), listener.port)
         self._acts = Acts(api, person)
         self._stream = Stream(api.world, person, self._acts, status)
         self._runner = web.AppRunner(self._app(), shutdown_timeout=1.0, access_log=None)
@@ -58,18 +57,24 @@ class Page:
     @property
     def url(self) -> str:
         """The link to the chat, the same after a restart with the same port and secret."""
-        return f"http://{HOST}:{self._port}/#{self._secret}"
+        return f"http://{HOST}:{self._listener.port}/#{self._secret}"
+
+    def use_secret(self, secret: str) -> bool:
+        """Whether it is another: then the former is refused from now on, and pages that came with it are cut off."""
+        if secret == self._secret:
+            return False
+        self._secret = secret
+        self._door.change(Keys(secret, self._listener.session))
+        self._stream.cut_off()
+        return True
 
     def status_changed(self) -> None:
         """Show the status anew on open pages."""
         self._stream.status_changed()
 
     async def __aenter__(self) -> Page:
-        listener = _listen(self._port)
-        self._port = listener.getsockname()[1]
-        self._door.guard(self._port)
         await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        await web.SockSite(self._runner, self._listener.socket).start()
         self._feeding = asyncio.create_task(self._stream.run())
         return self
 
@@ -87,7 +92,8 @@ class Page:
         app.on_response_prepare.append(self._door.add_headers)
         app.on_shutdown.append(self._close_pages)
         app.router.add_get("/", self._index)
-        app.router.add_get("/static/{name}", self._static)
+        app.router.add_get("/static/{session}/{name}", self._static)
+        app.router.add_post("/clean", self._clean)
         app.router.add_get("/chat", self._chat)
         app.router.add_post("/file", self._take_file)
         app.router.add_get("/file/{file_id}", self._give_file)
@@ -97,23 +103,36 @@ class Page:
         await self._stream.close()
 
     async def _index(self, _request: web.Request) -> web.StreamResponse:
-        return _static_file("index.html")
+        # under addresses for which no other program can have put something into the browser's cache
+        session = f"/static/{self._listener.session}/".encode()
+        return _answer("index.html", _static_file("index.html").replace(b"/static/", session))
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
-        return _static_file(request.match_info["name"])
+        name = request.match_info["name"]
+        return _answer(name, _static_file(name))
+
+    async def _clean(self, _request: web.Request) -> web.StreamResponse:
+        """Have the browser forget all it keeps for this address: a page that is not let in has no use for it."""
+        return web.Response(headers={"Clear-Site-Data": '"cache", "storage"', "Cache-Control": "no-store"})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         connection = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=FRAME_BYTES)
         await connection.prepare(request)
-        greeting = await read_greeting(connection, GREETING_S)
-        if not self._door.knows(greeting.get("secret")):
-            await connection.close(code=WRONG_SECRET)
-        elif request.transport is not None:
-            await self._stream.serve(OpenPage(connection, request.transport), greeting)
+        meeting = self._door.meet((await read_frame(connection, GREETING_S)).get("nonce"))
+        if meeting is not None:
+            await connection.send_json(meeting.challenge())
+            greeting = await read_frame(connection, GREETING_S)
+            if request.transport is not None and self._door.let_in(meeting, greeting.get("proof")):
+                try:
+                    await self._stream.serve(OpenPage(connection, request.transport), greeting, meeting.keys.seal)
+                finally:
+                    self._door.let_go(meeting)
+                return connection
+        await connection.close(code=WRONG_SECRET)
         return connection
 
     async def _take_file(self, request: web.Request) -> web.StreamResponse:
-        self._door.check_secret(request)
+        self._door.check_key(request)
         form = await request.post()
         file = form.get("file")
         if not isinstance(file, web.FileField):
@@ -130,7 +149,7 @@ class Page:
         return web.json_response({"message_id": message_id}, headers={"Cache-Control": "no-store"})
 
     async def _give_file(self, request: web.Request) -> web.StreamResponse:
-        self._door.check_secret(request)
+        self._door.check_key(request)
         stored = self._world.files.get(request.match_info["file_id"])
         if stored is None:
             raise web.HTTPNotFound(text="This file is no longer kept.")
@@ -139,20 +158,14 @@ class Page:
         return web.Response(body=stored.data, content_type="application/octet-stream", headers=headers)
 
 
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server((HOST, port))
-    except OSError as error:
-        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-        raise OperatorError(
-            f"Port {port} for the chat page {why}. Stop what uses it, or set NIGHTSHIFT_PAGE_PORT=… to a free one."
-        ) from error
-
-
-def _static_file(name: str) -> web.Response:
+def _static_file(name: str) -> bytes:
     """One of the page's own files. Read each time: they are few, small and local."""
-    kind = TYPES.get(os.path.splitext(name)[1])
-    if kind is None or name not in os.listdir(STATIC):
+    if name not in os.listdir(STATIC):
         raise web.HTTPNotFound(text="Not here.")
     with open(os.path.join(STATIC, name), "rb") as file:
-        return web.Response(body=file.read(), content_type=kind, charset="utf-8", headers={"Cache-Control": "no-store"})
+        return file.read()
+
+
+def _answer(name: str, content: bytes) -> web.Response:
+    kind = TYPES[os.path.splitext(name)[1]]
+    return web.Response(body=content, content_type=kind, charset="utf-8", headers={"Cache-Control": "no-store"})

@@ -2,43 +2,71 @@
 
 Other web sites in the same browser reach loopback too. They are told apart by the Host header (DNS rebinding) and the
 Origin header, and they do not know the secret. No CORS header is ever sent.
+
+Another program may have had the port before, and with it pages at the same address: it can have left a service worker
+behind. Whenever the browser looks for a newer one, it gets one that removes itself.
 """
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from bot.local_chat.page_proof import same
+
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-SECRET_HEADER = "X-Nightshift-Secret"  # noqa: S105 - a header's name
+    from bot.local_chat.page_proof import Keys, Meeting
+
+KEY_HEADER = "X-Nightshift-Key"
 NAMES = ("127.0.0.1", "localhost")
+LAST_WORKER = """
+self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("activate", (event) => event.waitUntil(leave()));
+async function leave() {
+  await self.registration.unregister();
+  for (const page of await self.clients.matchAll({ type: "window" })) page.navigate(page.url);
+}
+"""
 
 
 class Doorkeeper:
-    """Knows the page's addresses and its secret."""
+    """Knows the page's addresses, its keys, and who has proven to know them too."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
-        self._hosts: frozenset[str] = frozenset()
-        self._headers: dict[str, str] = {}
-
-    def guard(self, port: int) -> None:
-        """Let in what comes to this port by one of this machine's own names."""
+    def __init__(self, keys: Keys, port: int) -> None:
+        self._port = port
         self._hosts = frozenset(f"{name}:{port}" for name in NAMES)
         self._headers = _headers(sorted(self._hosts))
+        self._file_keys: set[str] = set()
+        self.change(keys)
 
-    def knows(self, secret: object) -> bool:
-        """Whether this is the link's secret, found out in constant time."""
-        return isinstance(secret, str) and hmac.compare_digest(secret.encode(errors="replace"), self._secret)
+    def change(self, keys: Keys) -> None:
+        """From now on these keys count, and nothing that was proven with others."""
+        self.keys = keys
+        self._file_keys.clear()
 
-    def check_secret(self, request: web.Request) -> None:
-        """Refuse a request that does not carry the secret in its header."""
-        if not self.knows(request.headers.get(SECRET_HEADER)):
-            raise web.HTTPUnauthorized(text="The secret of the link is missing or wrong.")
+    def meet(self, nonce: object) -> Meeting | None:
+        """Begin with a page that sent this nonce."""
+        return self.keys.meet(self._port, nonce)
+
+    def let_in(self, meeting: Meeting, proof: object) -> bool:
+        """Whether the page has proven itself; then files may come and go with this connection's key."""
+        is_in = meeting.keys is self.keys and meeting.is_proven(proof)
+        if is_in:
+            self._file_keys.add(meeting.file_key)
+        return is_in
+
+    def let_go(self, meeting: Meeting) -> None:
+        """The connection is over."""
+        self._file_keys.discard(meeting.file_key)
+
+    def check_key(self, request: web.Request) -> None:
+        """Refuse a request that carries no open connection's key."""
+        given = request.headers.get(KEY_HEADER, "")
+        if not any(same(given, key) for key in self._file_keys):
+            raise web.HTTPUnauthorized(text="The page is not connected. Reload it.")
 
     @property
     def middleware(self) -> Middleware:
@@ -48,7 +76,7 @@ class Doorkeeper:
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
             try:
                 self._check_source(request)
-                return await handler(request)
+                return _last_worker() if request.headers.get("Service-Worker") else await handler(request)
             except web.HTTPException as refusal:
                 refusal.headers["Cache-Control"] = "no-store"
                 raise
@@ -70,6 +98,11 @@ class Doorkeeper:
             raise web.HTTPForbidden(text="Not for other sites.")
 
 
+def _last_worker() -> web.Response:
+    headers = {"Cache-Control": "no-store", "Service-Worker-Allowed": "/"}
+    return web.Response(text=LAST_WORKER, content_type="text/javascript", headers=headers)
+
+
 def _headers(hosts: list[str]) -> dict[str, str]:
     sockets = " ".join(f"ws://{host}" for host in hosts)  # 'self' does not cover them in every browser
     policy = (
@@ -78,6 +111,7 @@ def _headers(hosts: list[str]) -> dict[str, str]:
         "style-src 'self'",
         "img-src 'self' blob:",
         f"connect-src 'self' {sockets}",
+        "worker-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",

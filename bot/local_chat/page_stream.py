@@ -46,7 +46,11 @@ class OpenPage:
         try:
             self._frames.put_nowait(frame)
         except asyncio.QueueFull:
-            self._transport.abort()
+            self.cut_off()
+
+    def cut_off(self) -> None:
+        """End the connection now, without a word."""
+        self._transport.abort()
 
     async def write(self) -> None:
         """Send frames as they come."""
@@ -88,15 +92,17 @@ class Stream:
         """Tell the status soon; several changes in a row are told once."""
         self._status_due.set()
 
-    async def serve(self, page: OpenPage, greeting: dict[str, Any]) -> None:
+    async def serve(self, page: OpenPage, greeting: dict[str, Any], seal: str) -> None:
         """Bring a page up to date, then feed it and do what it asks until it goes."""
-        for frame in self._catch_up(greeting):
+        for frame in self._catch_up(greeting, seal):
             page.push(frame)
         self._pages.add(page)
         self._opened.set()
         writer = asyncio.create_task(page.write())
         try:
             async for asked in page.socket:
+                if page not in self._pages:
+                    break
                 page.push(json.dumps(self._acts.do(_read(asked.data))))
         finally:
             self._pages.discard(page)
@@ -111,9 +117,15 @@ class Stream:
         for page in list(self._pages):
             await page.socket.close(code=WSCloseCode.GOING_AWAY)
 
-    def _catch_up(self, greeting: dict[str, Any]) -> list[str]:
+    def cut_off(self) -> None:
+        """End every page's connection now; what they have sent already is not done."""
+        while self._pages:
+            self._pages.pop().cut_off()
+
+    def _catch_up(self, greeting: dict[str, Any], seal: str) -> list[str]:
         hello: dict[str, Any] = {
             "type": "hello",
+            "seal": seal,
             "instance": self._instance,
             "number": self._world.events.last_number,
             "me": self._person.to_json(),
@@ -176,8 +188,8 @@ def _read(data: Any) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-async def read_greeting(socket: web.WebSocketResponse, timeout_s: float) -> dict[str, Any]:
-    """A page's first frame; empty if none comes in time."""
+async def read_frame(socket: web.WebSocketResponse, timeout_s: float) -> dict[str, Any]:
+    """A page's next frame; empty if none comes in time."""
     try:
         frame = await socket.receive(timeout_s)
     except asyncio.TimeoutError:

@@ -1,14 +1,17 @@
 """The bot's token: where it may lie, and how it gets to the one process that uses it.
 
 An environment is readable in /proc by every job of the same account, so a token never stays in one: a process that
-finds it there passes it to itself through a pipe and starts anew without it.
+finds it there starts anew without it, and has it handed over.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
 import os
 import re
+import socket
+import struct
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +27,11 @@ CREDENTIALS = ("nightshift-token", "token")
 SHAPE = r"\d+:[A-Za-z0-9_-]{30,}"
 LONGEST = 1000
 PR_SET_DUMPABLE = 4
+ASKED_WITHIN_S, GIVEN_WITHIN_S = 60.0, 10.0
+HOW_TO_GET_ONE = (
+    "There is no token for the bot. @BotFather in Telegram gives one (/newbot); put it into {home}/.env as"
+    " NIGHTSHIFT_TOKEN=… (chmod 600), or try the chat without Telegram: NIGHTSHIFT_CHAT=page"
+)
 
 _handed: str | None = None
 
@@ -45,32 +53,101 @@ def out_of_sight(command: str) -> None:
 
 
 def _start_anew(token: str) -> NoReturn:
-    """This very command again, in this very process, with the token in a pipe."""
+    """This very command again, in this very process; one that we leave behind for a moment hands it the token."""
     os.environ.pop(VARIABLE, None)
     if token:
-        os.environ[DESCRIPTOR_VARIABLE] = str(pipe_with(token))
+        guard()
+        handover = Handover(token)
+        os.environ[DESCRIPTOR_VARIABLE], descriptor = handover.open()
+        os.set_inheritable(descriptor, True)
+        _in_grandchild(handover, descriptor, os.getpid())
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 
 
-def pipe_with(text: str) -> int:
-    """A descriptor for a child to read this text from, once."""
-    read, write = os.pipe()
-    os.write(write, text.encode()[:LONGEST])
-    os.close(write)
-    os.set_inheritable(read, True)
-    return read
+def _in_grandchild(handover: Handover, descriptor: int, pid: int) -> None:
+    """Give from a process that is nobody's child: nobody would wait for its end."""
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.close(descriptor)
+            handover.give(pid)
+        os._exit(0)
+    os.wait()
+
+
+class Handover:
+    """The token for one process of ours, that it gets only when no other of this account can look into it any more.
+
+    While it starts, every process of this account can open what it has inherited. So that is not the token, but a
+    socket by which to ask: having shut itself (`guard`), it sends an end of a fresh pair of sockets that nobody else
+    has ever had. The kernel tells us who sent it.
+    """
+
+    variable = DESCRIPTOR_VARIABLE
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()[:LONGEST]
+        self._asked: socket.socket
+
+    def open(self) -> tuple[str, int]:
+        """The variable's value, and the descriptor."""
+        self._asked, asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._asked.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        descriptor = asking.detach()
+        return str(descriptor), descriptor
+
+    def started(self, pid: int) -> None:
+        """Give it to this process when it asks, and go on meanwhile."""
+        import threading
+
+        threading.Thread(target=_give, args=(self._asked, self._token, pid), daemon=True).start()
+
+    def give(self, pid: int) -> None:
+        """Give it to this process, and return when that is done."""
+        _give(self._asked, self._token, pid)
+
+
+def _give(asked: socket.socket, token: bytes, pid: int) -> None:
+    """Give the token to the process with this pid when it asks, and to no other."""
+    with asked, contextlib.suppress(OSError):
+        asked.settimeout(ASKED_WITHIN_S)
+        while (request := _request(asked)) is not None:
+            sender, reply = request
+            with reply:
+                if sender == pid:
+                    reply.send(token)
+                    return
+
+
+def _request(asked: socket.socket) -> tuple[int, socket.socket] | None:
+    """Who asks, and where the answer goes; None when nobody is left who could."""
+    ints = array.array("i")
+    while True:
+        text, passed, _, _ = asked.recvmsg(1, socket.CMSG_SPACE(12) + socket.CMSG_SPACE(ints.itemsize))
+        if not text:
+            return None
+        found = {kind: data for _, kind, data in passed}
+        if socket.SCM_RIGHTS in found and socket.SCM_CREDENTIALS in found:
+            ints.frombytes(found[socket.SCM_RIGHTS])
+            for surplus in ints[1:]:
+                os.close(surplus)
+            return struct.unpack("3i", found[socket.SCM_CREDENTIALS])[0], socket.socket(fileno=ints[0])
 
 
 def _received(number: str) -> str | None:
     from runner.errors import OperatorError
 
     guard()
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        with open(int(number), encoding="utf-8", errors="replace") as pipe:
-            return pipe.read(LONGEST).strip() or None
+        with socket.socket(fileno=int(number)) as asking, mine:
+            with theirs:
+                rights = array.array("i", [theirs.fileno()])
+                asking.sendmsg([b"?"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            mine.settimeout(GIVEN_WITHIN_S)
+            return mine.recv(LONGEST).decode(errors="replace").strip() or None
     except (OSError, ValueError) as error:
         raise OperatorError(
-            f"{DESCRIPTOR_VARIABLE}={number} is no open file: the bot's token was to come by it."
+            f"{DESCRIPTOR_VARIABLE}={number} is no socket of a process that hands over the bot's token."
         ) from error
 
 

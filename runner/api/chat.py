@@ -8,7 +8,7 @@ from runner.home import values as setting_texts
 from runner.interpreter import python_command
 from runner.logs import Log
 from runner.options import help_rows, read_text
-from runner.presence import held, holder
+from runner.presence import KEEPER_LOCK, held, holder
 from runner.quantities import format_duration, format_mib, parse_duration
 from runner.settings import FromEnvironment, Seconds, load_as, refusing
 from runner.snapshot.frozen import words as snapshot_words
@@ -33,6 +33,7 @@ __all__ = [
     "BOT_LOCK",
     "FAIL",
     "INFO",
+    "KEEPER_LOCK",
     "LONGEST_WAIT_S",
     "OK",
     "PAGE_LINK",

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from runner.errors import OperatorError
 from runner.presence import KEEPER_LOCK, held
 from runner.terminal import logfile, spawn, takeover
 from runner.wait import Waiter
@@ -37,7 +38,7 @@ class Part:
     command: Sequence[str]
     is_ready: Callable[[int], bool]  # by its pid
     meanwhile: str  # what goes on when it is down
-    secret: spawn.Secret | None = None
+    handed: Sequence[spawn.Handed] = ()
     worked_before: bool = False  # on an earlier day: what it refuses now must not keep the others from their work
 
 
@@ -124,8 +125,13 @@ class Keeper:
     def _start(self, kept: _Kept) -> None:
         if self._leaving:
             return
-        kept.child = spawn.start(kept.part.command, self._output, kept.part.secret)
         kept.began, kept.starts = time.monotonic(), kept.starts + 1
+        try:
+            kept.child = spawn.start(kept.part.command, self._output, kept.part.handed)
+        except OperatorError as error:  # something that it is to be handed cannot be had
+            log.error("%s", error)
+            self._down(kept, error.exit_code)
+            return
         takeover.remember(self._folder, {one.part.name: one.child.pid for one in self._kept if one.child})
         handle = os.pidfd_open(kept.child.pid)
         self._waiter.add(handle, lambda: self._ended(kept, handle))
@@ -148,6 +154,9 @@ class Keeper:
         assert kept.child is not None
         code = kept.child.wait()
         kept.child = None
+        self._down(kept, code)
+
+    def _down(self, kept: _Kept, code: int) -> None:
         if self._leaving or kept.refuses(code):
             self._code = max(self._code, code)
             self._leave()

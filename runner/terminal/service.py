@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runner.terminal.keeper import Part
-    from runner.terminal.spawn import Secret
+    from runner.terminal.spawn import Handed
 
 DEMO_HOME = "~/.nightshift-demo"
 DEMO_GPUS = "sim:2x24GiB"
@@ -70,10 +70,10 @@ def _take_over(folder: str) -> None:
 # -- what is kept up -----------------------------------------------------------------------------------
 
 
-def _parts(folder: str) -> list[Part]:
-    """The runner, and the bot where it is set up."""
+def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
+    """The runner, and the bot where it is set up; `any_port`: its page may be on another port if its own is taken."""
     from runner import home
-    from runner.cli import BOT_IS_WANTED
+    from runner.cli import BOT_IS_WANTED, PAGE_SOCKET
     from runner.presence import is_ready
     from runner.terminal.keeper import Part
     from runner.terminal.spawn import command
@@ -94,7 +94,7 @@ def _parts(folder: str) -> list[Part]:
                 command=command("bot"),
                 is_ready=ready,
                 meanwhile="the runner goes on",
-                secret=_secret(),
+                handed=[*_token(), *PAGE_SOCKET.load()(any_port)],
                 worked_before=_bot_was_up_before(folder),
             )
         )
@@ -113,13 +113,12 @@ def _bot_was_up_before(folder: str) -> bool:
         return True
 
 
-def _secret() -> Secret | None:
-    """What only the bot is to get, if this process was given it."""
-    from runner.cli import BOT_SECRET
-    from runner.terminal.spawn import Secret
+def _token() -> list[Handed]:
+    """The bot's token, if this process was given it."""
+    from runner.cli import BOT_TOKEN
 
-    given = BOT_SECRET.load()()
-    return Secret(*given) if given else None
+    found: list[Handed] = BOT_TOKEN.load()()
+    return found
 
 
 def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
@@ -201,7 +200,7 @@ def _detach(folder: str, parts: list[Part]) -> int:
         return 0
     with opened_log(folder) as log:
         begin = os.fstat(log).st_size
-        keeper = start(command("up"), log, _secret())
+        keeper = start(command("up"), log, _token())
     return _wait_until_up(folder, keeper, begin, with_bot=len(parts) > 1)
 
 
@@ -279,10 +278,11 @@ def down() -> None:
     """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
     from runner import home
     from runner.presence import KEEPER_LOCK, ask_to_leave
+    from runner.terminal.takeover import take_over
 
     folder = home.state_folder()
     asked = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.BOT_LOCK, home.RUNNER_LOCK)]
-    if not any(asked):
+    if not any([*asked, *take_over(folder, insist=False)]):
         print(f"Nothing was up for {folder}.")
         return
     print(f"nightshift is down. {_still_running()}")
@@ -319,11 +319,10 @@ def demo() -> int:
         print(f"The demo runs already.\n\n  The chat, in your browser:  {link}\n")
         return 0
     _take_over(found.home)
-    os.environ["NIGHTSHIFT_PAGE_PORT"] = str(_demo_port())
     _make_workspace(found.home)
     simulated = found.gpus.startswith("sim:")
     print(f"State in {found.home}; GPUs: {found.gpus}{' – these are SIMULATED' if simulated else ''}.", flush=True)
-    code = _keep(found.home, _parts(found.home), partial(_tell_demo, found.home))
+    code = _keep(found.home, _parts(found.home, any_port=True), partial(_tell_demo, found.home))
     with contextlib.suppress(OSError):
         _tell_demo_end(found.home, code)
     return code
@@ -334,18 +333,6 @@ def _demo_gpus() -> str:
     from runner.gpu import fresh
 
     return DEMO_GPUS if fresh.check() else "auto"
-
-
-def _demo_port() -> int:
-    """The page's usual port, or another where somebody else listens on that."""
-    import socket
-
-    from runner.cli import PAGE_PORT
-
-    for port in (PAGE_PORT.load()(), 0):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
-            return int(server.getsockname()[1])
-    return 0
 
 
 def _make_workspace(folder: str) -> None:

@@ -1,6 +1,7 @@
 """What a keeper leaves behind when it is killed: a runner and a bot that go on, and that nobody would start again.
 
-Which they are is written down as they are started. One that somebody started by hand is not ours to end.
+Each is written down as it is started, by its pid and the moment it began: one that has not come up yet holds no lock,
+and would take it from the next keeper's. One that somebody started by hand is not ours to end.
 """
 
 from __future__ import annotations
@@ -8,42 +9,57 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
-from runner import home
-from runner.presence import KEEPER_LOCK, ask_to_leave, holder
+from runner.presence import KEEPER_LOCK, holder, make_leave
+from runner.supervisor import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE = "kept.json"
-LOCKS = {"bot": home.BOT_LOCK, "runner": home.RUNNER_LOCK}
+PARTS = ("bot", "runner")  # in the order in which they are to leave
 
 
 def remember(folder: str, pids: Mapping[str, int]) -> None:
     """Write down who is kept up; a full disk is no reason not to keep them up."""
     path = os.path.join(folder, FILE)
     with contextlib.suppress(OSError):
+        parts = {name: [pid, kernel.start_time(pid)] for name, pid in pids.items()}
         with open(f"{path}.tmp", "w", encoding="ascii") as draft:
-            json.dump(pids, draft)
+            json.dump({"boot": kernel.boot_id(), "parts": parts}, draft)
         os.replace(f"{path}.tmp", path)
 
 
-def left_behind(folder: str) -> list[str]:
-    """Those that go on although their keeper is gone."""
-    if holder(folder, KEEPER_LOCK) is not None:
-        return []
-    try:
-        with open(os.path.join(folder, FILE), encoding="ascii") as file:
-            kept = dict(json.load(file))
-    except (OSError, ValueError, TypeError):
-        return []
-    return [name for name, lock in LOCKS.items() if name in kept and holder(folder, lock) == kept[name]]
-
-
-def take_over(folder: str) -> list[str]:
-    """Have them leave, so that the next keeper starts them with the settings of now; running jobs go on.
+def take_over(folder: str, *, insist: bool = True) -> list[str]:
+    """Have those leave that go on although their keeper is gone; running jobs go on.
 
     One that hangs must not keep the next from coming up: it is killed, as its own keeper would have done.
     """
-    return [name for name in left_behind(folder) if ask_to_leave(folder, LOCKS[name], insist=True)]
+    if holder(folder, KEEPER_LOCK) is not None:
+        return []
+    kept = _remembered(folder)
+    return [
+        name
+        for name in PARTS
+        if name in kept and make_leave(folder, kept[name][0], partial(_is_it, *kept[name]), insist=insist)
+    ]
+
+
+def _remembered(folder: str) -> dict[str, tuple[int, int]]:
+    try:
+        with open(os.path.join(folder, FILE), encoding="ascii") as file:
+            written = json.load(file)
+        if written["boot"] != kernel.boot_id():
+            return {}
+        return {name: (int(pid), int(began)) for name, (pid, began) in written["parts"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _is_it(pid: int, began: int) -> bool:
+    try:
+        return kernel.start_time(pid) == began
+    except OSError:
+        return False

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.local_chat.api import BotApi
 from bot.local_chat.page import Page
+from bot.local_chat.page_socket import listen
 from bot.local_chat.params import Upload
 from bot.local_chat.testing import wire
 from bot.local_chat.world import World
@@ -88,7 +89,7 @@ class Stage:
 
     async def open(self) -> None:
         """Serve the page, on the same port as before."""
-        self.page = Page(self.api, self.ada, port=self._port, secret=SECRET, status=lambda: self.status)
+        self.page = Page(self.api, self.ada, listener=listen(self._port), secret=SECRET, status=lambda: self.status)
         await self.page.__aenter__()
         self._port = int(self.page.url.partition("/#")[0].rpartition(":")[2])
         self._polling = asyncio.create_task(self._poll())

@@ -95,7 +95,10 @@ async def test_two_pages_show_the_same(stage: Stage, desktop: Page, phone: Page)
 async def test_draft_survives_a_reload(stage: Stage, desktop: Page):
     stage.start()
     await desktop.goto(stage.url)
+    await expect(desktop.locator(".message")).to_have_count(1)
+    before = await desktop.evaluate("sessionStorage['nightshift.shelf']")
     await desktop.get_by_role("textbox", name="Message").fill("half a thought")
+    await desktop.wait_for_function("before => sessionStorage['nightshift.shelf'] !== before", arg=before)
     await desktop.reload()
     await expect(desktop.get_by_role("textbox", name="Message")).to_have_value("half a thought")
 

@@ -73,7 +73,7 @@ async def test_without_the_secret_there_is_nothing_to_see(stage: Stage, phone: P
     stage.start()
     await stage.say("private")
     await phone.goto(stage.url.partition("#")[0] + fragment)
-    await expect(phone.get_by_role("heading", name="This link is not complete")).to_be_visible()
+    await expect(phone.get_by_role("heading", name="This link is no longer valid")).to_be_visible()
     await expect(phone.locator("#app")).to_be_hidden()
     assert "private" not in await phone.content()
 

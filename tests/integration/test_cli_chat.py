@@ -1,5 +1,6 @@
 """The bot in its processes: the token's way, up and down with it, pairing, the audit, the doctor's look at the chat."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,6 +18,7 @@ from bot.local_chat.remote import WorldProcess
 from runner.api.chat import BOT_BELL, BOT_LOCK, People
 from runner.home import RUNNER_LOCK
 from runner.presence import KEEPER_LOCK, holder, is_ready, written_pid
+from tests.page_door import is_let_in
 from tests.wait import eventually
 
 SIMULATED = {"NIGHTSHIFT_GPUS": "sim:1x24GiB"}
@@ -214,6 +216,69 @@ def test_a_page_instead_of_telegram(page):
     assert page.processes() == {}
 
 
+class Squatting:
+    """Another account's program that loops on bind: it answers whoever connects, and keeps what they say."""
+
+    def __init__(self, port):
+        self._port, self._over = port, threading.Event()
+        self.binds, self.heard = 0, []
+        self._thread = threading.Thread(target=self._loop)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _loop(self):
+        while not self._over.wait(0.001):
+            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", self._port)) as server:
+                self.binds += 1
+                server.settimeout(1)
+                with server.accept()[0] as caller:
+                    self.heard.append(caller.recv(4096))
+
+
+def test_the_port_is_never_free_while_up_starts_its_bot_again(page):
+    page.run("up", "--detach")
+    port = int(page.environ["NIGHTSHIFT_PAGE_PORT"])
+    link = (page.home / "page.url").read_text().strip()
+    with Squatting(port) as squatter:
+        first = bot_pid(page)
+        os.kill(first, signal.SIGKILL)
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as waiting:  # for the next one
+            waiting.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert waiting.recv(4096).startswith(b"HTTP/1.1 200 OK")
+        assert eventually(lambda: bot_pid(page) not in (None, first))
+    assert (squatter.binds, squatter.heard) == (0, [])
+    assert asyncio.run(is_let_in(link))
+    page.run("down")
+
+
+def test_the_link_is_printed_and_replaced(page):
+    assert page.run("page").returncode == 1
+    made = page.run("page", "--new-link")
+    assert (made.returncode, made.stdout) == (0, "")
+    page.run("up", "--detach")
+    link = page.run("page").stdout.strip()
+    assert link == (page.home / "page.url").read_text().strip()
+    assert asyncio.run(is_let_in(link))
+    other = page.run("page", "--new-link").stdout.strip()
+    assert [asyncio.run(is_let_in(old)) for old in (link, other)] == [False, True]
+    first = bot_pid(page)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: bot_pid(page) not in (None, first))
+    assert [asyncio.run(is_let_in(old)) for old in (link, other)] == [False, True]
+    assert json.loads(page.run("audit", "--json").stdout)[-1]["action"] == "new link"
+    assert other not in page.run("audit").stdout
+    page.run("down")
+    assert "not up" in page.run("page").stderr
+    said = page.run("page", env={"NIGHTSHIFT_CHAT": "telegram"})
+    assert (said.returncode, "NIGHTSHIFT_CHAT=page" in said.stderr) == (1, True)
+
+
 def test_what_a_killed_keeper_leaves_behind_goes_on_and_is_taken_over(page):
     page.run("up", "--detach")
     running = page.submit("sleep 1000", "-g", "0")
@@ -287,7 +352,7 @@ def test_the_first_who_is_paired_is_admin_and_the_next_are_not(box):
     assert f"https://t.me/night_bot?start={code}" in said
     assert accept(box, code, 502, "Bob") == "user"
     _, code = invite(box, "--role", "viewer")
-    assert accept(box, code, 503, "\x1b[2JEve") == "viewer"
+    assert accept(box, code, 503, "\x1b[2J\rE\x07ve\u202e") == "viewer"
     settings = {"NIGHTSHIFT_ADMINS": "77", "NIGHTSHIFT_USERS": "502"}
     listed = json.loads(box.run("pair", "--list", "--json", env=settings).stdout)
     assert [(person["id"], person["role"]) for person in listed] == [
@@ -296,7 +361,16 @@ def test_the_first_who_is_paired_is_admin_and_the_next_are_not(box):
     shown = box.run("pair", "--list", env=settings).stdout
     assert "NIGHTSHIFT_ADMINS" in shown
     assert "Ann" in shown
-    assert "\x1b" not in shown
+    assert r"\x1b[2J\rE\x07ve\u202e" in shown  # nothing that a terminal would act upon
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_pairing_without_a_token_says_how_to_get_one(box):
+    said = box.run("pair").stderr
+    assert "@BotFather" in said
+    assert "the bot is not up" in said
+    box.environ["NIGHTSHIFT_TOKEN_FILE"] = str(box.folder / "token")
+    assert "@BotFather" not in box.run("pair").stderr
 
 
 def test_roles_are_taken_back(box):

@@ -238,3 +238,12 @@ async def test_a_code_is_kept_as_a_digest_alone(room):
     code = await link_for(room, "user")
     for table in ("pairings", "audit", "events", "inbox", "people"):
         assert code not in str(traces(room)[table]), table
+
+
+@in_room(chat="page")
+async def test_on_the_page_of_this_machine_there_is_nobody_to_let_in(room):
+    for asked in ("/pair", "/pair user", "/pair admin"):
+        said = text(await room.ask(room.ada, asked))
+        assert "nightshift page" in said
+        assert "t.me" not in said
+    assert room.chat.people.invitations() == 0

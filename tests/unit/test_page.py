@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,15 +15,16 @@ import pytest
 
 from bot.local_chat.limits import Limits
 from bot.local_chat.page import STATIC, WRONG_SECRET, Page
-from bot.local_chat.page_security import SECRET_HEADER
+from bot.local_chat.page_security import KEY_HEADER
+from bot.local_chat.page_socket import listen
 from bot.local_chat.page_stream import WAITING_FRAMES
 from bot.local_chat.params import Upload
 from bot.local_chat.testing import Trial
 from runner.errors import OperatorError
+from tests.page_door import mac, prove
 
 SECRET = "correct-horse"
 STATUS = {"box": "b", "runner_up": True, "simulated": False, "running": 0, "queued": 0, "held": None, "gpus": []}
-GOOD = {SECRET_HEADER: SECRET}
 
 
 class Visit:
@@ -33,10 +35,15 @@ class Visit:
         self.root, _, self.secret = page.url.partition("/#")
         self.port = int(self.root.rpartition(":")[2])
 
-    async def greet(self, secret: object = SECRET, headers: dict[str, str] | None = None, **seen: Any) -> Talk:
+    async def greet(self, secret: str = SECRET, headers: dict[str, str] | None = None, **seen: Any) -> Talk:
         socket = await self.client.ws_connect(f"{self.root}/chat", headers=headers)
-        await socket.send_json({"secret": secret, **seen})
-        return Talk(socket)
+        return Talk(socket, await prove(socket, secret, self.port, **seen))
+
+    async def come_in(self) -> dict[str, str]:
+        """The headers with which files come and go."""
+        self.talk = await self.greet()
+        await self.talk.next("hello")
+        return self.talk.headers
 
     async def bot_says(self, text: str) -> None:
         world = self.trial.world
@@ -44,8 +51,8 @@ class Visit:
 
 
 class Talk:
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.socket = socket
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, file_key: str) -> None:
+        self.socket, self.headers = socket, {KEY_HEADER: file_key}
 
     async def next(self, *kinds: str) -> dict[str, Any]:
         while True:
@@ -61,7 +68,7 @@ class Talk:
 def visit(scenario: Callable[[Visit], Awaitable[None]], *, status: Any = None, **settings: Any) -> None:
     async def run() -> None:
         trial = Trial(**settings)
-        page = Page(trial.api, trial.ada, port=0, secret=SECRET, status=status or (lambda: STATUS))
+        page = Page(trial.api, trial.ada, listener=listen(0), secret=SECRET, status=status or (lambda: STATUS))
         async with page, aiohttp.ClientSession() as client:
             await scenario(Visit(trial, page, client))
 
@@ -76,7 +83,7 @@ def test_link_carries_secret_behind_the_hash():
     visit(scenario)
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.js", "/file/x", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/static/x/app.js", "/file/x", "/nothing"])
 def test_every_answer_has_the_protective_headers(path: str):
     async def scenario(here: Visit) -> None:
         async with here.client.get(here.root + path) as answer:
@@ -93,11 +100,11 @@ def test_every_answer_has_the_protective_headers(path: str):
     visit(scenario)
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.js", "/chat", "/file/x"])
+@pytest.mark.parametrize("path", ["/", "/static/x/app.js", "/chat", "/file/x"])
 @pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example:{port}"])
 def test_other_hosts_are_refused(path: str, host: str):
     async def scenario(here: Visit) -> None:
-        headers = {"Host": host.format(port=here.port), **GOOD}
+        headers = {"Host": host.format(port=here.port), **await here.come_in()}
         async with here.client.get(here.root + path, headers=headers) as answer:
             assert answer.status == 403
 
@@ -115,7 +122,7 @@ def test_localhost_is_this_machine():
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1:{port}"])
 def test_other_origins_are_refused(origin: str):
     async def scenario(here: Visit) -> None:
-        headers = {"Origin": origin.format(port=here.port), **GOOD}
+        headers = {"Origin": origin.format(port=here.port), **await here.come_in()}
         async with here.client.post(f"{here.root}/file", headers=headers, data={"id": "x"}) as answer:
             assert answer.status == 403
         with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
@@ -133,22 +140,79 @@ def test_own_origin_is_let_in():
     visit(scenario)
 
 
-@pytest.mark.parametrize(
-    "secret", ["", "wrong", "correct-hors", "correct-horse ", None, 7, "\ud800", ["correct-horse"]]
-)
-def test_without_the_secret_the_socket_tells_nothing(secret: object):
+async def is_sent_away(socket: aiohttp.ClientWebSocketResponse) -> bool:
+    frame = await socket.receive(timeout=40)
+    return (frame.type, frame.data) == (aiohttp.WSMsgType.CLOSE, WRONG_SECRET)
+
+
+@pytest.mark.parametrize("secret", ["", "wrong", "correct-hors", "correct-horse ", "\ud800"])
+def test_without_the_secret_the_socket_tells_nothing(secret: str):
     async def scenario(here: Visit) -> None:
-        talk = await here.greet(secret)
-        frame = await talk.socket.receive(timeout=40)
-        assert (frame.type, frame.data) == (aiohttp.WSMsgType.CLOSE, WRONG_SECRET)
+        assert await is_sent_away((await here.greet(secret)).socket)
 
     visit(scenario)
 
 
-@pytest.mark.parametrize("headers", [{}, {SECRET_HEADER: "wrong"}, {"Authorization": SECRET}])
-def test_without_the_secret_files_neither_come_nor_go(headers: dict[str, str]):
+@pytest.mark.parametrize(
+    "nonce", [SECRET, "", None, 7, "0" * 31, "0" * 33, "0" * 31 + "G", "0" * 30 + " 1", ["0" * 32]]
+)
+def test_a_nonce_that_is_none_gets_no_proof(nonce: object):
+    async def scenario(here: Visit) -> None:
+        async with here.client.ws_connect(f"{here.root}/chat") as socket:
+            await socket.send_json({"nonce": nonce, "secret": SECRET})
+            assert await is_sent_away(socket)
+
+    visit(scenario)
+
+
+def test_server_proves_itself_first_and_by_what_only_it_knows():
+    async def scenario(here: Visit) -> None:
+        seen = set()
+        for _ in range(2):
+            async with here.client.ws_connect(f"{here.root}/chat") as socket:
+                await socket.send_json({"nonce": "ab" * 16})
+                challenge = await socket.receive_json(timeout=40)
+                key = mac(SECRET.encode(), f"key {challenge['session']}")
+                said = f"server {here.port} {'ab' * 16} {challenge['nonce']}"
+                assert challenge["proof"] == mac(key, said).hex()
+                seen.add((challenge["nonce"], challenge["proof"]))
+        assert len(seen) == 2
+
+    visit(scenario)
+
+
+@pytest.mark.parametrize("stolen", ["server's own", "an earlier page's", "for another port", None, 7, ""])
+def test_a_proof_that_was_recorded_or_made_for_something_else_opens_nothing(stolen: object):
+    async def scenario(here: Visit) -> None:
+        nonce, key = "cd" * 16, b""
+
+        async def begin() -> tuple[aiohttp.ClientWebSocketResponse, dict[str, Any]]:
+            socket = await here.client.ws_connect(f"{here.root}/chat")
+            await socket.send_json({"nonce": nonce})
+            return socket, await socket.receive_json(timeout=40)
+
+        earlier, before = await begin()
+        key = mac(SECRET.encode(), f"key {before['session']}")
+        proof = mac(key, f"page {here.port} {nonce} {before['nonce']}").hex()
+        await earlier.send_json({"proof": proof})
+        assert (await earlier.receive_json(timeout=40))["type"] == "hello"
+        socket, now = await begin()
+        given = {
+            "server's own": now["proof"],
+            "an earlier page's": proof,
+            "for another port": mac(key, f"page {here.port + 1} {nonce} {now['nonce']}").hex(),
+        }.get(str(stolen), stolen)
+        await socket.send_json({"proof": given})
+        assert await is_sent_away(socket)
+
+    visit(scenario)
+
+
+@pytest.mark.parametrize("headers", [{}, {KEY_HEADER: "wrong"}, {KEY_HEADER: SECRET}, {"Authorization": SECRET}])
+def test_without_a_connection_files_neither_come_nor_go(headers: dict[str, str]):
     async def scenario(here: Visit) -> None:
         stored = here.trial.world.files.add("document", Upload("key.txt", b"private", "text/plain"))
+        await here.come_in()
         async with here.client.get(f"{here.root}/file/{stored.file_id}", headers=headers) as answer:
             assert answer.status == 401
             assert "private" not in await answer.text()
@@ -161,10 +225,88 @@ def test_without_the_secret_files_neither_come_nor_go(headers: dict[str, str]):
     visit(scenario)
 
 
+def test_key_for_files_ends_with_its_connection():
+    async def scenario(here: Visit) -> None:
+        stored = here.trial.world.files.add("document", Upload("key.txt", b"private", "text/plain"))
+        talk = await here.greet()
+        await talk.next("hello")
+        await talk.socket.close()
+        while True:  # the server notices a moment later
+            async with here.client.get(f"{here.root}/file/{stored.file_id}", headers=talk.headers) as answer:
+                if answer.status == 401:
+                    break
+
+    visit(scenario)
+
+
+def test_a_new_secret_counts_at_once():
+    async def scenario(here: Visit) -> None:
+        stored = here.trial.world.files.add("document", Upload("key.txt", b"private", "text/plain"))
+        talk, waiting = await here.greet(), await here.client.ws_connect(f"{here.root}/chat")
+        await talk.next("hello")
+        await waiting.send_json({"nonce": "ab" * 16})  # has been greeted, and has not answered yet
+        challenge = await waiting.receive_json(timeout=40)
+        await talk.socket.send_json({"do": "send", "id": "1", "text": "too late"})
+        assert here.page.use_secret("battery-staple")
+        assert not here.page.use_secret("battery-staple")
+        with contextlib.suppress(TypeError):
+            while True:
+                await talk.socket.receive_json(timeout=40)
+        assert talk.socket.closed
+        key = mac(SECRET.encode(), f"key {challenge['session']}")
+        await waiting.send_json({"proof": mac(key, f"page {here.port} {'ab' * 16} {challenge['nonce']}").hex()})
+        assert await is_sent_away(waiting)
+        assert await is_sent_away((await here.greet()).socket)
+        async with here.client.get(f"{here.root}/file/{stored.file_id}", headers=talk.headers) as answer:
+            assert answer.status == 401
+        assert here.page.url.endswith("/#battery-staple")
+        assert (await (await here.greet("battery-staple")).next("hello"))["me"]["first_name"] == "Ada"
+        assert here.trial.waiting() == []
+
+    visit(scenario)
+
+
+@pytest.mark.parametrize("path", ["/", "/worker.js", "/static/x/app.js", "/file/1"])
+def test_service_worker_that_another_program_left_is_told_to_leave(path: str):
+    async def scenario(here: Visit) -> None:
+        async with here.client.get(here.root + path, headers={"Service-Worker": "script"}) as answer:
+            assert (answer.status, answer.content_type) == (200, "text/javascript")
+            assert answer.headers["Service-Worker-Allowed"] == "/"
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert "registration.unregister()" in await answer.text()
+
+    visit(scenario)
+
+
+def test_page_is_made_of_files_that_no_cache_can_have():
+    async def scenario(here: Visit) -> None:
+        async with here.client.get(here.root) as answer:
+            text = await answer.text()
+        [session] = set(re.findall(r'"/static/(\w+)/', text))
+        assert len(session) == 16
+        assert text.count("/static/") == text.count(f"/static/{session}/")
+
+    visit(scenario)
+
+
+def test_only_the_page_itself_can_have_the_browser_forget():
+    async def scenario(here: Visit) -> None:
+        async with here.client.post(
+            f"{here.root}/clean", headers={"Origin": f"http://127.0.0.1:{here.port}"}
+        ) as answer:
+            assert answer.headers["Clear-Site-Data"] == '"cache", "storage"'
+        async with here.client.post(f"{here.root}/clean", headers={"Origin": "https://evil.example"}) as answer:
+            assert (answer.status, "Clear-Site-Data" in answer.headers) == (403, False)
+        async with here.client.get(f"{here.root}/clean") as answer:
+            assert (answer.status, "Clear-Site-Data" in answer.headers) == (405, False)
+
+    visit(scenario)
+
+
 def test_file_never_has_a_type_that_a_browser_shows():
     async def scenario(here: Visit) -> None:
         stored = here.trial.world.files.add("document", Upload("x.html", b"<script>", "text/html"))
-        async with here.client.get(f"{here.root}/file/{stored.file_id}", headers=GOOD) as answer:
+        async with here.client.get(f"{here.root}/file/{stored.file_id}", headers=await here.come_in()) as answer:
             assert await answer.read() == b"<script>"
             assert answer.content_type == "application/octet-stream"
             assert answer.headers["Content-Disposition"] == "attachment"
@@ -174,10 +316,11 @@ def test_file_never_has_a_type_that_a_browser_shows():
 
 def test_file_arrives_once_however_often_it_is_sent():
     async def scenario(here: Visit) -> None:
+        headers = await here.come_in()
         for _ in range(2):
             form = aiohttp.FormData({"id": "same", "caption": "look", "reply_to": "1"})
             form.add_field("file", b"print(1)", filename="a.py", content_type="text/x-python")
-            async with here.client.post(f"{here.root}/file", headers=GOOD, data=form) as answer:
+            async with here.client.post(f"{here.root}/file", headers=headers, data=form) as answer:
                 assert answer.status == 200
         (update,) = here.trial.waiting()
         assert update["message"]["document"]["file_name"] == "a.py"
@@ -191,7 +334,7 @@ def test_bodies_and_frames_have_limits():
     async def scenario(here: Visit) -> None:
         form = aiohttp.FormData({"id": "1"})
         form.add_field("file", b"x" * 200_000, filename="x")
-        async with here.client.post(f"{here.root}/file", headers=GOOD, data=form) as answer:
+        async with here.client.post(f"{here.root}/file", headers=await here.come_in(), data=form) as answer:
             assert answer.status == 413
         talk = await here.greet()
         await talk.next("hello")
@@ -210,11 +353,11 @@ def test_only_the_pages_own_files_are_served():
         names = os.listdir(STATIC)
         assert {"index.html", "app.js", "base.css", "icon.svg"} <= set(names)
         for name in names:
-            async with here.client.get(f"{here.root}/static/{name}") as answer:
+            async with here.client.get(f"{here.root}/static/x/{name}") as answer:
                 assert answer.status == 200
                 assert SECRET not in await answer.text()
         for name in ("..%2fpage.py", "%2e%2e%2fpage.py", ".", "x.js"):
-            async with here.client.get(f"{here.root}/static/{name}") as answer:
+            async with here.client.get(f"{here.root}/static/x/{name}") as answer:
                 assert answer.status == 404
 
     visit(scenario)
@@ -231,9 +374,8 @@ def test_page_asks_nothing_of_the_outside():
 
 def test_taken_port_says_what_to_do():
     async def scenario(here: Visit) -> None:
-        second = Page(here.trial.api, here.trial.ada, port=here.port, secret=SECRET, status=lambda: STATUS)
         with pytest.raises(OperatorError, match=rf"Port {here.port} .* is taken\. .*NIGHTSHIFT_PAGE_PORT="):
-            await second.__aenter__()
+            listen(here.port)
 
     visit(scenario)
 

@@ -1,5 +1,6 @@
 """What a killed keeper left behind has to leave, even if it hangs."""
 
+import json
 import subprocess
 import sys
 
@@ -38,8 +39,28 @@ def test_a_bot_that_hangs_is_killed(bot, tmp_path, monkeypatch):
 
 def test_one_that_is_not_ours_is_neither_asked_nor_killed(bot, tmp_path, monkeypatch):
     monkeypatch.setattr(presence, "LEAVES_WITHIN_S", 0.1)
-    takeover.remember(str(tmp_path), {"bot": bot.pid + 1})
-    assert takeover.take_over(str(tmp_path)) == []
+    takeover.remember(str(tmp_path), {"bot": bot.pid})
+    kept = tmp_path / takeover.FILE
+    written = json.loads(kept.read_text())
+    pid, began = written["parts"]["bot"]
+    for other in (
+        {**written, "parts": {"bot": [pid, began + 1]}},  # its number is another's by now
+        {**written, "boot": "another"},
+        {"bot": pid},  # as an earlier version wrote it
+        {},
+        [],
+    ):
+        kept.write_text(json.dumps(other))
+        assert takeover.take_over(str(tmp_path)) == []
     with pytest.raises(OperatorError, match="has not left"):  # `nightshift down` kills nobody
         presence.ask_to_leave(str(tmp_path), home.BOT_LOCK)
     assert bot.poll() is None
+
+
+def test_one_that_has_not_come_up_yet_is_ended_too(tmp_path):
+    """It would take its lock a moment later, and the next keeper's bot would find it taken."""
+    with subprocess.Popen(["sleep", "60"]) as starting:
+        takeover.remember(str(tmp_path), {"bot": starting.pid})
+        assert takeover.take_over(str(tmp_path)) == ["bot"]
+        assert starting.wait() == -15
+    assert takeover.take_over(str(tmp_path)) == []

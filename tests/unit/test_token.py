@@ -1,6 +1,10 @@
 """The bot's token: where it may lie, and who can see it."""
 
+import contextlib
+import ctypes
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +15,10 @@ from bot import settings
 from bot.secrets import token
 from runner import home
 from runner.errors import OperatorError
+from runner.terminal import spawn
+from tests.wait import eventually
 
+PIDFD_GETFD = 438
 ROOT = Path(__file__).parents[2]
 GOOD = "4242:AAnightshift-local-chat-token-000000"
 OTHER = "77:" + "B" * 35
@@ -89,27 +96,84 @@ def test_what_cannot_be_a_token_is_refused_and_never_repeated(environ, tmp_path,
     assert "@BotFather" in str(refused.value)
 
 
-def run(code, pipe=None, **env):
+def run(code, **env):
     return subprocess.run(
         [sys.executable, "-c", code], env={"PATH": os.environ["PATH"], **env}, cwd=ROOT, capture_output=True, text=True,
-        check=False, pass_fds=[] if pipe is None else [pipe],
+        check=False,
     )  # fmt: skip
 
 
-def test_a_descriptor_is_read_once_and_closed():
-    read = token.pipe_with(GOOD)
-    code = (
-        "import os; from bot.secrets import token; token.out_of_sight('bot')\n"
-        f"print(token.handed(), 'NIGHTSHIFT_TOKEN_FD' in os.environ, os.path.exists('/proc/self/fd/{read}'))"
-    )
-    done = run(code, read, NIGHTSHIFT_TOKEN_FD=str(read))
-    os.close(read)
-    assert done.stdout == f"{GOOD} False False\n", done.stderr
+ASK = """
+import os, sys, time
+from bot.secrets import token
+number = os.environ["NIGHTSHIFT_TOKEN_FD"]
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+token.out_of_sight('bot')
+print(token.handed(), 'NIGHTSHIFT_TOKEN_FD' in os.environ, os.path.exists(f'/proc/self/fd/{number}'))
+"""
+
+
+@pytest.fixture
+def starting(tmp_path, monkeypatch):
+    """A process that was started to get the token, and does not ask for it before there is a file `go`."""
+    monkeypatch.chdir(ROOT)
+    with (tmp_path / "out").open("wb") as output:
+        command = [sys.executable, "-c", ASK, str(tmp_path / "go")]
+        process = spawn.start(command, output.fileno(), [token.Handover(GOOD)])
+    yield process
+    process.kill()
+    process.wait(60)
+
+
+def goes_on(process, tmp_path):
+    (tmp_path / "go").touch()
+    process.wait(60)
+    return (tmp_path / "out").read_text()
+
+
+def inherited(process):
+    """The descriptor that its environment names, once it has that environment."""
+    found = re.search(rb"NIGHTSHIFT_TOKEN_FD=(\d+)\0", Path(f"/proc/{process.pid}/environ").read_bytes())
+    return found and int(found[1])
+
+
+def test_it_is_handed_over_once_and_the_descriptor_closed(starting, tmp_path):
+    assert goes_on(starting, tmp_path) == f"{GOOD} False False\n"
+
+
+def test_another_process_of_the_account_gets_nothing_from_one_that_starts(starting, tmp_path):
+    """Not by opening what it has inherited, nor by asking in its place with a copy of that."""
+    number = eventually(lambda: inherited(starting))
+    with contextlib.suppress(OSError), open(f"/proc/{starting.pid}/fd/{number}", "rb", buffering=0) as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        assert not pipe.read(100)
+    with copied(starting, number) as asking:
+        assert answer_to(asking) == b""
+        asking.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            asking.recv(100)
+    assert GOOD in goes_on(starting, tmp_path)  # who was meant has got it all the same
+
+
+def copied(process, number):
+    handle = os.pidfd_open(process.pid)
+    copy = ctypes.CDLL(None).syscall(PIDFD_GETFD, handle, number, 0)
+    os.close(handle)
+    return socket.socket(fileno=copy)
+
+
+def answer_to(asking):
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with mine:
+        with theirs:
+            socket.send_fds(asking, [b"?"], [theirs.fileno()])
+        return mine.recv(100)
 
 
 def test_a_descriptor_that_is_none():
     done = run("from bot.secrets import token; token.out_of_sight('bot')", NIGHTSHIFT_TOKEN_FD="77")
-    assert "NIGHTSHIFT_TOKEN_FD=77 is no open file" in done.stderr
+    assert "NIGHTSHIFT_TOKEN_FD=77 is no socket" in done.stderr
 
 
 SHOW = """

@@ -5,19 +5,21 @@ import { Bubbles } from "./bubbles.js";
 import { Composer } from "./composer.js";
 import { byId } from "./dom.js";
 import { Files } from "./files.js";
+import { Identity } from "./identity.js";
 import { Keyboards } from "./keyboard.js";
 import { setUpLook } from "./look.js";
 import { Outbox } from "./outbox.js";
+import { Shelf } from "./shelf.js";
 import { Connection } from "./socket.js";
 import { Strip, countsText } from "./strip.js";
 import { replyBySwipe } from "./swipe.js";
 import { Timeline } from "./timeline.js";
 import { Typing } from "./typing.js";
 
-function start(secret) {
-  byId("app").hidden = false;
-  const connection = new Connection(secret);
-  const files = new Files(secret);
+function start(identity) {
+  const connection = new Connection(identity);
+  const files = new Files(connection);
+  const shelf = new Shelf();
   const keyboards = new Keyboards(connection);
   const bubbles = new Bubbles(files, keyboards, {
     command: (text) => outbox.send(text),
@@ -25,8 +27,8 @@ function start(secret) {
     jump: (messageId) => timeline.jump(messageId),
   });
   const timeline = new Timeline(bubbles, connection);
-  const outbox = new Outbox(connection, files, timeline);
-  const composer = new Composer(outbox, bubbles);
+  const outbox = new Outbox(connection, files, timeline, shelf);
+  const composer = new Composer(outbox, bubbles, shelf);
   const attention = new Attention();
   const strip = new Strip();
   const typing = new Typing();
@@ -58,14 +60,18 @@ function start(secret) {
     chat_action: ({ action }) => typing.show(action),
   };
 
-  connection.addEventListener("hello", ({ detail: hello }) => {
+  connection.addEventListener("hello", async ({ detail: hello }) => {
+    setLocked(false);
     Object.assign(bubbles, { me: hello.me, bot: hello.bot });
     composer.commands = hello.commands;
     composer.limits = hello.limits;
     if (hello.messages) catchUp(hello);
-    outbox.flush();
     showState();
     showEmptiness();
+    const kept = await shelf.open(hello.seal);
+    outbox.restore(kept.outbox);
+    composer.restore(kept.draft);
+    outbox.flush();
   });
   const catchUp = ({ messages, more }) => {
     const newest = timeline.newest;
@@ -94,21 +100,31 @@ function start(secret) {
     showState();
     showEmptiness();
   });
-  connection.addEventListener("locked", lock);
+  connection.addEventListener("stranger", () => setLocked(true));
 
   byId("start").addEventListener("click", () => outbox.send("/start"));
   replyBySwipe(byId("log"), (messageId) => composer.replyTo(timeline.get(messageId)));
   setUpLook();
   connection.open();
   if (matchMedia("(pointer: fine)").matches) composer.focus();
+  return connection;
 }
 
-function lock() {
-  byId("app").hidden = true;
-  byId("locked").hidden = false;
+/** Instead of the chat: how to get in. What another program's page may have left in the browser goes away. */
+function setLocked(locked) {
+  if (locked && byId("locked").hidden) fetch("/clean", { method: "POST" }).catch(() => {});
+  byId("app").hidden = locked;
+  byId("locked").hidden = !locked;
 }
 
-window.addEventListener("hashchange", () => location.reload());
-const secret = decodeURIComponent(location.hash.slice(1));
-if (secret) start(secret);
-else lock();
+let connection = null;
+async function enter() {
+  const identity = await Identity.find();
+  setLocked(!identity);
+  if (!identity) return;
+  if (connection) connection.use(identity);
+  else connection = start(identity);
+}
+
+window.addEventListener("hashchange", () => location.hash && enter());
+enter();

@@ -42,7 +42,7 @@ export class Attention {
   #notify(message) {
     if (!("Notification" in window) || Notification.permission !== "granted") return;
     try {
-      const notification = new Notification(this.#title, { body: snippet(message), icon: "/static/icon.svg" });
+      const notification = new Notification(this.#title, { body: snippet(message), icon: new URL("icon.svg", import.meta.url).href });
       notification.onclick = () => window.focus();
     } catch {
       // phones allow notifications to installed apps only

@@ -5,7 +5,6 @@ import { CommandMenu } from "./commands.js";
 import { snippet } from "./bubbles.js";
 import { toast } from "./notices.js";
 
-const DRAFT = "nightshift.draft";
 const touch = matchMedia("(pointer: coarse)");
 
 export class Composer {
@@ -15,14 +14,16 @@ export class Composer {
   #outbox;
   #bubbles;
   #menu;
+  #shelf;
   #replyTo = null;
   #sent = [];
   #recalled = -1;
   limits = { text: 4096, file_bytes: 20 * 1024 * 1024 };
 
-  constructor(outbox, bubbles) {
+  constructor(outbox, bubbles, shelf) {
     this.#outbox = outbox;
     this.#bubbles = bubbles;
+    this.#shelf = shelf;
     this.#menu = new CommandMenu(
       (command) => this.#put(`/${command} `),
       (command) => this.#sendNow(`/${command}`),
@@ -31,13 +32,17 @@ export class Composer {
     byId("send").append(icon("send"));
     this.#replying.querySelector("button").append(icon("close"));
     this.#listen();
-    this.#field.value = sessionStorage.getItem(DRAFT) ?? "";
     this.#field.enterKeyHint = touch.matches ? "enter" : "send";
     this.#changed();
   }
 
   set commands(commands) {
     this.#menu.commands = commands;
+  }
+
+  /** What was being written before the page was reloaded. */
+  restore(draft) {
+    if (draft && !this.#field.value) this.#put(draft);
   }
 
   focus() {
@@ -160,6 +165,6 @@ export class Composer {
     this.#field.style.setProperty("height", "auto");
     this.#field.style.setProperty("height", `${this.#field.scrollHeight}px`);
     byId("send").disabled = value.trim() === "";
-    sessionStorage.setItem(DRAFT, value);
+    this.#shelf.put("draft", value);
   }
 }

@@ -1,14 +1,19 @@
-// Files travel with the secret in a header and are shown from memory; an address never carries the secret.
+// Files travel with the connection's key in a header and are shown from memory; an address never carries it.
 
 const GENERIC = "application/octet-stream";
+const UNAUTHORIZED = 401;
 
 export class Files {
-  #headers;
+  #connection;
   #pictures = new Map();
   #near = new IntersectionObserver((entries) => this.#appear(entries), { rootMargin: "600px" });
 
-  constructor(secret) {
-    this.#headers = { "X-Nightshift-Secret": secret };
+  constructor(connection) {
+    this.#connection = connection;
+  }
+
+  get #headers() {
+    return { "X-Nightshift-Key": this.#connection.fileKey };
   }
 
   /** Put a picture into an <img> when it comes near the screen. */
@@ -34,6 +39,7 @@ export class Files {
     form.set("file", file, file.name);
     const answer = await fetch("/file", { method: "POST", headers: this.#headers, body: form });
     if (answer.ok) return null;
+    if (answer.status === UNAUTHORIZED) throw new Error("the connection broke meanwhile");
     return answer.status === 413 ? "The file is too large." : answer.text();
   }
 

@@ -3,21 +3,26 @@
 import { byId, el, freshId, icon } from "./dom.js";
 import { sizeText } from "./files.js";
 
-const STORE = "nightshift.outbox";
-
 export class Outbox {
   #connection;
   #files;
   #timeline;
+  #shelf;
   #items = new Map();
 
-  constructor(connection, files, timeline) {
+  constructor(connection, files, timeline, shelf) {
     this.#connection = connection;
     this.#files = files;
     this.#timeline = timeline;
-    for (const item of JSON.parse(sessionStorage.getItem(STORE) ?? "[]")) this.#items.set(item.id, item);
+    this.#shelf = shelf;
     connection.addEventListener("done", ({ detail }) => this.arrived(detail.id));
     connection.addEventListener("refused", ({ detail }) => this.#refused(detail.id, detail.error));
+    this.#show();
+  }
+
+  /** What was written before the page was reloaded comes first. */
+  restore(items = []) {
+    this.#items = new Map([...items.map((item) => [item.id, item]), ...this.#items]);
     this.#show();
   }
 
@@ -92,6 +97,6 @@ export class Outbox {
 
   #store() {
     const kept = [...this.#items.values()].filter((item) => !item.file);
-    sessionStorage.setItem(STORE, JSON.stringify(kept));
+    this.#shelf.put("outbox", kept);
   }
 }

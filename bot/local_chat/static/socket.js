@@ -1,12 +1,14 @@
 // One WebSocket to the server. It comes back by itself, says what it saw last, and hands over every frame once.
+// Nothing is said to, or taken from, a server that has not proven that it knows the link's secret.
+
+import { freshNonce } from "./identity.js";
 
 const FIRST_WAIT_MS = 300;
 const LONGEST_WAIT_MS = 5000;
 const SILENCE_MS = 8000; // the server speaks about once a second
-const WRONG_SECRET = 4401;
 
 export class Connection extends EventTarget {
-  #secret;
+  #identity;
   #socket = null;
   #instance = null;
   #seen = 0;
@@ -14,10 +16,11 @@ export class Connection extends EventTarget {
   #timer = 0;
   #watchdog = 0;
   online = false;
+  fileKey = null;
 
-  constructor(secret) {
+  constructor(identity) {
     super();
-    this.#secret = secret;
+    this.#identity = identity;
     const now = () => this.#tryNow();
     window.addEventListener("online", now);
     document.addEventListener("visibilitychange", () => document.hidden || now());
@@ -26,12 +29,19 @@ export class Connection extends EventTarget {
   open() {
     clearTimeout(this.#timer);
     const socket = new WebSocket(`ws://${location.host}/chat`);
+    const nonce = freshNonce();
     this.#socket = socket;
-    socket.onopen = () =>
-      socket.send(JSON.stringify({ secret: this.#secret, instance: this.#instance, seen: this.#seen }));
-    socket.onmessage = (event) => this.#take(JSON.parse(event.data));
-    socket.onclose = (event) => this.#lost(event.code);
+    socket.onopen = () => socket.send(JSON.stringify({ nonce }));
+    socket.onmessage = (event) => this.#meet(socket, nonce, event.data);
+    socket.onclose = () => this.#lost();
     this.#expectSomething();
+  }
+
+  /** Go on with another link. */
+  use(identity) {
+    this.#identity = identity;
+    if (this.#socket) this.#drop();
+    this.open();
   }
 
   /** Send a frame; false if there is nobody to take it. */
@@ -43,6 +53,29 @@ export class Connection extends EventTarget {
 
   get instance() {
     return this.#instance;
+  }
+
+  async #meet(socket, nonce, text) {
+    socket.onmessage = null; // one frame, then either it is our server or it is none
+    const answer = await this.#answer(nonce, text);
+    if (socket !== this.#socket) return;
+    if (!answer) {
+      this.dispatchEvent(new Event("stranger"));
+      this.#drop();
+      this.#lost();
+      return;
+    }
+    this.fileKey = answer.fileKey;
+    socket.onmessage = (event) => this.#take(JSON.parse(event.data));
+    socket.send(JSON.stringify({ proof: answer.proof, instance: this.#instance, seen: this.#seen }));
+  }
+
+  async #answer(nonce, text) {
+    try {
+      return await this.#identity.meet(nonce, JSON.parse(text));
+    } catch {
+      return null;
+    }
   }
 
   #take(frame) {
@@ -60,14 +93,10 @@ export class Connection extends EventTarget {
     this.dispatchEvent(new CustomEvent(frame.type, { detail: frame }));
   }
 
-  #lost(code) {
+  #lost() {
     clearTimeout(this.#watchdog);
     this.#socket = null;
     this.online = false;
-    if (code === WRONG_SECRET) {
-      this.dispatchEvent(new Event("locked"));
-      return;
-    }
     this.dispatchEvent(new Event("offline"));
     this.#timer = setTimeout(() => this.open(), this.#wait * (0.75 + Math.random() / 2));
     this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT_MS);
@@ -81,12 +110,16 @@ export class Connection extends EventTarget {
 
   #expectSomething() {
     clearTimeout(this.#watchdog);
-    const socket = this.#socket;
     this.#watchdog = setTimeout(() => {
-      // a close handshake with a server that is gone would take long
-      socket.onopen = socket.onmessage = socket.onclose = null;
-      socket.close();
-      this.#lost(0);
+      this.#drop();
+      this.#lost();
     }, SILENCE_MS);
+  }
+
+  /** Without waiting: a close handshake with a server that is gone would take long. */
+  #drop() {
+    const socket = this.#socket;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close();
   }
 }
