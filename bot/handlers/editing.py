@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from bot import parse
 from bot.gate import Role
 from bot.handlers.acting import require_owner
-from bot.handlers.submitting import place_of
+from bot.handlers.submitting import place_of, reach
 from bot.richtext import Shrink, bold, code, escape, fit, pre
 from runner.api.chat import read_text
-from runner.api.edits import CLEAR, Edit, options_of, to_copy
+from runner.api.edits import CLEAR, Edit, edited, options_of, to_copy
 from runner.errors import UserError
 from runner.model import State
 
@@ -42,6 +42,7 @@ async def edit(turn: Turn, rest: str) -> None:
         values=values, command=command or None, script="\n" in command, workspace=place.workspace if place else None,
         environment=(place.key, place.variables) if place else None,
     )  # fmt: skip
+    await asyncio.to_thread(reach, [edited(job.spec, wanted).dir for job in jobs])
     if folders := {folder for job in jobs if (folder := to_copy(job.spec, wanted))}:
         wanted = replace(wanted, copies=await asyncio.to_thread(turn.queue.copies, folders))
     with turn.effect():

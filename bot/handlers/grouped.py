@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bot import group_words, keyboards
@@ -124,6 +125,7 @@ async def rerun_failed(turn: Turn, name: str) -> None:
         raise UserError(f"None of {name} has failed.")
     submitting.refuse_too_many(turn, len(failed))
     turn.chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
+    await asyncio.to_thread(submitting.reach, [turn.chat.queue.job(one.id).spec.dir for one in failed])
     with turn.effect():
         numbers = _theirs(turn, name, failed)
         keys = [f"update {turn.update_id}.{at}" for at in range(len(numbers))]

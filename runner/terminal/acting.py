@@ -187,7 +187,8 @@ def _refuse_misspelt(flag: str, own: Collection[str], ctx: click.Context) -> Non
     from difflib import get_close_matches
 
     if close := get_close_matches(flag, own, cutoff=0.8):
-        raise click.UsageError(f"No such option {flag}; did you mean {close[0]}? For the job itself: -- {flag}", ctx)
+        meant = f"Did you mean {close[0]!r}? For the job itself: -- {flag}"
+        raise click.UsageError(f"No such option {flag!r}. {meant}", ctx)
 
 
 @click.command("rerun", cls=WithChanges)

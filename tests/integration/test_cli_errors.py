@@ -42,7 +42,7 @@ NO_NUMBER = "is not the number of a job"
         (["wait"], "Which jobs?"),
         (["wait", "--all", "1"], "not both"),
         (["rerun", "--lr", "1"], "Which jobs?"),
-        (["rerun", "1", "--faild"], "did you mean --failed?"),
+        (["rerun", "1", "--faild"], "Did you mean '--failed'? For the job itself: -- --faild"),
         (["rerun", "train"], NO_NUMBER),
         (["show", "1", "2"], "unexpected extra argument"),
         (["ls", "--limit", "many"], "many"),

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from tests.room import in_room
 
@@ -62,6 +63,20 @@ def test_a_job_runs_the_code_it_was_submitted_with_and_so_does_its_rerun(box):
     assert json.loads(box.run("show", str(damaged), "--json").stdout)["snapshot"] == {"folder": None}
     assert "never taken. Submit it anew" in box.run("rerun", str(damaged)).stderr
     assert box.run("prune", "--disk-limit", "1G").returncode == 0
+
+
+@in_room()
+async def test_a_pipe_in_the_workspace_is_skipped_and_named_in_the_answer(room):
+    folder = Path(room.chat.queue.workspaces.default().dir)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / "train.py").write_text("print(1)")
+    (folder / "old.py").write_text("")
+    subprocess.run(["git", "-C", str(folder), "add", "train.py", "old.py"], check=True)
+    (folder / "old.py").unlink()
+    os.mkfifo(folder / "old.py")
+    (said,) = await room.ask(room.uma, "/submit --snapshot python train.py")
+    assert said.text.text.endswith("; skipped, being pipes, sockets or devices: old.py")
+    assert room.chat.queue.job(1).spec.snapshot["left_out"] == ["old.py"]
 
 
 @in_room()
