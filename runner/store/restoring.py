@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.errors import OperatorError
-from runner.store import schema
 from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, connect
 
 if TYPE_CHECKING:
@@ -131,6 +130,8 @@ class _Fetching(threading.Thread):
 
 def _made_ready(origin: str, arriving: str, home: str) -> Copy | None:
     """Check a copy and bring it to this program's schema; None if it is not whole."""
+    from runner.store import schema  # slow to load, and hardly ever needed
+
     try:
         with contextlib.closing(connect(arriving)) as connection:
             whole = connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"

@@ -641,8 +641,9 @@ async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
     import subprocess
     from pathlib import Path
 
+    adds, runner = r"(outbox\.add\(|schema\.note\(arriving, )\s*\"[a-z ]+\"", Path(__file__).parents[2] / "runner"
     found = subprocess.run(
-        ["grep", "-rhoE", r"(outbox\.add\(|schema\.note\(arriving, )\s*\"[a-z ]+\"", str(Path(__file__).parents[2] / "runner"), "--include=*.py"],
+        ["grep", "-rhoE", adds, str(runner), "--include=*.py"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     kinds = set(re.findall(r'"([a-z ]+)"', found))
