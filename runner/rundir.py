@@ -170,9 +170,11 @@ def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> Non
     path, target = os.path.join(folder, RESERVED), os.path.join(folder, EXIT)
     if _of_run(read(folder, EXIT), record["run_id"]) is None:
         for name in (path, target):
-            _remove_folder(name)
-        is_kept = reserved is not None and _is_named(path, reserved)
-        handle = reserved if is_kept else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            _clear(name)
+        if reserved is not None and _is_named(path, reserved):
+            handle = reserved
+        else:
+            handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             body = json.dumps({"version": VERSION, **record}).encode()
             os.pwrite(handle, body, 0)
@@ -185,9 +187,11 @@ def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> Non
     sync_folder(folder)
 
 
-def _remove_folder(path: str) -> None:
-    """Remove a folder that somebody made where a file is to be."""
-    if os.path.isdir(path):
+def _clear(path: str) -> None:
+    """Remove a folder or a link that somebody made where a file is to be."""
+    if os.path.islink(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
         from shutil import rmtree  # hardly ever needed
 
         rmtree(path, ignore_errors=True)

@@ -119,7 +119,7 @@ CONTROLS = {
     "to pause": Control("bot.handlers.acting", "pause", *REQUIRE, whole.test_what_only_an_admin_may),
     "to drain": Control("bot.handlers.acting", "drain_now", *REQUIRE, "button drain"),
     "to resume": Control(
-        "bot.handlers.acting", "resume", "else Role.ADMIN", "else Role.USER", whole.test_what_only_an_admin_may
+        "bot.rights", "role_to_resume", "Role.ADMIN if", "Role.USER if", whole.test_what_only_an_admin_may
     ),
     "to let in": Control("bot.handlers.people", "pair", *REQUIRE, whole.test_what_only_an_admin_may),
     "to revoke": Control("bot.handlers.people", "revoke", *REQUIRE, "button revoked"),

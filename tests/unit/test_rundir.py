@@ -85,12 +85,17 @@ def _replace(path):
         file.write("something longer than any record " * 200)
 
 
+def _make_link(path):
+    os.unlink(path)
+    os.symlink("/tmp", path)
+
+
 def _make_folder(path):
     os.unlink(path)
     os.makedirs(os.path.join(path, "in", "it"))
 
 
-@pytest.mark.parametrize("spoil", [_take_away, _replace, _make_folder])
+@pytest.mark.parametrize("spoil", [_take_away, _replace, _make_folder, _make_link])
 @pytest.mark.parametrize("also", [None, rundir.EXIT])
 def test_the_end_is_written_though_the_room_kept_for_it_was_removed(folder, spoil, also):
     os.close(rundir.create(folder, SPEC))
