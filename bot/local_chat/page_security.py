@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bot.local_chat.page_proof import same
+from bot.local_chat.page_socket import HOST
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from bot.local_chat.page_proof import Keys, Meeting
 
 KEY_HEADER = "X-Nightshift-Key"
-NAMES = ("127.0.0.1", "localhost")
 LAST_WORKER = """
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(leave()));
@@ -37,8 +37,8 @@ class Doorkeeper:
 
     def __init__(self, keys: Keys, port: int) -> None:
         self._port = port
-        self._hosts = frozenset(f"{name}:{port}" for name in NAMES)
-        self._headers = _headers(sorted(self._hosts))
+        self._host = f"{HOST}:{port}"  # not localhost: that may be ::1, where another program can listen beside us
+        self._headers = _headers(self._host)
         self._file_keys: set[str] = set()
         self.change(keys)
 
@@ -88,13 +88,12 @@ class Doorkeeper:
         response.headers.update(self._headers)
 
     def _check_source(self, request: web.Request) -> None:
-        if request.headers.get("Host", "") not in self._hosts:
-            here = " or ".join(f"http://{host}" for host in sorted(self._hosts))
+        here = f"http://{self._host}"
+        if request.headers.get("Host", "") != self._host:
             raise web.HTTPForbidden(
                 text=f"This page answers only as {here}. Through ssh -L use the same port number on both sides."
             )
-        origin = request.headers.get("Origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        if request.headers.get("Origin", here) != here:
             raise web.HTTPForbidden(text="Not for other sites.")
 
 
@@ -103,14 +102,13 @@ def _last_worker() -> web.Response:
     return web.Response(text=LAST_WORKER, content_type="text/javascript", headers=headers)
 
 
-def _headers(hosts: list[str]) -> dict[str, str]:
-    sockets = " ".join(f"ws://{host}" for host in hosts)  # 'self' does not cover them in every browser
+def _headers(host: str) -> dict[str, str]:
     policy = (
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
         "img-src 'self' blob:",
-        f"connect-src 'self' {sockets}",
+        f"connect-src 'self' ws://{host}",  # 'self' does not cover it in every browser
         "worker-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",

@@ -136,7 +136,11 @@ class Squatter:
         async for frame in page:
             if frame.type is WSMsgType.TEXT:
                 self.frames.append(frame.data)
-                for claim in ("proof", "hello"):
-                    with contextlib.suppress(ConnectionError):
-                        await page.send_json({"type": claim, **CLAIM})
+                if "nonce" in frame.json():
+                    await self._claim(page)
         return page
+
+    async def _claim(self, page: web.WebSocketResponse) -> None:
+        for claim in ("proof", "hello"):
+            with contextlib.suppress(ConnectionError):  # it has hung up
+                await page.send_json({"type": claim, **CLAIM})

@@ -31,6 +31,7 @@ export class Connection extends EventTarget {
     const socket = new WebSocket(`ws://${location.host}/chat`);
     const nonce = freshNonce();
     this.#socket = socket;
+    this.online = false;
     socket.onopen = () => socket.send(JSON.stringify({ nonce }));
     socket.onmessage = (event) => this.#meet(socket, nonce, event.data);
     socket.onclose = () => this.#lost();
