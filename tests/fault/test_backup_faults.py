@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from runner import presence
 from runner.errors import OperatorError
 from runner.store import backup, restoring
 from runner.store.backup import Backup
@@ -14,6 +15,7 @@ from runner.store.box import Box
 from runner.store.connection import DATABASE, open_store
 from runner.store.jobs import Jobs
 from runner.store.outbox import Outbox
+from runner.terminal.checks import setup
 from runner.wait import Waiter
 from runner.watches.backup import BackupWatch
 from tests.jobs import a_spec
@@ -146,6 +148,14 @@ def test_a_copy_that_hangs_is_told_once_and_nobody_waits_for_it_when_leaving(sto
         eventually(lambda: watched.look() == ["backup failing"])
         watched.copier.close()
         assert watched.look() == ["backup failing"]
+
+
+def test_the_doctor_knows_that_no_copies_are_made(store):
+    Box(store).set("backup", {"folder": "/mnt", "is_apart": True, "failing_since": "2026-01-01"})
+    with presence.held(store.home, "runner.lock"):
+        found = {finding.name: (finding.level, finding.text) for finding in setup.runner(store.home)}
+    assert found["copies"] == ("warn", "none since 2026-01-01")
+    assert found["runner"][0] == "ok"
 
 
 def test_a_folder_that_never_worked_and_hangs_is_refused(store, tmp_path, monkeypatch):

@@ -87,12 +87,15 @@ def _has_open(pid: int, path: str) -> bool:
 
 def _held(home: str) -> Iterator[Finding]:
     from runner.api import Queue
+    from runner.store.connection import BACKUP
 
     with Queue(home, actor="doctor") as queue:
         for name in ("paused", "draining"):
             if held := queue.box.get(name):
                 why = held.get("why") or f"by {held.get('by')}"
                 yield Finding(WARN, "queue", f"{name}: {why}", "nightshift resume")
+        if since := (queue.box.get(BACKUP) or {}).get("failing_since"):
+            yield Finding(WARN, "copies", f"none since {since}", "the runner's log says why: the backup in … failed")
 
 
 def env_file_rights(path: str | None) -> Iterator[Finding]:
