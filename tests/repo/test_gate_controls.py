@@ -84,16 +84,15 @@ REQUIRE = ("turn.require(Role.ADMIN)", "pass")
 CONTROLS = {
     # -- three lines: what is fetched is judged, what was kept is judged again, and who acts once more
     "the poller's line": voided(
-        "bot.poll", "Poller._take", "isinstance(verdict, Denied)",
+        "bot.poll", "Poller._kept", "isinstance(verdict, Denied)",
         whole.test_who_is_not_let_in_leaves_no_trace_and_hears_nothing,
     ),
     "groups are left": voided(
-        "bot.poll", "Poller._take", "isinstance(verdict, Added)",
+        "bot.poll", "Poller._kept", "kept and isinstance(verdict, Added)",
         groups.test_a_group_that_is_not_named_is_left_without_a_word,
     ),
     "only who may is told why": Control(
-        "bot.poll", "Poller._leave", "is None", "is Ellipsis",
-        groups.test_a_group_that_is_not_named_is_left_without_a_word,
+        "bot.poll", "Poller._kept", "is None", "is Ellipsis", groups.test_a_strangers_invitations_leave_no_rows
     ),
     "the application's door": Control(
         "bot.dispatch", "let_in", "isinstance(verdict, Caller)", "True", whole.test_each_line_holds_by_itself
