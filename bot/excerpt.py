@@ -30,7 +30,7 @@ _DEADLY = re.compile(
     r"""\bKilled\b | Segmentation\ fault | Bus\ error | Illegal\ instruction | ^Aborted | core\ dumped
     | Floating\ point\ exception | terminate\ called | ^\s*what\(\): | double\ free | free\(\):\ invalid
     | malloc\(\): | corrupted\ (?:size|double) | stack\ smashing | slurmstepd:\ error | oom[-_]kill | OOM[-_ ][Kk]ill
-    | Out\ of\ memory:\ Kill | DUE\ TO\ TIME\ LIMIT | CANCELLED\ AT | Assertion\ `.*failed | NCCL\ WARN
+    | Out\ of\ memory:\ Kill | DUE\ TO\ TIME\ LIMIT | CANCELLED\ AT | Assertion\ `[^`]*(?:`[^`]*)?failed | NCCL\ WARN
     | No\ space\ left\ on\ device | Disk\ quota\ exceeded | is\ killed\ by\ signal | \bXid\b
     | Watchdog\ caught\ collective\ operation\ timeout
     """,
@@ -40,7 +40,7 @@ _TELLING = re.compile(
     _DEADLY.pattern
     + r"""| command\ not\ found | No\ such\ file\ or\ directory | Permission\ denied | [Ss]yntax\ error
     | unexpected\ EOF | cannot\ execute | not\ a\ valid\ identifier | unbound\ variable
-    | CUDA\ error | CUDA\ driver | [Oo]ut\ of\ memory | CUDNN_STATUS | CUBLAS_STATUS | NCCL\ error | nccl\w+Error
+    | CUDA\ error | CUDA\ driver | [Oo]ut\ of\ memory | CUDNN_STATUS | CUBLAS_STATUS | NCCL\ error | nccl\w{1,40}Error
     | XlaRuntimeError | RESOURCE_EXHAUSTED | shared\ object\ file | Fatal\ Python\ error | \*\*\*
     | \b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|CRITICAL)\b\s*[:\]] | ^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)
     | ^\[?(?:ERROR|CRITICAL|FATAL)\b | \bpanicked\ at
@@ -48,7 +48,7 @@ _TELLING = re.compile(
     re.VERBOSE,
 )
 # Written before the traceback by what made it fail.
-_ASSERTION = re.compile(r"Assertion `.*failed|NCCL WARN|Watchdog caught collective")
+_ASSERTION = re.compile(r"Assertion `[^`]*(?:`[^`]*)?failed|NCCL WARN|Watchdog caught collective")
 _LAST = 15
 _USAGE = re.compile(r"[Uu]sage: ")
 _USAGE_ERROR = re.compile(r"(?:\S+: error: |Error: )")

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import html as html_module
 import logging
-import re
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from bot.delivery import Then, Verdict, after_failure
 from bot.documents import document_for, missing
 from bot.patience import patiently
 from bot.pictures import plots
-from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, italic, shorten, visible_units
+from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, TAG, italic, shorten, visible_units
 from bot.within import within
 from runner.api.chat import clock
 
@@ -328,7 +327,7 @@ def _button(one: dict[str, str]) -> InlineKeyboardButton:
 def _plainer(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("plain") or "text" not in body:
         return body
-    return {**body, "text": html_module.unescape(re.sub(r"<[^>]*>", "", body["text"])), "plain": True}
+    return {**body, "text": html_module.unescape(TAG.sub("", body["text"])), "plain": True}
 
 
 def _looser(body: dict[str, Any]) -> dict[str, Any]:
