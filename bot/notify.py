@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.chat import Chat, Press
-    from runner.api.chat import Thread
+    from bot.secrets.redact import Redactor
+    from runner.api.chat import Log, Thread
     from runner.model import Job, Notice
 
 log = logging.getLogger(__name__)
@@ -212,14 +213,11 @@ class Notifier:
     async def _read_output(self, notice: Notice, job: Job) -> Output:
         if notice.data.get("reason") in WATCHED and (against := self._chat.queue.evidence(job.id)):
             return Output(str(against["text"]), against=against)
-        redactor, output = self._chat.redactor_for(job), self._chat.queue.log(job.id, notice.data["attempt"])
-        # Redacted before it is cut: of a secret that a cut goes through, a part would be left.
-        kept = await asyncio.to_thread(redactor.data, output.tail(LOG_BYTES))
-        link = excerpt.wandb_link(kept) or excerpt.wandb_link(output.head(HEAD_BYTES))
-        if notice.data["state"] == State.SUCCEEDED.value or not self._chat.settings.log_text:
-            return Output(wandb=link)
-        text = await asyncio.to_thread(excerpt.what_matters, kept, limit=EXCERPT_UNITS)
-        return Output(text, link)
+        if not self._chat.settings.log_text:
+            return Output()
+        output = self._chat.queue.log(job.id, notice.data["attempt"])
+        failed = notice.data["state"] != State.SUCCEEDED.value
+        return await asyncio.to_thread(_told_by, output, self._chat.redactor_for(job), failed=failed)
 
     def _words(self, notice: Notice, job: Job | None, output: Output) -> Said:
         box, data = self._chat.settings.box, notice.data
@@ -290,6 +288,12 @@ class Notifier:
         why = str(output.against["why"]) if output.against else ""
         picture = Picture(plot, ended(excerpt=why, limit=CAPTION_UNITS, shown_as=escape)) if plot else None
         return Said(ended(excerpt=output.excerpt), keyboards.of_job(job), picture)
+
+
+def _told_by(output: Log, redactor: Redactor, *, failed: bool) -> Output:
+    text = excerpt.presentable(output.tail(LOG_BYTES), redactor)
+    link = excerpt.wandb_link(text) or excerpt.wandb_link(excerpt.presentable(output.head(HEAD_BYTES), redactor))
+    return Output(excerpt.what_matters(text, limit=EXCERPT_UNITS) if failed else "", link)
 
 
 def _is_live(job: Job) -> bool:
