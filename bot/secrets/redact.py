@@ -8,9 +8,11 @@ import json
 import re
 from bisect import bisect_left
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
+from bot.richtext import shorten
 from bot.secrets.names import (
     Likeness,
     is_path,
@@ -37,8 +39,12 @@ _HELD = 16 << 10
 _CONTEXT = 256
 _LEAST_OF_CUT = 8
 _LONGEST_FORM = 512
+_SHOWN = 32 << 10
+"""Several times what a message holds."""
+_ENDS_KEPT = 200
 
 Span = tuple[int, int]
+
 
 def _shape(literals: str, pattern: str) -> tuple[tuple[bytes, ...], re.Pattern[bytes]]:
     return tuple(literal.encode() for literal in literals.split()), re.compile(pattern.encode())
@@ -126,6 +132,7 @@ class Redactor:
         self.secrets = frozenset(secret.strip() for secret in secrets if is_telling(secret))
         forms = {form for secret in self.secrets for part in _parts(secret) for form in _forms(part)}
         self._forms = sorted(forms, key=len, reverse=True)
+        self._ends: dict[bytes, str] = {}
         self._held = max([_HELD, *(2 * len(form) for form in forms)])
 
     def text(self, text: str) -> str:
@@ -133,6 +140,20 @@ class Redactor:
         data = text.encode("utf-8", "surrogatepass")
         spans = self._spans(data)
         return _replaced(data, spans).decode("utf-8", "surrogatepass") if spans else text
+
+    def ends(self, text: str) -> str:
+        """As much of a text without secrets as a message can show; of a long one its two ends, looked at once.
+
+        What is near a cut before secrets are taken out is not shown: a part of one may be left there.
+        """
+        if len(text) <= _SHOWN:
+            return self.text(text)
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if key not in self._ends:
+            near = text if len(text) <= 4 * _SHOWN else f"{text[: 2 * _SHOWN]}\n{text[-2 * _SHOWN :]}"
+            self._ends = dict([*self._ends.items()][-_ENDS_KEPT:])
+            self._ends[key] = shorten(self.text(near), _SHOWN, keep="both")
+        return self._ends[key]
 
     def data(self, data: bytes) -> bytes:
         """A whole output without secrets."""
