@@ -121,18 +121,17 @@ def _quoted(text: str) -> str:
 def lines(text: str) -> list[str]:
     """Commands, one per line: without blank lines and comments, and with lines that end in a backslash joined."""
     found: list[str] = []
-    begun = ""
+    begun: list[str] = []
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.rstrip()
-        if not begun and line.lstrip().startswith("#"):
+        if not any(begun) and line.lstrip().startswith("#"):
             continue
-        begun += line
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            begun = begun[:-1]
+            begun.append(line[:-1])
             continue
-        found.append(begun.strip())
-        begun = ""
-    return [line for line in [*found, begun.strip()] if line]
+        found.append("".join([*begun, line]).strip())
+        begun = []
+    return [line for line in [*found, "".join(begun).strip()] if line]
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:

@@ -89,7 +89,9 @@ _PERHAPS = re.compile(
 # every line that says so has one of these in it; looking for them first is a hundred times quicker
 _HINTS = ("memory", "alloc", "oom", "killed", "cudnn", "cublas")
 
-_ERROR = re.compile(r"^(?:\[?rank\s?\d+(?!\d)\]?:?\s*)?(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
+_ERROR = re.compile(
+    r"^(?:\[?rank\s?\d+(?!\d)\]?:?\s*)?(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)"
+)
 # errors of those who had to do with the one that ran out of memory
 _FOLLOWS = re.compile(
     r"ChildFailedError|Process(?:Exited|Raised)Exception|DistBackendError|DistNetworkError|DistStoreError|NCCL|ncclError"

@@ -43,6 +43,7 @@ _INSIDE = {
     "}": re.compile(r"(?:[^\"\\`${}]|\\.|\$(?![({]))+", re.DOTALL),
     ")": re.compile(r"(?:(?<![^\s;&|(])#[^\n]*|[^\"'\\`$()]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({']))+", re.DOTALL),
 }
+_DEEPEST = 100  # what may be arithmetic is read again inside, so often at most
 _BRACKET = re.compile(r"\$\(|\$\{|[({\"`]")
 _CLOSED_BY = {"$(": ")", "(": ")", "${": "}", "{": "}", '"': '"', "`": "`"}
 
@@ -60,6 +61,8 @@ def _past_bracket(text: str, at: int) -> int:
         elif opened := _BRACKET.match(text, at):
             waiting.append(_CLOSED_BY[opened[0]])
             at = opened.end()
+            if len(waiting) > _DEEPEST:
+                raise UnreadableError("too much stands inside one another")
         else:
             raise UnreadableError("something is left open")
         if not waiting:
