@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
+OPEN = 100  # notices that are looked at together
+READERS = 2  # groups whose numbers are read at once
 MANY, BURST, BURST_S = 4, 20, 60.0
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
@@ -75,6 +77,8 @@ class Notifier:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._ended_at: list[float] = []
+        self._groups: dict[int, asyncio.Task[None]] = {}  # by notice: their jobs' output is read meanwhile
+        self._readers = asyncio.Semaphore(READERS)
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -84,15 +88,43 @@ class Notifier:
 
     async def run(self) -> None:
         """Until cancelled."""
+        try:
+            await self._tell_all()
+        finally:
+            for task in self._groups.values():
+                task.cancel()
+            await asyncio.gather(*self._groups.values(), return_exceptions=True)
+
+    async def _tell_all(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while notices := await patiently(self._chat.queue.outbox.open):
+            while notices := await patiently(self._open):
                 left = await patiently(partial(self._leave_to_groups, notices))
-                for bundle in _bundles(left):
+                for bundle in _bundles([notice for notice in left if notice.kind != groups.DONE]):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
+                self._tell_apart([notice for notice in left if notice.kind == groups.DONE])
                 for job_id in self._few(_over(notices)):
                     await patiently(partial(outlived.take_away, self._chat, job_id))
+
+    def _open(self) -> list[Notice]:
+        """Those that nobody sees to yet."""
+        notices = self._chat.queue.outbox.open(OPEN + len(self._groups))
+        return [notice for notice in notices if notice.id not in self._groups]
+
+    def _tell_apart(self, notices: Sequence[Notice]) -> None:
+        """Groups that are done: to read their numbers may take long, and what comes after them does not wait."""
+        for notice in notices:
+            self._groups[notice.id] = asyncio.get_running_loop().create_task(self._tell_group(notice))
+
+    async def _tell_group(self, notice: Notice) -> None:
+        try:
+            async with self._readers:
+                await self.tell(notice)
+        except Exception:  # it is still open, and told when the next notice comes
+            log.exception("notice %s (%s) could not be told", notice.id, notice.kind)
+        finally:
+            del self._groups[notice.id]
 
     def _few(self, ended: list[int]) -> list[int]:
         """Those whose buttons are seen to: of many in a short time, one that is pressed says that its job is over."""
