@@ -124,10 +124,10 @@ def lines(text: str) -> list[str]:
     begun: list[str] = []
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.rstrip()
-        if not any(begun) and line.lstrip().startswith("#"):
+        if not begun and line.lstrip().startswith("#"):
             continue
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            begun.append(line[:-1])
+            begun += [line[:-1]] if line[:-1] else []
             continue
         found.append("".join([*begun, line]).strip())
         begun = []

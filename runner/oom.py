@@ -50,7 +50,7 @@ _GPU = re.compile(
     | Triton\ Error\ \[(?:CUDA|HIP)\]:\ out\ of\ memory
     | (?:Cuda|CUDA|HIP)\ failure\ (?:\d+\ )?[':]?\ ?'?out\ of\ memory
     | \bout\ of\ memory\ on\ device\b | \bOut\ of\ memory\ error\ on\ GPU\b
-    | cupy\S*\.OutOfMemoryError | \bbad_alloc:\ cudaErrorMemoryAllocation
+    | cupy\S{0,60}\.OutOfMemoryError | \bbad_alloc:\ cudaErrorMemoryAllocation
     | \bINTERNAL:\ Failed\ to\ allocate\ \d+\ bytes\ for\ new\ constant
     """,
     re.VERBOSE,

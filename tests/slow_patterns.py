@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import time
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,39 +15,42 @@ import runner
 
 _parser: Any = getattr(re, "_parser", None) or importlib.import_module("sre_parse")
 _METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split")
+_FLAGS_THIRD = {"search", "match", "fullmatch", "finditer", "findall"}
 _SEARCHING = {"search", "finditer", "findall", "sub", "subn", "split"}
 _UNBOUNDED = 40  # a repeat that may take this many is pumped
-_ENDS = ("", "\0!", " !", '"')
-_REST = ("a", "0", " ", "\\", "'", ",", "/", ".", "-", "[", "\n", "\x1b[", "é", "─", "=x", "https://", "key=")
+ENDS = ("\0!",)
+ALWAYS = ("a", "0", " ", "\\", "'", ",", "/", ".", "-", "[", "\n", "\x1b[", "é", "─", "=x", "https://", "key=")
 
 
 class Used(NamedTuple):
-    """A pattern, where it stands, and whether it is tried at every place of a text or at its beginning alone."""
+    """A pattern, where it stands, and how it is used: at every place of a text (finditer), or from its beginning."""
 
     where: str
     pattern: re.Pattern[Any]
-    everywhere: bool
+    method: str
+
+    @property
+    def searches(self) -> bool:
+        """Whether it is tried at every place."""
+        return self.method == "finditer"
 
     def run(self, text: str) -> None:
         given: Any = text.encode() if isinstance(self.pattern.pattern, bytes) else text
-        if self.everywhere:
-            for _ in self.pattern.finditer(given):
+        found = getattr(self.pattern, self.method)(given)
+        if self.method == "finditer":
+            for _ in found:
                 pass
-        else:
-            self.pattern.match(given)
-            self.pattern.fullmatch(given)
 
 
 def used_patterns() -> list[Used]:
     """All of them, each once."""
     sources = {name: ast.parse(path.read_text()) for name, path in _files()}
     methods = _methods_by_name(sources.values())
-    found: dict[tuple[Any, int, bool], Used] = {}
+    found: dict[tuple[Any, int, str], Used] = {}
     for name, tree in sources.items():
         module = importlib.import_module(name)
         for one in [*_of_module(module, methods), *_inline(module, tree)]:
-            if isinstance(one.pattern, re.Pattern):
-                found.setdefault((one.pattern.pattern, one.pattern.flags, one.everywhere), one)
+            found.setdefault((one.pattern.pattern, one.pattern.flags, one.method), one)
     return list(found.values())
 
 
@@ -67,17 +68,26 @@ def _methods_by_name(trees: Any) -> dict[str, set[str]]:
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in _METHODS:
-                owner = node.value
-                name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
-                found.setdefault(name, set()).add(node.attr)
+                found.setdefault(_name(node.value), set()).add(_as_run(node.attr))
     return found
+
+
+def _name(owner: ast.expr) -> str:
+    """`P` in `P.match`, `module.P.match` and `P[kind].match`."""
+    if isinstance(owner, ast.Subscript):
+        return _name(owner.value)
+    return owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+
+
+def _as_run(method: str) -> str:
+    return "finditer" if method in _SEARCHING else method
 
 
 def _of_module(module: ModuleType, methods: dict[str, set[str]]) -> Iterator[Used]:
     for name, value in vars(module).items():
-        used = methods.get(name, {"search"})
         for pattern in _patterns_in(value):
-            yield Used(f"{module.__name__}.{name}", pattern, bool(used & _SEARCHING))
+            for method in sorted(methods.get(name, {"finditer"})):
+                yield Used(f"{module.__name__}.{name}", pattern, method)
 
 
 def _patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
@@ -91,35 +101,28 @@ def _patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
 
 
 def _inline(module: ModuleType, tree: ast.Module) -> Iterator[Used]:
-    """`re.search(r"...", text)` and patterns compiled inside functions."""
+    """`re.search(r"...", text)` inside functions."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         owner, method = node.func.value, node.func.attr
-        if isinstance(owner, ast.Name) and owner.id == "re" and method in (*_METHODS, "compile"):
-            flags = _flags(module, node) if method in {"search", "match", "fullmatch", "compile"} else 0
-            pattern = _value(module, node.args[0])
-            if pattern is not None:
-                yield Used(f"{module.__name__}:{node.lineno}", re.compile(pattern, flags), method in _SEARCHING)
-
-
-def _flags(module: ModuleType, node: ast.Call) -> Any:
-    place = 1 if node.func.attr == "compile" else 2  # type: ignore[attr-defined]
-    return _value(module, node.args[place]) if len(node.args) > place else 0
+        if isinstance(owner, ast.Name) and owner.id == "re" and method in _METHODS:
+            flags = _value(module, node.args[2]) if method in _FLAGS_THIRD and len(node.args) > 2 else 0
+            given = node.args[0]
+            for choice in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
+                pattern = re.compile(_value(module, choice), flags)
+                yield Used(f"{module.__name__}:{node.lineno}", pattern, _as_run(method))
 
 
 def _value(module: ModuleType, node: ast.expr) -> Any:
-    try:
-        return eval(compile(ast.Expression(node), "pattern", "eval"), dict(vars(module)))
-    except NameError:
-        return None  # made from what a function was given; its module's own test is to feed that
+    return eval(compile(ast.Expression(node), "pattern", "eval"), dict(vars(module)))
 
 
 # -- texts ------------------------------------------------------------------------------------------
 
 
-def attacks(pattern: re.Pattern[Any]) -> list[str]:
-    """Short texts that are to be repeated, with what comes before and after: `before|again|after`, NUL between."""
+def attacks(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
+    """What may be slow for a pattern: what stands at the beginning, and what follows it again and again."""
     source = pattern.pattern
     text = source.decode("latin-1") if isinstance(source, bytes) else source
     flags = pattern.flags & ~(re.UNICODE if isinstance(source, bytes) else 0)
@@ -128,6 +131,7 @@ def attacks(pattern: re.Pattern[Any]) -> list[str]:
     whole = _example(tree)
     pumped += [("", whole), ("", whole[:-1]), ("", f"{whole[:-1]}\n")]
     pumped += [(before, f"{before}{again}") for before, again in list(pumped) if before]
+    pumped += [("", again) for again in ALWAYS]
     return [(before, again) for before, again in dict.fromkeys(pumped) if again]
 
 
@@ -135,7 +139,7 @@ def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
     """What each long repeat may eat, after what must stand before it."""
     for operation, given in tree:
         name = str(operation)
-        if name in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
+        if name in {"MAX_REPEAT", "MIN_REPEAT"}:
             _, most, body = given
             if most >= _UNBOUNDED:
                 for again in _alternatives(body):
@@ -154,7 +158,7 @@ def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
 def _alternatives(body: Any) -> list[str]:
     """Some texts that a repeated piece takes."""
     if len(body) == 1 and str(body[0][0]) == "IN":
-        return _members(body[0][1])[:4]
+        return _members(body[0][1])[:3]
     if len(body) == 1 and str(body[0][0]) == "SUBPATTERN":
         return _alternatives(body[0][1][3])
     if len(body) == 1 and str(body[0][0]) == "BRANCH":
@@ -167,21 +171,17 @@ def _example(tree: Any) -> str:
 
 
 def _one(name: str, given: Any) -> str:
-    if name == "LITERAL":
-        return chr(given)
-    if name == "NOT_LITERAL":
-        return "a" if given != ord("a") else "b"
-    if name == "ANY":
-        return "a"
-    if name == "IN":
-        return (_members(given) or ["a"])[0]
-    if name in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
-        return _example(given[2]) * max(given[0], 1)
-    if name == "SUBPATTERN":
-        return _example(given[3])
-    if name == "BRANCH":
-        return _example(given[1][0])
-    return ""
+    made: dict[str, Callable[[], str]] = {
+        "LITERAL": lambda: chr(given),
+        "NOT_LITERAL": lambda: "a" if given != ord("a") else "b",
+        "ANY": lambda: "a",
+        "IN": lambda: (_members(given) or ["a"])[0],
+        "MAX_REPEAT": lambda: _example(given[2]) * max(given[0], 1),
+        "MIN_REPEAT": lambda: _example(given[2]) * max(given[0], 1),
+        "SUBPATTERN": lambda: _example(given[3]),
+        "BRANCH": lambda: _example(given[1][0]),
+    }
+    return made[name]() if name in made else ""
 
 
 def _members(given: Any) -> list[str]:
@@ -210,19 +210,3 @@ def _as_class(member: tuple[str, Any]) -> str:
 def grown(before: str, again: str, end: str, size: int) -> str:
     """A text of about this size."""
     return before + again * (size // len(again) + 1) + end
-
-
-# -- cost -------------------------------------------------------------------------------------------
-
-
-class Growth(NamedTuple):
-    """CPU seconds for a text, and for one of twice the size."""
-
-    once_s: float
-    twice_s: float
-
-
-def cost(run: Callable[[], object]) -> float:
-    begun = time.thread_time()
-    run()
-    return time.thread_time() - begun

@@ -244,13 +244,20 @@ def _in_base64(secret: bytes) -> set[bytes]:
     return {form for form in found if len(form) >= 10}
 
 
-def _cut_off(data: bytes, form: bytes) -> list[Span]:
+def _cut_off(data: bytes, form: bytes) -> Iterator[Span]:
     """A secret of which an excerpt has only the end, at its beginning, or only the beginning, at its end."""
-    most = min(len(form) - 1, len(data))
-    sizes = range(most, _LEAST_OF_CUT - 1, -1)
-    head = next((size for size in sizes if data.startswith(form[-size:])), 0)
-    tail = next((size for size in sizes if data.endswith(form[:size])), 0)
-    return [span for span in ((0, head), (len(data) - tail, len(data))) if span[1] > span[0]]
+    if len(data) < _LEAST_OF_CUT:
+        return
+    at = form.find(data[:_LEAST_OF_CUT], 1)
+    while at > 0 and not data.startswith(form[at:]):
+        at = form.find(data[:_LEAST_OF_CUT], at + 1)
+    if at > 0:
+        yield 0, len(form) - at
+    size = form.rfind(data[-_LEAST_OF_CUT:], 0, len(form) - 1) + _LEAST_OF_CUT
+    while size >= _LEAST_OF_CUT and not data.endswith(form[:size]):
+        size = form.rfind(data[-_LEAST_OF_CUT:], 0, size - 1) + _LEAST_OF_CUT
+    if size >= _LEAST_OF_CUT:
+        yield len(data) - size, len(data)
 
 
 def _shaped(data: bytes) -> Iterator[Span]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import random
 import re
-import shlex
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.commands.shelltext import split
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _split(text: str, separators: str) -> list[str]:
 def _value(name: str, piece: str) -> str:
     if not piece:
         raise UserError(f"the parameter {name} has an empty value; if it is meant: ''")
-    return "".join(shlex.split(piece))
+    return "".join(split(piece))
 
 
 # -- filling in --------------------------------------------------------------------------------------------------

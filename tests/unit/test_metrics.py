@@ -64,7 +64,13 @@ def test_its_name(text, name):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("val loss", "no \\( \\)"), ("loss=(", "not a pattern"), (r"(a)\1", "backreferences are not supported"), ("", "no \\( \\)"), ("x" * 400, "300 characters")],
+    [
+        ("val loss", "no \\( \\)"),
+        ("loss=(", "not a pattern"),
+        (r"(a)\1", "backreferences are not supported"),
+        ("", "no \\( \\)"),
+        ("x" * 400, "300 characters"),
+    ],
 )
 def test_what_is_no_metric_is_refused_with_what_to_write(text, said):
     with pytest.raises(UserError, match=said) as refused:
