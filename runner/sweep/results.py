@@ -110,14 +110,15 @@ def ran_s(job: Job, now: datetime) -> float | None:
     return ((job.finished_at or now) - job.started_at).total_seconds() if job.started_at else None
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
 
 
 def _cell(value: object) -> object:
     """A value as a spreadsheet takes it for text: what begins like a formula has an apostrophe before it."""
-    if not isinstance(value, str) or not value.startswith(_FORMULA) or as_number(value) is not None:
+    if not isinstance(value, str):
         return value
-    return f"'{value}"
+    text = value.replace("\r\n", "\n").replace("\r", "\n")  # the writer quotes no lone \r, which then ends the row
+    return f"'{text}" if text.startswith(_FORMULA) and as_number(text) is None else text
 
 
 def as_csv(results: Results) -> str:
