@@ -152,8 +152,8 @@ class Chat:
     def shown(self, job: Job) -> Job:
         """The job as it may be shown: of a secret that a cut went through, a part would be left."""
         redactor = self.redactor_for(job)
-        parameters = {name: redactor.text(value) for name, value in job.spec.parameters.items()}
-        return replace(job, spec=replace(job.spec, command=redactor.text(job.spec.command), parameters=parameters))
+        parameters = {name: redactor.ends(value) for name, value in job.spec.parameters.items()}
+        return replace(job, spec=replace(job.spec, command=redactor.ends(job.spec.command), parameters=parameters))
 
     def probe_of(self, job: Job) -> str | None:
         """How the batch of its latest attempt was found, in a line; None if none was looked for."""

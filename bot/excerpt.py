@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.richtext import shorten, units
+from bot.secrets.unseen import ESCAPES
 from bot.tracebacks import NOISE, Trace, Weight, chains, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bot.secrets.redact import Redactor
+
 _LOOK = 256 * 1024
 """How much of the end of an output is looked at."""
+LONGEST_LINE = 4096
+"""Of a longer line its two ends are shown, and looked at."""
 _LONG_AGO = 60
 """After so many more lines a traceback was not the end of the job."""
 
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[PX^_][^\x1b\n]*(?:\x1b\\)?|[ -/]*[0-~])?"
-    r"|\x9b[0-?]*[ -/]*[@-~]"
-)
+_ESCAPES = re.compile(ESCAPES)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _GARBLED = re.compile("\ufffd{2,}")
 
@@ -30,7 +32,7 @@ _DEADLY = re.compile(
     r"""\bKilled\b | Segmentation\ fault | Bus\ error | Illegal\ instruction | ^Aborted | core\ dumped
     | Floating\ point\ exception | terminate\ called | ^\s*what\(\): | double\ free | free\(\):\ invalid
     | malloc\(\): | corrupted\ (?:size|double) | stack\ smashing | slurmstepd:\ error | oom[-_]kill | OOM[-_ ][Kk]ill
-    | Out\ of\ memory:\ Kill | DUE\ TO\ TIME\ LIMIT | CANCELLED\ AT | Assertion\ `.*failed | NCCL\ WARN
+    | Out\ of\ memory:\ Kill | DUE\ TO\ TIME\ LIMIT | CANCELLED\ AT | Assertion\ `[^`]*(?:`[^`]*)?failed | NCCL\ WARN
     | No\ space\ left\ on\ device | Disk\ quota\ exceeded | is\ killed\ by\ signal | \bXid\b
     | Watchdog\ caught\ collective\ operation\ timeout
     """,
@@ -40,7 +42,7 @@ _TELLING = re.compile(
     _DEADLY.pattern
     + r"""| command\ not\ found | No\ such\ file\ or\ directory | Permission\ denied | [Ss]yntax\ error
     | unexpected\ EOF | cannot\ execute | not\ a\ valid\ identifier | unbound\ variable
-    | CUDA\ error | CUDA\ driver | [Oo]ut\ of\ memory | CUDNN_STATUS | CUBLAS_STATUS | NCCL\ error | nccl\w+Error
+    | CUDA\ error | CUDA\ driver | [Oo]ut\ of\ memory | CUDNN_STATUS | CUBLAS_STATUS | NCCL\ error | nccl\w{1,40}Error
     | XlaRuntimeError | RESOURCE_EXHAUSTED | shared\ object\ file | Fatal\ Python\ error | \*\*\*
     | \b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|CRITICAL)\b\s*[:\]] | ^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)
     | ^\[?(?:ERROR|CRITICAL|FATAL)\b | \bpanicked\ at
@@ -48,7 +50,7 @@ _TELLING = re.compile(
     re.VERBOSE,
 )
 # Written before the traceback by what made it fail.
-_ASSERTION = re.compile(r"Assertion `.*failed|NCCL WARN|Watchdog caught collective")
+_ASSERTION = re.compile(r"Assertion `[^`]*(?:`[^`]*)?failed|NCCL WARN|Watchdog caught collective")
 _LAST = 15
 _USAGE = re.compile(r"[Uu]sage: ")
 _USAGE_ERROR = re.compile(r"(?:\S+: error: |Error: )")
@@ -56,8 +58,19 @@ _FATAL_PYTHON = "Fatal Python error:"
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 _RANK = re.compile(r"\s*rank\s*:\s*(\d+)")
 
-_RUN_LINK = re.compile(r"https://[^\s\"'<>()\[\]]+/runs/[A-Za-z0-9_-]+")
+_ADDRESS = re.compile(r"https://[^\s\"'<>()\[\]]+")
+_RUN_LINK = re.compile(r"https://.+/runs/[A-Za-z0-9_-]+")
 _TOLD_BY_WANDB = re.compile(r"^.*(?:wandb:|View run|Synced|View project).*$", re.MULTILINE)
+
+
+def presentable(output: bytes, redactor: Redactor) -> str:
+    """A job's output as it may leave the box; all of it that is shown goes through here.
+
+    Secrets are taken out before a terminal's work is done, which may erase a part of one, and after it, for it may put
+    one together. Only then are long lines cut: of a secret that a cut goes through, a part would be left.
+    """
+    text = redactor.text(clean(redactor.data(output)))
+    return "\n".join(shorten(line, LONGEST_LINE, keep="both") for line in text.split("\n"))
 
 
 def clean(output: bytes) -> str:
@@ -86,18 +99,18 @@ def _backspaced(line: str) -> str:
     return "".join(kept)
 
 
-def tail(output: bytes, lines: int) -> str:
-    """The last lines of an output, with repeated ones told once."""
-    text = clean(_end_of(output)).strip("\n")
+def tail(text: str, lines: int) -> str:
+    """The last lines of a clean output, with repeated ones told once."""
+    text = _end_of(text).strip("\n")
     return "\n".join(_collapsed(line.rstrip() for line in text.split("\n"))[-lines:]) if lines > 0 else ""
 
 
-def _end_of(output: bytes) -> bytes:
+def _end_of(text: str) -> str:
     """The end of a huge output, from the start of a line if one begins there."""
-    if len(output) <= _LOOK:
-        return output
-    end = output[-_LOOK:]
-    return end[end.find(b"\n") + 1 :]
+    if len(text) <= _LOOK:
+        return text
+    end = text[-_LOOK:]
+    return end[end.find("\n") + 1 :]
 
 
 def _collapsed(lines: Iterable[str]) -> list[str]:
@@ -108,9 +121,9 @@ def _collapsed(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def what_matters(output: bytes, *, limit: int) -> str:
-    """Why a job failed, as far as its output tells, in at most `limit` UTF-16 units."""
-    lines = _lines(output)
+def what_matters(text: str, *, limit: int) -> str:
+    """Why a job failed, as far as its clean output tells, in at most `limit` UTF-16 units."""
+    lines = [line.rstrip() for line in _end_of(text).split("\n")]
     found = chains(lines)
     failure = _failure(lines, found)
     if failure is None:
@@ -122,10 +135,6 @@ def what_matters(output: bytes, *, limit: int) -> str:
     if room < limit // 2:
         return told(failure, limit)
     return "\n".join([*before, told(failure, room), *after])
-
-
-def _lines(output: bytes) -> list[str]:
-    return [line.rstrip() for line in clean(_end_of(output)).split("\n")]
 
 
 def _failure(lines: Sequence[str], found: Sequence[list[Trace]]) -> list[Trace] | None:
@@ -241,12 +250,12 @@ def _fitted(lines: Sequence[str], limit: int) -> str:
     return shorten("\n".join(telling or lines), limit, keep="end")
 
 
-def wandb_link(output: bytes) -> str | None:
-    """The address of the last Weights & Biases run an output tells of."""
-    if b"/runs/" not in output:
+def wandb_link(text: str) -> str | None:
+    """The address of the last Weights & Biases run a clean output tells of."""
+    if "/runs/" not in text:
         return None
-    text = clean(output)
-    found = [url[0] for line in _TOLD_BY_WANDB.finditer(text) for url in _RUN_LINK.finditer(line[0])]
+    told = (url[0] for line in _TOLD_BY_WANDB.finditer(text) for url in _ADDRESS.finditer(line[0]))
+    found = [run[0] for url in told if (run := _RUN_LINK.match(url))]
     return next((url for url in reversed(found) if _is_address(url)), None)
 
 

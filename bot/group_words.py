@@ -48,6 +48,8 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
         head += f"\n{escape(best)}"
     elif results.metric:
         head += f"\nno job has printed {escape(results.metric.name)} so far"
+    if results.trouble:
+        head += f"\n⚠️ {escape(results.trouble)}"
     most = ROWS_BELOW_A_PICTURE if below_a_picture else ROWS
     more = f"\n… and {len(results.rows) - most:,} more" if len(results.rows) > most else ""
     shown = pre(table(results, most)) if results.rows else ""
@@ -81,7 +83,7 @@ def done(data: Mapping[str, Any], box: str, results: Results, limit: int | None 
     said = [count_words(counts)]
     if sum(in_all.values()) > sum(counts.values()):
         said[0] += f" ({in_all.get(State.SUCCEEDED, 0):,} of {sum(in_all.values()):,} in all)"
-    said += [part for part in (best_words(results), _lasted(data)) if part]
+    said += [part for part in (best_words(results), results.trouble, _lasted(data)) if part]
     head = f"{_sign(counts)} {bold(str(data['group']))} is done on {escape(box)}: {escape(', '.join(said))}"
     return fit([head], *([limit] if limit else []))
 

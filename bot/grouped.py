@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bot.chat import Chat
 
 READ_S = 20.0
+START_S = 10.0  # a process may take as long to begin on a busy box
 
 
 async def results_of(chat: Chat, name: str) -> groups.Results:
@@ -19,10 +20,17 @@ async def results_of(chat: Chat, name: str) -> groups.Results:
     kept = groups.Metric.from_json(groups.find(chat.queue, name).metric)
     metric = kept if chat.settings.log_text else None
     jobs = [chat.shown(job) for job in groups.members(chat.queue, name)]
-    found: dict[int, groups.Reading] = {}
+    found = groups.Readings({})
     if metric is not None and (folders := groups.folders(chat.queue, jobs)):
-        question = json.dumps({"pattern": metric.pattern, "folders": folders})
-        # a pattern of somebody's own may search for ever
-        answer = await answer_of("runner.sweep.metrics", question, within_s=READ_S, what="results could not be read")
-        found = {int(number): groups.Reading(*reading) for number, reading in json.loads(answer or "{}").items()}
-    return groups.compared(jobs, found, metric)
+        question = json.dumps({"pattern": metric.pattern, "folders": folders, "within_s": READ_S})
+        within_s = READ_S + START_S
+        answer = await answer_of("runner.sweep.metrics", question, within_s=within_s, what="results could not be read")
+        found = _readings(answer)
+    return groups.compared(jobs, found.found, metric, found.trouble)
+
+
+def _readings(answer: bytes | None) -> groups.Readings:
+    if answer is None:
+        return groups.Readings({}, "the output of these jobs could not be read")
+    read, trouble = json.loads(answer)
+    return groups.Readings({int(number): groups.Reading(*reading) for number, reading in read.items()}, trouble)

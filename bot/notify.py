@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.chat import Chat, Press
-    from runner.api.chat import Thread
+    from bot.secrets.redact import Redactor
+    from runner.api.chat import Log, Thread
     from runner.model import Job, Notice
 
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
+OPEN = 100  # notices that are looked at together
+READERS = 2  # groups whose numbers are read at once
 MANY, BURST, BURST_S = 4, 20, 60.0
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
@@ -74,6 +77,8 @@ class Notifier:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._ended_at: list[float] = []
+        self._groups: dict[int, asyncio.Task[None]] = {}  # by notice: their jobs' output is read meanwhile
+        self._readers = asyncio.Semaphore(READERS)
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -83,15 +88,43 @@ class Notifier:
 
     async def run(self) -> None:
         """Until cancelled."""
+        try:
+            await self._tell_all()
+        finally:
+            for task in self._groups.values():
+                task.cancel()
+            await asyncio.gather(*self._groups.values(), return_exceptions=True)
+
+    async def _tell_all(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while notices := await patiently(self._chat.queue.outbox.open):
+            while notices := await patiently(self._open):
                 left = await patiently(partial(self._leave_to_groups, notices))
-                for bundle in _bundles(left):
+                for bundle in _bundles([notice for notice in left if notice.kind != groups.DONE]):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
+                self._tell_apart([notice for notice in left if notice.kind == groups.DONE])
                 for job_id in self._few(_over(notices)):
                     await patiently(partial(outlived.take_away, self._chat, job_id))
+
+    def _open(self) -> list[Notice]:
+        """Those that nobody sees to yet."""
+        notices = self._chat.queue.outbox.open(OPEN + len(self._groups))
+        return [notice for notice in notices if notice.id not in self._groups]
+
+    def _tell_apart(self, notices: Sequence[Notice]) -> None:
+        """Groups that are done: to read their numbers may take long, and what comes after them does not wait."""
+        for notice in notices:
+            self._groups[notice.id] = asyncio.get_running_loop().create_task(self._tell_group(notice))
+
+    async def _tell_group(self, notice: Notice) -> None:
+        try:
+            async with self._readers:
+                await self.tell(notice)
+        except Exception:  # it is still open, and told when the next notice comes
+            log.exception("notice %s (%s) could not be told", notice.id, notice.kind)
+        finally:
+            del self._groups[notice.id]
 
     def _few(self, ended: list[int]) -> list[int]:
         """Those whose buttons are seen to: of many in a short time, one that is pressed says that its job is over."""
@@ -212,14 +245,11 @@ class Notifier:
     async def _read_output(self, notice: Notice, job: Job) -> Output:
         if notice.data.get("reason") in WATCHED and (against := self._chat.queue.evidence(job.id)):
             return Output(str(against["text"]), against=against)
-        redactor, output = self._chat.redactor_for(job), self._chat.queue.log(job.id, notice.data["attempt"])
-        # Redacted before it is cut: of a secret that a cut goes through, a part would be left.
-        kept = await asyncio.to_thread(redactor.data, output.tail(LOG_BYTES))
-        link = excerpt.wandb_link(kept) or excerpt.wandb_link(output.head(HEAD_BYTES))
-        if notice.data["state"] == State.SUCCEEDED.value or not self._chat.settings.log_text:
-            return Output(wandb=link)
-        text = await asyncio.to_thread(excerpt.what_matters, kept, limit=EXCERPT_UNITS)
-        return Output(text, link)
+        if not self._chat.settings.log_text:
+            return Output()
+        output = self._chat.queue.log(job.id, notice.data["attempt"])
+        failed = notice.data["state"] != State.SUCCEEDED.value
+        return await asyncio.to_thread(_told_by, output, self._chat.redactor_for(job), failed=failed)
 
     def _words(self, notice: Notice, job: Job | None, output: Output) -> Said:
         box, data = self._chat.settings.box, notice.data
@@ -290,6 +320,12 @@ class Notifier:
         why = str(output.against["why"]) if output.against else ""
         picture = Picture(plot, ended(excerpt=why, limit=CAPTION_UNITS, shown_as=escape)) if plot else None
         return Said(ended(excerpt=output.excerpt), keyboards.of_job(job), picture)
+
+
+def _told_by(output: Log, redactor: Redactor, *, failed: bool) -> Output:
+    text = excerpt.presentable(output.tail(LOG_BYTES), redactor)
+    link = excerpt.wandb_link(text) or excerpt.wandb_link(excerpt.presentable(output.head(HEAD_BYTES), redactor))
+    return Output(excerpt.what_matters(text, limit=EXCERPT_UNITS) if failed else "", link)
 
 
 def _is_live(job: Job) -> bool:

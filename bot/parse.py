@@ -33,12 +33,12 @@ _SAME_MEANING = str.maketrans(
         "…": "...",
     }
 )
-_LONG_DASH = re.compile(r"-*[–—][-–—]*")
+_LONG_DASH = re.compile(r"(?<!-)-*[–—][-–—]*")
 _INSIDE = re.compile(r"\w", re.UNICODE)
 _COMMAND = re.compile(r"\s*/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+|$)")
-_RANGE_SIGN = re.compile(r"\s*(?:[-–—]{1,2}|\.{2,3}|…)\s*")
+_RANGE_SIGN = re.compile(r"(?:(?<!\s)\s+)?(?:[-–—]{1,2}|\.{2,3}|…)\s*")
 _NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
-_CLOCK = r"([0-9]{1,2})(?:[:.]([0-9]{2}))?\s*([ap]m)?"
+_CLOCK = r"([0-9]{1,2})(?:[:.]([0-9]{2}))?(?:\s*([ap]m))?"
 _HOURS = re.compile(rf"{_CLOCK}\s*(?:[-–—]{{1,2}}|to)\s*{_CLOCK}", re.IGNORECASE)
 _OFF = frozenset({"off", "no", "none", "never"})
 _ASK_NUMBERS = "send job numbers like 12, 12 13 or 12-15"
@@ -121,18 +121,17 @@ def _quoted(text: str) -> str:
 def lines(text: str) -> list[str]:
     """Commands, one per line: without blank lines and comments, and with lines that end in a backslash joined."""
     found: list[str] = []
-    begun = ""
+    begun: list[str] = []
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.rstrip()
         if not begun and line.lstrip().startswith("#"):
             continue
-        begun += line
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            begun = begun[:-1]
+            begun += [line[:-1]] if line[:-1] else []
             continue
-        found.append(begun.strip())
-        begun = ""
-    return [line for line in [*found, begun.strip()] if line]
+        found.append("".join([*begun, line]).strip())
+        begun = []
+    return [line for line in [*found, "".join(begun).strip()] if line]
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:

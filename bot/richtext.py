@@ -38,7 +38,7 @@ _MARK = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]"
 _MARKS = re.compile(f"({_MARK}{{3}}){_MARK}+")
 _ODD = re.compile("[^\t\n -~]")
 _BLANK = re.compile("[\\s\u2800\ufffc]*")
-_TAG = re.compile(r"<[^>]*>")
+TAG = re.compile(r"<[^<>]*>")
 _REFERENCE = re.compile(r"&(?:lt|gt|amp|quot);")
 _LINK = re.compile(r"https?://[^\s\x00-\x20\x7f-\x9f@/?#\\]+(?:[/?#][^\s\x00-\x20\x7f-\x9f\\]*)?", re.IGNORECASE)
 _ZWJ = "\u200d"
@@ -106,7 +106,7 @@ def units(text: str) -> int:
 
 def visible_units(html: str) -> int:
     """How long Telegram finds HTML once its markup is taken out."""
-    return units(_REFERENCE.sub("x", _TAG.sub("", html)))
+    return units(_REFERENCE.sub("x", TAG.sub("", html)))
 
 
 def shorten(text: str, limit: int, *, keep: Keep = "start") -> str:
@@ -179,8 +179,8 @@ def fit(parts: Sequence[str | Shrink], limit: int = MESSAGE_UNITS) -> str:
         room = max(room - over, 0)
         html = _joined(parts, texts, room)
     if _excess(html, limit) > 0:
-        html = escape(shorten(unescape(_TAG.sub("", html)), limit, keep="both"))
-    return html if _BLANK.fullmatch(_TAG.sub("", html)) is None else ELLIPSIS
+        html = escape(shorten(unescape(TAG.sub("", html)), limit, keep="both"))
+    return html if _BLANK.fullmatch(TAG.sub("", html)) is None else ELLIPSIS
 
 
 def _shown(part: Shrink, limit: int) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import html
-import re
 from typing import TYPE_CHECKING, Any
 
 from bot.delivery import Then
-from bot.richtext import MESSAGE_UNITS, shorten
+from bot.richtext import MESSAGE_UNITS, TAG, shorten
 
 if TYPE_CHECKING:
     from bot.delivery import Verdict
@@ -19,7 +18,7 @@ AS_WORDS = {Then.PLAIN, Then.BARE, Then.PARK}  # what words alone may survive: a
 def _plainer(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("plain") or "text" not in body:
         return body
-    return {**body, "text": html.unescape(re.sub(r"<[^>]*>", "", body["text"])), "plain": True}
+    return {**body, "text": html.unescape(TAG.sub("", body["text"])), "plain": True}
 
 
 def _looser(body: dict[str, Any]) -> dict[str, Any]:

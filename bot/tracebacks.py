@@ -21,8 +21,8 @@ NOISE = re.compile(
         wandb:(?!\ ERROR) | $ | [-=━─~*_]{4,}$ | Set\ the\ environment\ variable\ HYDRA_FULL_ERROR | \^+$
         | warnings?\.warn\( | Exception\ ignored\ in | Exiting\.\.\.$
     )
-    | \d+%\| | \d\s?(?:it/s|s/it)\b | \d+/\d+\s\[[=>.]+\] | ━━━━
-    | \w*Warning: | resource_tracker | leaked\ (?:semaphore|shared_memory)
+    | \d%\| | \d\s?(?:it/s|s/it)\b | \d/\d+\s\[[=>.]+\] | ━━━━
+    | Warning: | resource_tracker | leaked\ (?:semaphore|shared_memory)
     | Sending\ process\ \d+\ closing\ signal | process\ group\ has\ NOT\ been\ destroyed
     """,
     re.VERBOSE,
@@ -31,20 +31,20 @@ _MOST_ERROR_LINES = 20
 _ROOM_FOR_TWO = 300
 """With less the beginning of a chain is left out."""
 
-_RICH_HEAD = re.compile(r"╭─+.*Traceback \(most recent call last\)")
+_RICH_HEAD = re.compile(r"╭─[^╭]*Traceback \(most recent call last\)")
 _RICH_FRAME = re.compile(r"(\S+:\d+) in (\S.*)")
 _RICH_HERE = re.compile(r"❱\s*\d+\s*[│|]?\s?(.*)")
 _FRAME = re.compile(r'\s*File "')
 _MARGIN = re.compile(r"\s*[|+][\s|+-]*")
 _UNNAMED = re.compile(r"(?:SyntaxError|IndentationError|TabError): ")
 # By whom a line was written, where several processes share a log: [rank0]: , [default1]: , (worker pid=12) .
-_WRITER = re.compile(r"(\[(?:rank|default|local_rank)\s?(\d+)\]:? ?|\(\S+ pid=\d+[^)]*\) ?|\[\d+,\d+\]<std\w+>: ?)")
+_WRITER = re.compile(r"(\[(?:rank|default|local_rank)\s?(\d+)\]:? ?|\(\S+ pid=\d[^)]*\) ?|\[\d+,\d+\]<std\w+>: ?)")
 # What ends the message of an error though no blank line stands before it.
 _OTHER_MATTER = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|[EWIF]\d{4} \d\d:|\"\"\"$|\s*-[ -]{8}|slurmstepd:|srun:|Exception in thread|Process \S+:$"
     r"|Killed$|Segmentation fault|Aborted|\S+: line \d+:"
 )
-_OF_LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib/python3|<frozen |/opt/\S*conda")
+_OF_LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib/python3|<frozen |/opt/\S{0,200}conda")
 
 _IGNORED = re.compile(
     r"Exception ignored in|Error in atexit|--- Logging error ---|_pin_memory_loop|QueueFeederThread|QueueManagerThread"
@@ -220,11 +220,12 @@ def _is_other_matter(line: str) -> bool:
 def _ungrouped(lines: list[str]) -> list[str]:
     """The lines without the bars at the left of exception groups."""
     first = next((at for at, line in enumerate(lines) if "Exception Group Traceback" in line), len(lines))
-    return [*lines[:first], *(_MARGIN.sub(_blanks, line, count=1) for line in lines[first:])]
+    return [*lines[:first], *map(_without_margin, lines[first:])]
 
 
-def _blanks(margin: re.Match[str]) -> str:
-    return margin[0].translate({ord("|"): " ", ord("+"): " "}) if not margin.start() else margin[0]
+def _without_margin(line: str) -> str:
+    margin = _MARGIN.match(line)
+    return margin[0].replace("|", " ").replace("+", " ") + line[margin.end() :] if margin else line
 
 
 def _indent(line: str) -> int:

@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SIGKILL = 9
 LAST_LINES = 400  # XLA and TensorFlow print what they had allocated, which is long
@@ -36,21 +40,17 @@ class Found:
 _GPU = re.compile(
     r"""
       \b(?:CUDA|HIP|XPU|MPS)(?:\ backend)?\ (?:error:\ )?out\ of\ memory
-    | \b(?:torch\.)?(?:cuda\.)?OutOfMemoryError\b(?!:\ [^C]*\bhost\b)
+    | \b(?:torch\.)?(?:cuda\.)?OutOfMemoryError\b(?!:\ [^C]{0,200}\bhost\b)
     | \bCUDA_ERROR_OUT_OF_MEMORY\b | \bcudaErrorMemoryAllocation\b | \bcudaErrorOutOfMemory\b
     | \bhipErrorOutOfMemory\b | \bHIP_ERROR_OutOfMemory\b
     | \bCU[BD](?:LAS|NN)_STATUS_ALLOC_FAILED\b | \bCUFFT_ALLOC_FAILED\b
     | \b(?:HIPBLAS|MIOPEN|CUSOLVER|CUSPARSE)_?(?:STATUS)?_?A(?:LLOC|lloc)_?F(?:AILED|ailed)\b
     | \bCUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED\b
-    | (?i:resource[_ ]exhausted):\ .*(?i:out\ of\ memory|failed\ to\ allocate|OOM\ when\ allocating)
-    | \bResourceExhaustedError\b.*OOM\ when\ allocating
     | \bOOM\ when\ allocating\ tensor\b
     | Triton\ Error\ \[(?:CUDA|HIP)\]:\ out\ of\ memory
     | (?:Cuda|CUDA|HIP)\ failure\ (?:\d+\ )?[':]?\ ?'?out\ of\ memory
-    | (?i:cu(?:da)?_?malloc\w*|hipMalloc)\b.*(?i:failed|retry|error).*out\ of\ memory
     | \bout\ of\ memory\ on\ device\b | \bOut\ of\ memory\ error\ on\ GPU\b
-    | cupy\S*\.OutOfMemoryError | \bbad_alloc:\ cudaErrorMemoryAllocation
-    | \bBFCArena::AllocateRawInternal\b.*Failed\ to\ allocate
+    | cupy\S{0,60}\.OutOfMemoryError | \bbad_alloc:\ cudaErrorMemoryAllocation
     | \bINTERNAL:\ Failed\ to\ allocate\ \d+\ bytes\ for\ new\ constant
     """,
     re.VERBOSE,
@@ -59,7 +59,6 @@ _HOST = re.compile(
     r"""
       ^(?:numpy\S*\.)?_?(?:Array)?MemoryError\b
     | \bDefaultCPUAllocator:\ (?:can't\ allocate|not\ enough)\ memory
-    | \bOOM\ when\ allocating\ tensor\b.*(?:device:CPU|allocator\ (?:mkl)?cpu)
     | \bstd::bad_alloc\b(?!:\ cuda) | \[Errno\ 12\]\ Cannot\ allocate\ memory
     | \bDataLoader\ worker\ \(pid(?:\(s\))?\ [\d,\ ]+\)\ is\ killed\ by\ signal:\ Killed
     | (?i:\bout\ of\ memory:\ kill(?:ed)?\ process\b) | \boom[-_]kill(?:er)?\b | \bMemory\ cgroup\ out\ of\ memory\b
@@ -67,6 +66,17 @@ _HOST = re.compile(
     """,
     re.VERBOSE,
 )
+# What says so by words that follow one another in a line; one pattern with `.*` in it would try each with each.
+_GPU_IN_TURN = tuple(
+    tuple(re.compile(part) for part in parts)
+    for parts in (
+        (r"(?i:resource[_ ]exhausted): ", r"(?i:out of memory|failed to allocate|OOM when allocating)"),
+        (r"\bResourceExhaustedError\b", r"OOM when allocating"),
+        (r"(?i:cu(?:da)?_?malloc\w*|hipMalloc)\b", r"(?i:failed|retry|error)", r"out of memory"),
+        (r"\bBFCArena::AllocateRawInternal\b", r"Failed to allocate"),
+    )
+)
+_HOST_IN_TURN = (re.compile(r"\bOOM when allocating tensor\b"), re.compile(r"device:CPU|allocator (?:mkl)?cpu"))
 _NEVER = re.compile(
     # a count gone wrong, and a kernel too large for its multiprocessor: no smaller batch mends them
     r"more than 1EB memory|device-side assert|out of resource: (?:shared memory|registers)|OutOfResources"
@@ -79,7 +89,9 @@ _PERHAPS = re.compile(
 # every line that says so has one of these in it; looking for them first is a hundred times quicker
 _HINTS = ("memory", "alloc", "oom", "killed", "cudnn", "cublas")
 
-_ERROR = re.compile(r"^(?:\[?rank\s?\d+\]?:?\s*)?(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
+_ERROR = re.compile(
+    r"^(?:\[?rank\s?\d+(?!\d)\]?:?\s*)?(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)"
+)
 # errors of those who had to do with the one that ran out of memory
 _FOLLOWS = re.compile(
     r"ChildFailedError|Process(?:Exited|Raised)Exception|DistBackendError|DistNetworkError|DistStoreError|NCCL|ncclError"
@@ -88,13 +100,13 @@ _FOLLOWS = re.compile(
 )
 _CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
 _PROGRESS = re.compile(
-    r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,3}\d+|\d+(?:\.\d+)?\s?(?:it/s|s/it|samples/s|tokens/s|tok/s)"
+    r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,3}\d|\d\s?(?:it/s|s/it|samples/s|tokens/s|tok/s)"
     r"|\bloss\b\W{0,3}\d",
     re.IGNORECASE,
 )
 _WANTED = re.compile(
     r"[Tt]ried to allocate (\d+(?:\.\d+)?) (bytes|[KMGT]i?B)"
-    r"|(?:allocat\w+|buffer of size) (\d+(?:\.\d+)?)\s?(bytes|[KMGT]i?B)?"
+    r"|(?:allocat\w{1,8}|buffer of size) (\d+(?:\.\d+)?)\s?(bytes|[KMGT]i?B)?"
 )
 _UNIT_MIB = {"b": 1 / 1048576, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1048576.0}
 
@@ -140,11 +152,22 @@ def _says(line: str, *, gpu_full: bool) -> Where | None:
     low = line.lower()
     if not any(hint in low for hint in _HINTS) or _NEVER.search(line):
         return None
-    if _HOST.search(line):
+    if _HOST.search(line) or _in_turn(line, _HOST_IN_TURN):
         return Where.HOST
-    if _GPU.search(line) or (gpu_full and _PERHAPS.search(line)):
+    if _GPU.search(line) or any(_in_turn(line, parts) for parts in _GPU_IN_TURN):
         return Where.GPU
-    return None
+    return Where.GPU if gpu_full and _PERHAPS.search(line) else None
+
+
+def _in_turn(line: str, parts: Sequence[re.Pattern[str]]) -> bool:
+    """Whether a line has all of these, one after the other."""
+    at = 0
+    for part in parts:
+        found = part.search(line, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True
 
 
 def _went_on(after: list[str]) -> bool:

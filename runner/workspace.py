@@ -26,7 +26,7 @@ _PROFILES = (
     "~/.bashrc",
 )
 _PROFILE_FOLDER = "/etc/profile.d"
-_SOURCED = r"(?:^|[;&|({]|\n)\s*(?:source|\.)\s+((?:[^\s;&|'\"]|'[^']*'|\"[^\"]*\")+)"
+_SOURCED = r"(?:^|[;&|({\n])[^\S\n]*(?:source|\.)\s+((?:[^\s;&|'\"]|'[^']*'|\"[^\"]*\")+)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

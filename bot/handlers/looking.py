@@ -145,13 +145,12 @@ async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
 def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
     """A little of the end holds them, unless a progress bar fills it.
 
-    Redacted before it is cut: of a secret that a cut goes through, a part would be left. So the first line of what was
-    read is not shown if there are others.
+    The first line of what was read is cut, perhaps through a secret, and is not shown if there are others.
     """
     found: list[str] = []
     for size in (QUICK_BYTES, LOG_BYTES):
         kept = output.tail(size)
-        found = excerpt.tail(redactor.data(kept), lines + 1).split("\n")
+        found = excerpt.tail(excerpt.presentable(kept, redactor), lines + 1).split("\n")
         if len(found) > lines or len(kept) < size:
             break
     return "\n".join(found[-lines:])

@@ -6,11 +6,13 @@ import base64
 import html
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
+from bot.richtext import shorten
 from bot.secrets.names import (
     Likeness,
     is_path,
@@ -21,6 +23,7 @@ from bot.secrets.names import (
     looks_secret,
     secret_values,
 )
+from bot.secrets.unseen import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,10 +38,12 @@ _HELD = 16 << 10
 """How much of it waits for what follows; a private key fits in there."""
 _CONTEXT = 256
 _LEAST_OF_CUT = 8
+_LONGEST_FORM = 512
+_SHOWN = 32 << 10
+"""Several times what a message holds."""
+_ENDS_KEPT = 200
 
 Span = tuple[int, int]
-
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
 def _shape(literals: str, pattern: str) -> tuple[tuple[bytes, ...], re.Pattern[bytes]]:
@@ -76,11 +81,6 @@ _SHAPES = (
         r"wandb(?:[ .]login|: [^\n]{0,60}key)[^\n]{0,100}?(?<![0-9a-z])([0-9a-f]{40})(?![0-9a-z])",
     ),
     _shape("eyJ", r"(eyJ(?<![A-Za-z0-9_-]...)[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"),
-    _shape(
-        "PRIVATE",
-        r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[^<]{0,14000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s\\:,.-]{0,14000}))",
-    ),
     _shape("earer", r"earer(?<=[Bb]earer)\s+([A-Za-z0-9._~+/=-]{16,})"),
     _shape(
         "uthorization",
@@ -90,6 +90,10 @@ _SHAPES = (
     _shape("password", r"login\s+\S{1,200}\s+password\s+([^\s<>]+)"),
     _shape("ignature= sig=", r"(?:X-(?:Amz|Goog)-Signature|[?&;]sig)=([^\s&\"'<>]{16,})"),
 )
+_KEY_BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BODY = re.compile(rb"[A-Za-z0-9+/=\s\\:,.-]{0,14000}")
+_LONGEST_KEY = 14_000
 _AFTER_COLON = re.compile(rb"(?::|%3[Aa])[A-Za-z0-9_-]{30,}")
 _BOT_NUMBER = re.compile(rb"(?<![0-9])[0-9]{6,16}\Z")
 
@@ -116,7 +120,7 @@ _VALUE = (
 )
 _BARE = 5
 # A value without quotes ends where another name begins, and before the brackets around it.
-_VALUE_END = re.compile(rb"[,;&)\]}\\]+(?:amp;)?(?:\Z|[\w.-]{1,60}[=:])")
+_VALUE_END = re.compile(rb"(?<![,;&)\]}\\])[,;&)\]}\\]+(?:amp;)?(?:\Z|[\w.-]{1,60}[=:])")
 _ASSIGNED = re.compile(rb"\\*[\"']?\]?[ \t]{0,4}(?::[ \t]*str[ \t]*=|=>|:=|=(?!=)|:(?!:))[ \t]{0,4}" + _VALUE)
 _FOLLOWING = re.compile(rb"(?:[ \t]+|=)(?!-)" + _VALUE)
 
@@ -126,8 +130,9 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self.secrets = frozenset(secret.strip() for secret in secrets if is_telling(secret))
-        forms = {form for secret in self.secrets for form in _forms(secret)}
+        forms = {form for secret in self.secrets for part in _parts(secret) for form in _forms(part)}
         self._forms = sorted(forms, key=len, reverse=True)
+        self._ends: dict[bytes, str] = {}
         self._held = max([_HELD, *(2 * len(form) for form in forms)])
 
     def text(self, text: str) -> str:
@@ -135,6 +140,20 @@ class Redactor:
         data = text.encode("utf-8", "surrogatepass")
         spans = self._spans(data)
         return _replaced(data, spans).decode("utf-8", "surrogatepass") if spans else text
+
+    def ends(self, text: str) -> str:
+        """As much of a text without secrets as a message can show; of a long one its two ends, looked at once.
+
+        What is near a cut before secrets are taken out is not shown: a part of one may be left there.
+        """
+        if len(text) <= _SHOWN:
+            return self.text(text)
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if key not in self._ends:
+            near = text if len(text) <= 4 * _SHOWN else f"{text[: 2 * _SHOWN]}\n{text[-2 * _SHOWN :]}"
+            self._ends = dict([*self._ends.items()][-_ENDS_KEPT:])
+            self._ends[key] = shorten(self.text(near), _SHOWN, keep="both")
+        return self._ends[key]
 
     def data(self, data: bytes) -> bytes:
         """A whole output without secrets."""
@@ -154,6 +173,8 @@ class Redactor:
                 yield _replaced(data, spans, done, cut)
                 kept = max(cut - _CONTEXT, 0)
                 waiting, done = bytearray(data[kept:]), cut - kept
+            else:  # all of it is one secret: its ends are enough to know it by
+                del waiting[cut + _CONTEXT : len(data) - self._held]
         data = bytes(waiting)
         yield _replaced(data, self._spans(data), done)
 
@@ -166,16 +187,13 @@ class Redactor:
 
     def _spans(self, data: bytes) -> list[Span]:
         """What must go, in order and apart."""
-        if b"\x1b" not in data:
-            return _merged(self._found(data))
-        plain, places, shifts = _without_escapes(data)
-        found = [
-            (_place(begin, places, shifts), _place(end - 1, places, shifts) + 1) for begin, end in self._found(plain)
-        ]
-        return _merged([*found, *self._known(data)])  # an escape may seem to take the first letter of what follows
+        found = self._found(data)  # also where something is not seen: an escape may seem to take what follows it
+        if visible := seen(data):
+            found += [visible.span(*span) for span in self._found(visible.plain) if span[1] > span[0]]
+        return _merged(found)
 
     def _found(self, data: bytes) -> list[Span]:
-        return [*_named(data), *_shaped(data), *_bot_tokens(data), *self._known(data)]
+        return [*_named(data), *_shaped(data), *_private_keys(data), *_bot_tokens(data), *self._known(data)]
 
     def _known(self, data: bytes) -> list[Span]:
         found: list[Span] = []
@@ -188,8 +206,14 @@ class Redactor:
         return found
 
 
+def _parts(secret: str) -> Iterator[str]:
+    """A very long secret in pieces, each of which is looked for: of one that is cut a part may be anywhere."""
+    size = _LONGEST_FORM if len(secret) > 2 * _LONGEST_FORM else len(secret)
+    yield from (secret[at : at + size] for at in range(0, len(secret), size))
+
+
 def _forms(secret: str) -> set[bytes]:
-    """A secret as it is written, and as it looks in addresses, HTML, JSON, Python and base64."""
+    """A secret as it is written, and as it looks in addresses, HTML, JSON, Python, UTF-16, hex and base64."""
     quoted = quote(secret, safe="")
     texts = {
         secret,
@@ -198,7 +222,16 @@ def _forms(secret: str) -> set[bytes]:
         *(json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]),
     }
     plain = {text.encode("utf-8", "surrogatepass") for text in texts}
-    return plain | _in_base64(secret.encode("utf-8", "surrogatepass"))
+    wide = {secret.encode(code, "surrogatepass") for code in ("utf-16-le", "utf-16-be")}
+    data = secret.encode("utf-8", "surrogatepass")
+    return plain | wide | _in_hex(data) | _in_base64(data)
+
+
+def _in_hex(secret: bytes) -> set[bytes]:
+    """In small and in capital letters, with what usually stands between."""
+    pairs = [f"{byte:02x}" for byte in secret]
+    small = {"".join(pairs), " ".join(pairs), ":".join(pairs)}
+    return {form.encode() for text in small for form in (text, text.upper())} | {"\\x".join(pairs).encode()}
 
 
 def _in_base64(secret: bytes) -> set[bytes]:
@@ -211,19 +244,42 @@ def _in_base64(secret: bytes) -> set[bytes]:
     return {form for form in found if len(form) >= 10}
 
 
-def _cut_off(data: bytes, form: bytes) -> list[Span]:
+def _cut_off(data: bytes, form: bytes) -> Iterator[Span]:
     """A secret of which an excerpt has only the end, at its beginning, or only the beginning, at its end."""
-    most = min(len(form) - 1, len(data))
-    sizes = range(most, _LEAST_OF_CUT - 1, -1)
-    head = next((size for size in sizes if data.startswith(form[-size:])), 0)
-    tail = next((size for size in sizes if data.endswith(form[:size])), 0)
-    return [span for span in ((0, head), (len(data) - tail, len(data))) if span[1] > span[0]]
+    if len(data) < _LEAST_OF_CUT:
+        return
+    at = form.find(data[:_LEAST_OF_CUT], 1)
+    while at > 0 and not data.startswith(form[at:]):
+        at = form.find(data[:_LEAST_OF_CUT], at + 1)
+    if at > 0:
+        yield 0, len(form) - at
+    size = form.rfind(data[-_LEAST_OF_CUT:], 0, len(form) - 1) + _LEAST_OF_CUT
+    while size >= _LEAST_OF_CUT and not data.endswith(form[:size]):
+        size = form.rfind(data[-_LEAST_OF_CUT:], 0, size - 1) + _LEAST_OF_CUT
+    if size >= _LEAST_OF_CUT:
+        yield len(data) - size, len(data)
 
 
 def _shaped(data: bytes) -> Iterator[Span]:
     for literals, pattern in _SHAPES:
         if any(literal in data for literal in literals):
             yield from (found.span(1) for found in pattern.finditer(data))
+
+
+def _private_keys(data: bytes) -> Iterator[Span]:
+    """Private keys, up to their end or as far as they go on like one."""
+    ends = [found.end() for found in _KEY_END.finditer(data)]
+    last = 0
+    for found in _KEY_BEGIN.finditer(data):
+        begin, at = found.end(), bisect_left(ends, found.end())
+        if found.start() < last:
+            continue
+        if at < len(ends) and ends[at] - begin <= _LONGEST_KEY and b"<" not in data[begin : ends[at]]:
+            last = ends[at]
+        else:
+            body = _KEY_BODY.match(data, begin)
+            last = body.end() if body else begin
+        yield found.start(), last
 
 
 def _bot_tokens(data: bytes) -> Iterator[Span]:
@@ -260,7 +316,7 @@ def _name(data: bytes, at: int, *, assigned: bool) -> Span | None:
 
 def _value(data: bytes, at: int, *, is_option: bool) -> Span:
     """Where the value after a name stands; nowhere if there is none."""
-    found = (_FOLLOWING if is_option else _ASSIGNED).match(data, at)
+    found = _FOLLOWING.match(data, at) if is_option else _ASSIGNED.match(data, at)
     if found is None:
         return at, at
     begin, end = found.span(found.lastindex or 0)
@@ -279,24 +335,6 @@ def _is_hidden(like: Likeness, value: bytes) -> bool:
     if like is Likeness.WEAK:
         return is_random(text)
     return not is_stand_in(text.rstrip(".,;:)]}")) and not is_path(text)
-
-
-def _without_escapes(data: bytes) -> tuple[bytes, list[int], list[int]]:
-    """The data without a terminal's escapes; from which place on how much was taken out before."""
-    kept: list[bytes] = []
-    places, shifts = [0], [0]
-    at = length = 0
-    for found in _ESCAPES.finditer(data):
-        kept.append(data[at : found.start()])
-        length += found.start() - at
-        at = found.end()
-        places.append(length)
-        shifts.append(at - length)
-    return b"".join([*kept, data[at:]]), places, shifts
-
-
-def _place(at: int, places: list[int], shifts: list[int]) -> int:
-    return at + shifts[bisect_right(places, at) - 1]
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:

@@ -11,7 +11,7 @@ from runner.errors import UserError
 from runner.model import State
 from runner.store.groups import DONE, Group, Member, Template
 from runner.store.reruns import parents_first
-from runner.sweep.metrics import Metric, Reading
+from runner.sweep.metrics import Metric, Reading, Readings
 from runner.sweep.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
 from runner.sweep.sweeps import Range
 
@@ -141,6 +141,7 @@ __all__ = [
     "Member",
     "Metric",
     "Reading",
+    "Readings",
     "Results",
     "Standing",
     "Template",

@@ -8,7 +8,7 @@ import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.commands.shelltext import Piece, UnreadableError, pieces
+from runner.commands.shelltext import Piece, UnreadableError, pieces, split
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def changed(command: str, argv: Sequence[str] | None, changes: Sequence[str]) ->
     if not changes:
         return command, list(argv)
     text = _changed(shlex.join(argv), changes)
-    return text, shlex.split(text)
+    return text, split(text)
 
 
 def _changed(command: str, changes: Sequence[str]) -> str:
@@ -177,7 +177,7 @@ def _assignments(command: str) -> list[_Word]:
 
 def _word(piece: Piece) -> _Word:
     try:
-        plain = shlex.split(piece.text)
+        plain = split(piece.text)
     except ValueError:
         plain = []
     return _Word(plain[0] if len(plain) == 1 else piece.text, piece.start, piece.end)

@@ -43,8 +43,37 @@ _INSIDE = {
     "}": re.compile(r"(?:[^\"\\`${}]|\\.|\$(?![({]))+", re.DOTALL),
     ")": re.compile(r"(?:(?<![^\s;&|(])#[^\n]*|[^\"'\\`$()]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({']))+", re.DOTALL),
 }
+_DEEPEST = 100  # what may be arithmetic is read again inside, so often at most
 _BRACKET = re.compile(r"\$\(|\$\{|[({\"`]")
 _CLOSED_BY = {"$(": ")", "(": ")", "${": "}", "{": "}", '"': '"', "`": "`"}
+
+
+# What a word is made of, and what stands between words; quotes may hold anything.
+_PART = re.compile(
+    r"""(?P<bare>[^ \t\r\n'"\\]+)|\\(?P<escaped>.)|'(?P<single>[^']*)'"""
+    r"""|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|(?P<between>[ \t\r\n]+)""",
+    re.DOTALL,
+)
+_IN_DOUBLE = re.compile(r'\\(["\\])')
+
+
+def split(text: str) -> list[str]:
+    """The words of a text as `shlex.split` gives them, which takes the square of a word's length. Raises ValueError."""
+    words: list[str] = []
+    word: list[str] = []
+    at = 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            raise ValueError("a quote or a backslash is left open")
+        if part.lastgroup != "between":
+            held = part[part.lastgroup or 0]
+            word.append(_IN_DOUBLE.sub(r"\1", held) if part.lastgroup == "double" else held)
+        elif word:
+            words.append("".join(word))
+            word = []
+        at = part.end()
+    return [*words, "".join(word)] if word else words
 
 
 def _past_bracket(text: str, at: int) -> int:
@@ -60,6 +89,8 @@ def _past_bracket(text: str, at: int) -> int:
         elif opened := _BRACKET.match(text, at):
             waiting.append(_CLOSED_BY[opened[0]])
             at = opened.end()
+            if len(waiting) > _DEEPEST:
+                raise UnreadableError("too much stands inside one another")
         else:
             raise UnreadableError("something is left open")
         if not waiting:

@@ -16,8 +16,9 @@ import hashlib
 import json
 import os
 import re
-import shlex
 from typing import TYPE_CHECKING
+
+from runner.commands.shelltext import split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def words_of(command: str, argv: Sequence[str] | None = None) -> list[str]:
     if argv is not None:
         return list(argv)
     try:
-        return shlex.split(command)
+        return split(command)
     except ValueError:
         return command.split()
 

@@ -6,21 +6,25 @@ import json
 import math
 import re
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.errors import UserError
 from runner.logs import Log
+from runner.patterns import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LONGEST = 300
-LONGEST_LINE = 8192  # of more, its end is searched: some patterns take the square of it
+LONGEST_LINE = 8192  # of more, its end is searched: to find a pattern many times may take the square of it
+READ_S = 20.0  # for all the jobs of a group
 STEP_BYTES, FURTHEST_BYTES = 64 << 10, 64 << 20  # how much of the end is searched at first, and at most
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
 _PLAIN = re.compile(r"[A-Za-z_][\w./@-]*")
 _LEADING = re.compile(r"[A-Za-z_][\w ./@-]*")
 _GOOD_WHEN_LARGE = re.compile(r"acc|auc|f1|score|reward|return|precision|recall|bleu|rouge|iou|psnr|ssim|r2|throughput")
+_LINE_END = re.compile(r"[\r\n]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FORM = "write its name, like val_loss, or a pattern with ( ) around the number: 'val_loss=([0-9.e-]+)'"
 
@@ -57,13 +61,13 @@ class Reading(NamedTuple):
 def parse_metric(text: str) -> tuple[str, str]:
     """Name and pattern from a plain name, or from a pattern with the number in parentheses. Raises UserError."""
     if _PLAIN.fullmatch(text) and len(text) <= LONGEST:
-        return text, rf"(?<![\w./@-]){re.escape(text)}[\"']?\s*[=:]?\s*({_NUMBER})"
+        return text, rf"(?:^|[^\w./@-]){re.escape(text)}[\"']?\s*[=:]?\s*({_NUMBER})"
     if len(text) > LONGEST:
         raise UserError(f"a metric has {LONGEST} characters at most: {_FORM}")
     try:
-        groups = re.compile(text).groups
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UserError(f"{text!r} is not a pattern ({error}): {_FORM}") from None
+        groups = Pattern(text).groups
+    except UserError as error:
+        raise UserError(f"{error}: {_FORM}") from None
     if groups == 0:
         raise UserError(f"{text!r} has no ( ) around the number: {_FORM}")
     leading = _LEADING.match(text)
@@ -76,30 +80,68 @@ def metric_of(named: tuple[str, str], largest: bool | None) -> Metric:
     return Metric(*named, guessed)
 
 
-def last_reading(output: Log, pattern: str) -> Reading | None:
-    """The last value in an output; searched from its end, of which a little nearly always is enough."""
-    wanted, size = re.compile(pattern), STEP_BYTES
-    while True:
-        kept = output.tail(size)
-        whole = len(kept) < size
-        if found := _last(wanted, kept, whole=whole):
-            return found
-        if whole or size >= FURTHEST_BYTES:
-            return None
-        size *= 16
+class Readings(NamedTuple):
+    """The last value of each job that printed one, and why there are no more, if there is a reason."""
+
+    found: dict[int, Reading]
+    trouble: str = ""
 
 
-def _last(wanted: re.Pattern[str], kept: bytes, *, whole: bool) -> Reading | None:
-    lines = re.split(r"[\r\n]+", _COLOURS.sub("", kept.decode("utf-8", "replace")))
-    if not whole:
-        del lines[0]  # it is cut, and so may be a number in it
-    for line in reversed(lines):
-        found = None
-        for match in wanted.finditer(line[-LONGEST_LINE:]):
-            found = _reading(match[1]) or found
-        if found:
-            return found
-    return None
+class _LateError(Exception):
+    """The time is up."""
+
+
+def readings(folders: Mapping[int, str], pattern: str, within_s: float = READ_S) -> Readings:
+    """Look into the output of these jobs, by their run directories, for as long as this."""
+    found: dict[int, Reading] = {}
+    try:
+        search = _Search(Pattern(pattern), time.monotonic() + within_s)
+        for job_id, folder in folders.items():
+            if reading := search.last_reading(Log(folder)):
+                found[job_id] = reading
+    except _LateError:
+        return Readings(found, f"not all output could be searched within {within_s:.0f} s; a plain name is quickest")
+    except UserError as error:
+        return Readings({}, f"{error}; give another with --metric")
+    return Readings(found)
+
+
+class _Search:
+    """Looks for a pattern until the time is up."""
+
+    def __init__(self, pattern: Pattern, until: float) -> None:
+        self._pattern = pattern
+        self._until = until
+
+    def last_reading(self, output: Log) -> Reading | None:
+        """The last value in an output; searched from its end, of which a little nearly always is enough."""
+        size = STEP_BYTES
+        while True:
+            kept = output.tail(size)
+            whole = len(kept) < size
+            if found := self._last(kept, whole=whole):
+                return found
+            if whole or size >= FURTHEST_BYTES:
+                return None
+            size *= 16
+
+    def _last(self, kept: bytes, *, whole: bool) -> Reading | None:
+        lines = _LINE_END.split(_COLOURS.sub("", kept.decode("utf-8", "replace")))
+        if not whole:
+            del lines[0]  # it is cut, and so may be a number in it
+        for line in reversed(lines):
+            found = None
+            for value in self._pattern.values(line[-LONGEST_LINE:]):
+                self._check_time()
+                found = _reading(value) or found
+            if found:
+                return found
+            self._check_time()
+        return None
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise _LateError
 
 
 def _reading(text: str | None) -> Reading | None:
@@ -111,13 +153,7 @@ def _reading(text: str | None) -> Reading | None:
     return Reading(printed[:32], number if math.isfinite(number) else None)
 
 
-def readings(folders: Mapping[int, str], pattern: str) -> dict[int, Reading]:
-    """The last value of each job that printed one, by its run directory."""
-    found = {job_id: last_reading(Log(folder), pattern) for job_id, folder in folders.items()}
-    return {job_id: reading for job_id, reading in found.items() if reading is not None}
-
-
 def main(_arguments: Sequence[str] = ()) -> None:
-    """In a process of its own, for a pattern may take for ever: JSON on stdin, and on stdout what was found."""
+    """In a process of its own, for there may be much to read: JSON on stdin, and on stdout what was found."""
     asked = json.load(sys.stdin)
-    json.dump(readings(asked["folders"], asked["pattern"]), sys.stdout)
+    json.dump(readings(asked["folders"], asked["pattern"], asked["within_s"]), sys.stdout)

@@ -38,6 +38,7 @@ class Results(NamedTuple):
 
     rows: tuple[Result, ...]
     metric: Metric | None
+    trouble: str = ""  # why numbers may be missing
 
     @property
     def best(self) -> Result | None:
@@ -56,8 +57,8 @@ class Results(NamedTuple):
         return [name for name in self.names if len({row.job.spec.parameters.get(name) for row in self.rows}) > 1]
 
 
-def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metric | None) -> Results:
-    """Jobs side by side."""
+def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metric | None, trouble: str = "") -> Results:
+    """Jobs side by side; `trouble` says why numbers may be missing."""
     rows = [Result(job, readings.get(job.id)) for job in jobs]
     known = [row for row in rows if row.number is not None]
     others = [row for row in rows if row.number is None]
@@ -66,7 +67,7 @@ def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metri
         others.sort(key=lambda row: row.job.id)
     else:
         others.sort(key=lambda row: (not row.job.state.live, row.job.state is State.QUEUED, row.job.id))
-    return Results((*known, *others), metric)
+    return Results((*known, *others), metric, trouble)
 
 
 def best_words(results: Results) -> str:
@@ -109,13 +110,24 @@ def ran_s(job: Job, now: datetime) -> float | None:
     return ((job.finished_at or now) - job.started_at).total_seconds() if job.started_at else None
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
+
+
+def _cell(value: object) -> object:
+    """A value as a spreadsheet takes it for text: what begins like a formula has an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")  # the writer quotes no lone \r, which then ends the row
+    return f"'{text}" if text.startswith(_FORMULA) and as_number(text) is None else text
+
+
 def as_csv(results: Results) -> str:
     """For a spreadsheet: a line for each job."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metric = [results.metric.name] if results.metric else []
     more = ["state", "reason", "exit_code", "started_at", "finished_at", "seconds", "command"]
-    writer.writerow(["job", *results.names, *metric, *more])
+    writer.writerow(map(_cell, ["job", *results.names, *metric, *more]))
     now = clock.now()
     for row in results.rows:
         job, seconds = row.job, ran_s(row.job, now)
@@ -124,7 +136,8 @@ def as_csv(results: Results) -> str:
         moments = [clock.text(at) if at else "" for at in (job.started_at, job.finished_at)]
         reason, code = job.reason.value if job.reason else "", "" if job.exit_code is None else job.exit_code
         taken = "" if seconds is None else f"{seconds:.1f}"
-        writer.writerow([job.id, *given, *number, job.state.value, reason, code, *moments, taken, job.spec.command])
+        row_of = [job.id, *given, *number, job.state.value, reason, code, *moments, taken, job.spec.command]
+        writer.writerow(map(_cell, row_of))
     return text.getvalue()
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import random
 import re
-import shlex
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.commands.shelltext import split
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ _SHUFFLED_AS_A_WHOLE = 1_000_000  # beyond it a grid is too large to be laid out
 _NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
 _PLACE = re.compile(rf"\{{\{{({_NAME})\}}\}}|(?<!\$)\{{({_NAME})\}}")
 _LATER = ("batch_size", "run_id", "job_id", "grad_accum")  # filled in when a job starts
-_RANGE = re.compile(r"(lin|log):(\S+?)\.\.(\S+)")
-_BARE_RANGE = re.compile(r"(\S+?)\.{2,3}(\S+?)(?::\S+)?")
+_RANGE = re.compile(r"(lin|log):(?=\S+\Z)(\S+?)\.\.(\S+)")
+_BARE_RANGE = re.compile(r"(?=\S+\Z)(\S+?)\.{2,3}(\S+?)(?::\S+)?")
 _RANGE_FORM = "write a range like lin:0..1 or log:1e-5..1e-2"
 _TEXT_FORM = "write the values behind a semicolon: python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
 # words and values in a message: plain characters, backslashed ones, and what stands in quotes
@@ -156,7 +156,7 @@ def _split(text: str, separators: str) -> list[str]:
 def _value(name: str, piece: str) -> str:
     if not piece:
         raise UserError(f"the parameter {name} has an empty value; if it is meant: ''")
-    return "".join(shlex.split(piece))
+    return "".join(split(piece))
 
 
 # -- filling in --------------------------------------------------------------------------------------------------

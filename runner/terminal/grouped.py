@@ -38,6 +38,7 @@ def group(
     A sweep is a group, and so is what was submitted with the same --group.
     """
     from runner.api import groups
+    from runner.terminal import words
 
     changes = _changes(at_most, metric, smallest, largest)
     with open_queue() as queue:
@@ -51,6 +52,8 @@ def group(
             if not (as_csv or as_json):
                 print(said)
         standing, results = groups.standing(queue, name), _results(queue, name)
+        if results.trouble:
+            click.echo(words.printable(f"nightshift: {results.trouble}"), err=True)
         if as_json:
             print_json(_described(standing, results))
         elif as_csv:
@@ -74,8 +77,8 @@ def _results(queue: Queue, name: str) -> Results:
     from runner.sweep.metrics import readings
 
     jobs, metric = groups.members(queue, name), groups.Metric.from_json(groups.find(queue, name).metric)
-    found = readings(groups.folders(queue, jobs), metric.pattern) if metric else {}
-    return groups.compared(jobs, found, metric)
+    found = readings(groups.folders(queue, jobs), metric.pattern) if metric else groups.Readings({})
+    return groups.compared(jobs, found.found, metric, found.trouble)
 
 
 def _print_all(queue: Queue, as_json: bool) -> None:

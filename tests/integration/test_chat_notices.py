@@ -81,6 +81,19 @@ async def test_a_probed_start_is_told_with_its_batch_and_a_step_back_in_one_line
     assert "batch 24" in (await news(room, room.uma))[-1].text.text
 
 
+@in_room(log_text=False)
+async def test_where_output_stays_on_the_box_so_does_the_address_in_it(room):
+    stand_in_gpus(room)
+    number = await a_job(room)
+    begin(room.chat.queue, number, GPU, output=FAILED_OUTPUT)
+    await room.settle()
+    end(room.chat.queue, number, USED, exit_code=1)
+    (said,) = await news(room, room.uma)
+    assert "failed" in said.text.text
+    assert "wandb" not in repr(said.text)
+    assert "shapes" not in said.text.text
+
+
 @in_room()
 async def test_success_in_full(room):
     stand_in_gpus(room)

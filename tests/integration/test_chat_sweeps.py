@@ -215,14 +215,30 @@ async def test_no_secret_leaves_with_the_results(room):
     assert b"hf_very_secret_0815" not in sent.document.data
 
 
-def test_a_pattern_that_never_ends_costs_the_numbers_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.grouped.READ_S", 0.3)
+@in_room()
+async def test_a_pattern_that_others_search_for_ever_is_searched_quickly(room):
+    await room.ask(room.uma, "/sweep -g 0 --metric '(?:a+)+=([0-9])' echo {a} ; a=1")
+    finish(room, 1, printed="aaa=7\n" + "a" * 5000)
+    assert "best metric 7" in text(await room.ask(room.uma, "/group sweep-1"))
+
+
+@in_room()
+async def test_a_pattern_that_needs_a_slow_search_is_refused(room):
+    said = text(await room.ask(room.uma, "/sweep -g 0 --metric '(?<=val_)loss=([0-9])' echo {a} ; a=1"))
+    assert "lookbehind and backreferences are not supported" in said
+    assert "like val_loss" in said
+
+
+def test_output_that_takes_too_long_costs_the_numbers_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr("bot.grouped.READ_S", 0.0)
 
     @in_room()
     async def check(room):
-        await room.ask(room.uma, "/sweep -g 0 --metric '(a+)+b' echo {a} ; a=1")
-        finish(room, 1, printed="a" * 200)
-        assert "sweep-1: done" in text(await room.ask(room.uma, "/group sweep-1"))
+        await room.ask(room.uma, "/sweep -g 0 --metric loss echo {a} ; a=1")
+        finish(room, 1, printed="loss=1")
+        said = text(await room.ask(room.uma, "/group sweep-1"))
+        assert "sweep-1: done" in said
+        assert "not all output could be searched within 0 s" in said
 
     check(tmp_path)
 

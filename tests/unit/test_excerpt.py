@@ -477,7 +477,7 @@ Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_what_matters_is_in_and_the_noise_is_out(sample: Sample) -> None:
-    told = what_matters(sample.output.encode(), limit=1500)
+    told = what_matters(clean(sample.output.encode()), limit=1500)
     for text in sample.has:
         assert text in told, told
     for text in sample.lacks:
@@ -488,12 +488,12 @@ def test_what_matters_is_in_and_the_noise_is_out(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 @pytest.mark.parametrize("limit", [0, 1, 20, 80, 300])
 def test_it_keeps_to_any_limit(sample: Sample, limit: int) -> None:
-    assert units(what_matters(sample.output.encode(), limit=limit)) <= limit
+    assert units(what_matters(clean(sample.output.encode()), limit=limit)) <= limit
 
 
 def test_of_a_long_traceback_the_head_the_last_frames_and_the_error_stay() -> None:
     frames = "".join(f'  File "/home/ada/m{n}.py", line {n}, in f{n}\n    f{n + 1}()\n' for n in range(200))
-    told = what_matters(f"Traceback (most recent call last):\n{frames}ValueError: deep\n".encode(), limit=600)
+    told = what_matters(f"Traceback (most recent call last):\n{frames}ValueError: deep\n", limit=600)
     assert told.startswith("Traceback (most recent call last):\n  …\n")
     assert told.endswith('  File "/home/ada/m199.py", line 199, in f199\n    f200()\nValueError: deep')
     assert "m150.py" not in told
@@ -505,15 +505,15 @@ def test_of_frames_in_libraries_the_last_own_one_stays() -> None:
         for n in range(50)
     )
     own = '  File "/home/ada/train.py", line 96, in step\n    out = model(x)\n'
-    told = what_matters(f"Traceback (most recent call last):\n{own}{library}RuntimeError: shapes\n".encode(), limit=500)
+    told = what_matters(f"Traceback (most recent call last):\n{own}{library}RuntimeError: shapes\n", limit=500)
     assert "train.py" in told
     assert "l49.py" in told
     assert "l10.py" not in told
 
 
 def test_a_message_of_a_megabyte_is_cut() -> None:
-    head = b'Traceback (most recent call last):\n  File "/home/ada/a.py", line 1, in <module>\n    x\n'
-    told = what_matters(head + b"ValueError: " + b"7 " * 100_000, limit=900)
+    head = 'Traceback (most recent call last):\n  File "/home/ada/a.py", line 1, in <module>\n    x\n'
+    told = what_matters(head + "ValueError: " + "7 " * 100_000, limit=900)
     assert "ValueError: 7 7" in told
     assert "a.py" in told
     assert units(told) <= 900
@@ -521,17 +521,16 @@ def test_a_message_of_a_megabyte_is_cut() -> None:
 
 @pytest.mark.parametrize("output", [b"x" * 1_000_000, b"\r" * 300_000, b"a\b" * 150_000, b"\x1b[" * 100_000, b""])
 def test_one_giant_line(output: bytes) -> None:
-    assert units(what_matters(output, limit=1000)) <= 1000
-    assert len(tail(output, 5)) <= 1_000_000
+    assert units(what_matters(clean(output), limit=1000)) <= 1000
+    assert len(tail(clean(output), 5)) <= 1_000_000
 
 
 def test_binary_garbage() -> None:
     garbage = random.Random(1).randbytes(200_000)
-    told = what_matters(
-        garbage + b'\nTraceback (most recent call last):\n  File "a.py", line 1\nIOError: no\n', limit=500
-    )
+    failed = b'\nTraceback (most recent call last):\n  File "a.py", line 1\nIOError: no\n'
+    told = what_matters(clean(garbage + failed), limit=500)
     assert "IOError: no" in told
-    assert units(what_matters(garbage, limit=500)) <= 500
+    assert units(what_matters(clean(garbage), limit=500)) <= 500
 
 
 @pytest.mark.parametrize(
@@ -556,11 +555,11 @@ def test_clean(output: bytes, text: str) -> None:
 
 
 def test_tail_takes_the_last_lines_and_tells_repeated_ones_once() -> None:
-    output = b"one\n" + b"loss is nan\n" * 37 + b"two\n\n\nthree\n\n"
+    output = "one\n" + "loss is nan\n" * 37 + "two\n\n\nthree\n\n"
     assert tail(output, 10) == "one\nloss is nan … ×37\ntwo\n\nthree"
     assert tail(output, 2) == "\nthree"
     assert tail(output, 0) == ""
-    assert tail(b"", 5) == ""
+    assert tail("", 5) == ""
 
 
 @pytest.mark.parametrize(
@@ -588,4 +587,4 @@ def test_tail_takes_the_last_lines_and_tells_repeated_ones_once() -> None:
     ],
 )
 def test_wandb_link(output: str, url: str | None) -> None:
-    assert wandb_link(output.encode()) == url
+    assert wandb_link(clean(output.encode())) == url

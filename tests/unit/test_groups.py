@@ -1,5 +1,8 @@
 """Groups of jobs: one name, one count, one notice when the last has ended."""
 
+import csv
+import io
+
 import pytest
 
 from runner.api import Queue, groups
@@ -222,6 +225,17 @@ def test_results_are_sorted_and_the_best_is_one_that_succeeded(queue):
     assert lines[0].startswith("job,a,val_loss,state,reason,exit_code,")
     assert lines[1].startswith("3,3,0.125,FAILED,EXIT,")
     assert lines[-1].startswith("5,5,,QUEUED,,,,,,echo 5")
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula(queue):
+    odd = ["=1+1", "+cmd", "-x", "@sum", "\t=1", "\n=1", "-0.5", "a=b"]
+    given = [*odd[:5], "\r=1", *odd[6:]]
+    specs = [a_spec("=cmd|' /C calc'!A0", gpus=0, parameters={"=a": value}) for value in given]
+    queue.submit(specs, {KEY: VARIABLES}, sweep=groups.Template())
+    rows = list(csv.reader(io.StringIO(groups.as_csv(results(queue, {})), newline="")))
+    assert rows[0][1] == "'=a"
+    assert [row[1] for row in rows[1:]] == [*(f"'{value}" for value in odd[:6]), "-0.5", "a=b"]
+    assert {row[-1] for row in rows[1:]} == {"'=cmd|' /C calc'!A0"}
 
 
 def test_what_is_drawn(queue):

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from bot.excerpt import presentable
 from bot.local_chat.html_text import parse_html
 from bot.richtext import bold, code, link, pre
 from bot.secrets.redact import REDACTED, Redactor, looks_secret, secret_values
@@ -354,3 +355,98 @@ def test_the_secrets_of_an_environment() -> None:
         "TOKENIZER": "llama-2-7b",
     }
     assert secret_values(environment) == {"sk-12345678", "hf_abcdef"}
+
+
+HIDDEN = "Tr0ub4dor-and-3-staples"
+BETWEEN = {
+    "NUL": "\0",
+    "control": "\x07",
+    "vertical tab": "\x0b",
+    "delete": "\x7f",
+    "C1": "\x85",
+    "soft hyphen": "\u00ad",
+    "zero-width space": "\u200b",
+    "joiner": "\u200d",
+    "word joiner": "\u2060",
+    "mark": "\u200e",
+    "override": "\u202e",
+    "selector": "\ufe0f",
+    "byte order": "\ufeff",
+    "tag": "\U000e0041",
+    "accent": "\u0301",
+    "unknown": "\ufffd",
+    "escape": "\x1b[0m",
+    "link": "\x1b]8;;x\x1b\\",
+    "string": "\x1bPq\x1b\\",
+    "one byte": "\x9b1m",
+    "backspace": "x\b",
+    "backspaces": "no\0!\b\b\b",
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+def test_what_is_not_seen_hides_no_secret(between):
+    shown = between.join(HIDDEN)
+    redactor = Redactor([HIDDEN])
+    assert redactor.text(f"a {shown} b") == f"a {REDACTED} b"
+    assert redactor.data(f"a {shown} b".encode()) == f"a {REDACTED} b".encode()
+    assert presentable(f"a {shown} b\n".encode(), redactor) == f"a {REDACTED} b\n"
+    assert presentable(f"HF_TOKEN={between.join('hf_' + MIXED)}\n".encode(), plain) == f"HF_TOKEN={REDACTED}\n"
+
+
+@pytest.mark.parametrize("wide", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("secret", [HIDDEN, "pässwörd-ÿ-123"])
+def test_in_wide_characters(wide, secret):
+    shown = presentable(b"x " + f"{secret} ".encode(wide) + b"\n", Redactor([secret]))
+    assert REDACTED in shown or (wide == "utf-32" and not secret.isascii())
+    assert secret not in shown
+    assert secret[-8:] not in shown
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        HIDDEN.encode().hex(),
+        HIDDEN.encode().hex().upper(),
+        HIDDEN.encode().hex(" "),
+        HIDDEN.encode().hex(":"),
+        repr(HIDDEN.encode().hex(",")),
+    ],
+)
+def test_in_hex(form):
+    shown = Redactor([HIDDEN]).text(f"dump {form} end")
+    assert (REDACTED in shown) is ("," not in form)
+
+
+def test_a_byte_that_is_no_text_hides_no_secret():
+    shown = b"\xff".join(bytes([byte]) for byte in HIDDEN.encode())
+    assert Redactor([HIDDEN]).data(b"a " + shown) == b"a " + REDACTED.encode()
+    assert presentable(b"a " + shown + b"\n", Redactor([HIDDEN])) == f"a {REDACTED}\n"
+
+
+def test_what_a_terminal_would_erase_in_part_is_hidden_first():
+    assert HIDDEN[:-3] not in presentable(f"{HIDDEN}\b\b\b!\n".encode(), Redactor([HIDDEN]))
+    assert HIDDEN not in presentable(f"no\r{HIDDEN}\n".encode(), Redactor([HIDDEN]))
+
+
+def test_what_is_near_a_hidden_secret_stays():
+    text = "été\u200b \x1b[1mnaïve\x1b[0m 🚀\n"
+    assert Redactor([HIDDEN]).text(text) == text
+    assert Redactor([HIDDEN]).text(f"{text}é{HIDDEN}🚀") == f"{text}é{REDACTED}🚀"
+    assert Redactor([HIDDEN]).text(f"\u200b{HIDDEN}\n\b\b{HIDDEN}") == f"\u200b{REDACTED}\n\b\b{REDACTED}"
+
+
+def test_a_part_of_a_very_long_secret_is_hidden():
+    secret = "".join(random.Random(1).choices("abcdefghijkABCDEFGHIJK0123456789", k=20_000))
+    redactor = Redactor([secret])
+    for cut in (secret[3000:9000], secret[:9000], secret[9000:]):
+        assert redactor.text(f"x {secret} y") == f"x {REDACTED} y"
+        assert len(redactor.text(cut)) < 1100
+
+
+def test_of_a_long_text_its_ends_are_shown_without_secrets():
+    long = f"export HF_TOKEN=hf_{MIXED}\n" + "step\n" * 60_000 + f"echo {HIDDEN}\n"
+    shown = Redactor([HIDDEN]).ends(long)
+    assert len(shown) < 40_000
+    assert shown.startswith(f"export HF_TOKEN={REDACTED}\nstep\n")
+    assert shown.endswith(f"step\necho {REDACTED}\n")

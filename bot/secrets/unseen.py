@@ -1,0 +1,85 @@
+"""What stands in a text without being seen: escapes, control and zero-width characters, what was erased. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import NamedTuple
+
+ESCAPES = (
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[PX^_][^\x1b\n]*(?:\x1b\\)?|[ -/]*[0-~])?"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+"""What a terminal obeys and does not show."""
+# Control characters, bytes that are no text (as Python decodes them), marks over letters, and what takes no room.
+_NO_ROOM = (
+    "\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u1ab0-\u1aff"
+    "\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u20d0-\u20ff\u3164\ud800-\udfff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff"
+    "\uffa0\ufff9-\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_UNSEEN = re.compile(f"{ESCAPES}|\b+|[{_NO_ROOM}]+")
+_ODD = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]")
+
+
+class Seen(NamedTuple):
+    """The part of some bytes that is seen, and where each piece of it stands among them all."""
+
+    plain: bytes
+    begins: list[int]
+    places: list[int]
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        """Where a stretch of the plain part is in the whole."""
+        return self._place(begin), self._place(end - 1) + 1
+
+    def _place(self, at: int) -> int:
+        piece = bisect_right(self.begins, at) - 1
+        return self.places[piece] + at - self.begins[piece]
+
+
+def seen(data: bytes) -> Seen | None:
+    """What is seen of a text; None if that is all of it."""
+    if not _ODD.search(data):
+        return None
+    text = data.decode("utf-8", "surrogateescape")
+    kept = _kept(text)
+    if kept == [(0, len(text))]:
+        return None
+    pieces, begins, places = [], [], []
+    length = place = at = 0
+    for begin, end in kept:
+        place += _size(text[at:begin])
+        pieces.append(text[begin:end].encode("utf-8", "surrogateescape"))
+        begins.append(length)
+        places.append(place)
+        length += len(pieces[-1])
+        place, at = place + len(pieces[-1]), end
+    return Seen(b"".join(pieces), begins, places)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+def _kept(text: str) -> list[tuple[int, int]]:
+    """The stretches of a text that are seen."""
+    kept: list[tuple[int, int]] = []
+    at = 0
+    for found in _UNSEEN.finditer(text):
+        if found.start() > at:
+            kept.append((at, found.start()))
+        at = found.end()
+        if found[0][0] == "\b":
+            _erase(text, kept, len(found[0]))
+    return [*kept, (at, len(text))] if at < len(text) else kept
+
+
+def _erase(text: str, kept: list[tuple[int, int]], count: int) -> None:
+    """Take the last characters back, as far as their line goes."""
+    while count and kept:
+        begin, end = kept.pop()
+        stays = max(end - count, begin, text.rfind("\n", max(end - count, begin), end) + 1)
+        if stays > begin:
+            kept.append((begin, stays))
+            return
+        count -= end - begin

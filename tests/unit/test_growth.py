@@ -1,0 +1,237 @@
+"""What texts of others cost: twice the text, about twice the CPU time, for every pattern and every reader of texts.
+
+Measured is the time this thread computed, the best of several runs, and only what grew is judged: a busy machine makes
+nothing of this fail. Whatever is so quick that its growth cannot be measured passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+
+from bot import excerpt, parse
+from bot.local_chat.detect import detect
+from bot.local_chat.errors import ApiError
+from bot.local_chat.html_text import decode_references, parse_html
+from bot.richtext import Shrink, escape, fit, shorten, visible_units
+from bot.secrets.names import is_telling, likeness
+from bot.secrets.redact import Redactor
+from bot.tracebacks import chains
+from runner import oom
+from runner.api.chat import read_text
+from runner.commands.arguments import changed
+from runner.commands.leaving import refuse_leaving
+from runner.commands.shelltext import pieces
+from runner.envfile import read_env_file
+from runner.errors import UserError
+from runner.probing.signature import kind_of, words_of
+from runner.quantities import parse_duration, parse_size_mib
+from runner.sweep.metrics import parse_metric, readings
+from runner.sweep.sweeps import parse_text
+from runner.terminal.numbers import spans_in
+from runner.terminal.words import printable
+from tests.slow_patterns import ALWAYS, ENDS, attacks, grown, used_patterns
+
+KIB, MIB = 1 << 10, 1 << 20
+BARELY_S = 0.003  # what takes less for 4 KiB is not looked at more closely: a square takes far more
+TIMES = 9.0  # the most that four times the text may cost; a square costs sixteen times as much
+
+HOSTILE = (
+    *(("", again) for again in ALWAYS),
+    ("wandb: ", "https://"),
+    ("wandb: https://", "a/runs/"),
+    ("key=", ","),
+    ("--password ", '"\\'),
+    ("", "token_"),
+    ("", "-----BEGIN PRIVATE KEY-----_"),
+    ("", "-----END "),
+    ("", "bearer "),
+    ("", "authorization: "),
+    ("", "://a:b"),
+    ("", "password='\\'"),
+    ("", f"key={',' * 2040}x! "),
+    ("github_pat_", "a"),
+    ("", "sk-"),
+    ("", "eyJa.eyJ"),
+    ("", "Traceback (most recent call last):\n"),
+    ("", '  File "a", line 1\n'),
+    ("", "╭─"),
+    ("", "[rank0]: x\n"),
+    ("Exception Group Traceback (most recent call last):\n", " | +"),
+    ("", "Assertion `"),
+    ("", "OutOfMemoryError: "),
+    ("", "cudamalloc failed out of memor "),
+    ("", "resource exhausted: "),
+    ("", "a\x08"),
+    ("a" * 2000, "\x08\x00"),
+    ("", "\r"),
+    ("", "(("),
+    ("", "( ("),
+    ("", "$("),
+    ("", "${"),
+    ("", '"$('),
+    ("", "`"),
+    ("", "'"),
+    ("", "<<E\n"),
+    ("", "#\n"),
+    ("", "\\\n"),
+    ("", "a\\\n"),
+    ("", "– "),
+    ("", " - "),
+    ("", "<"),
+    ("", "&lt"),
+    ("", "<b>"),
+    ("", "{a}"),
+    ("", "1.."),
+    ("lin:", "."),
+    ("x ; a=", "1,"),
+    ("", "--a b "),
+    ("", "a=1 "),
+    ("", "é\u200d"),
+    ("", "\u200b\xad"),
+    ("", "s\x00"),
+)
+
+REDACTOR = Redactor(["123456:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghi", "a" * 3000 + "b"])
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "clean": lambda text: excerpt.clean(text.encode()),
+    "presentable": lambda text: excerpt.presentable(text.encode(), REDACTOR),
+    "tail": lambda text: excerpt.tail(text, 30),
+    "what matters": lambda text: excerpt.what_matters(text, limit=2500),
+    "wandb link": excerpt.wandb_link,
+    "tracebacks": lambda text: chains(text.split("\n")),
+    "redact text": REDACTOR.text,
+    "redact ends": lambda text: Redactor(["abc123456"]).ends(text),
+    "redact stream": lambda text: list(REDACTOR.stream([text.encode()])),
+    "names": likeness,
+    "telling": is_telling,
+    "escape": escape,
+    "shorten": lambda text: shorten(text, 4000, keep="both"),
+    "fit": lambda text: fit(["<b>x</b>", Shrink(text)]),
+    "fit html": lambda text: fit([text]),
+    "visible": visible_units,
+    "straighten": lambda text: parse.straighten(text, [("code", 5, 10)]),
+    "command": lambda text: parse.command_of(text, "bot"),
+    "job numbers": parse.job_numbers,
+    "lines": parse.lines,
+    "quiet hours": parse.quiet_hours,
+    "suggestion": lambda text: parse.suggestion(text, ["submit", "status"]),
+    "options": read_text,
+    "shell text": pieces,
+    "leaving": refuse_leaving,
+    "rerun": lambda text: changed(text, None, ["--lr", "1"]),
+    "signature": lambda text: kind_of(words_of(text)),
+    "memory": lambda text: oom.recognise(text, exit_code=1),
+    "duration": parse_duration,
+    "size": parse_size_mib,
+    "numbers": spans_in,
+    "sweep": parse_text,
+    "metric": parse_metric,
+    "terminal": printable,
+    "links": lambda text: detect(text, []),
+    "html": parse_html,
+    "references": decode_references,
+}
+
+
+@cache
+def mix(size: int) -> str:
+    """A bit of each."""
+    return "".join(grown(before, again, "\n", size // len(HOSTILE)) for before, again in HOSTILE)
+
+
+# What one long stretch of costs most: not the search but copies of it.
+LONG = {
+    "presentable": ("wandb: ", "https://"),
+    "wandb link": ("wandb: /runs/", "https://"),
+    "what matters": ("", "0"),
+    "redact text": ("key=", ","),
+    "lines": ("", "a\\\n"),
+    "shell text": ("", "( ("),
+    "signature": ("", "a"),
+    "rerun": ("python ", "a"),
+    "memory": ("", "0"),
+}
+
+
+def cost(run: Callable[[str], object], text: str) -> float:
+    begun = time.thread_time()
+    with contextlib.suppress(UserError, ValueError, ApiError):
+        run(text)
+    return time.thread_time() - begun
+
+
+def grows_too_fast(run: Callable[[str], object], made: Callable[[int], str], size: int) -> str:
+    """Why, if it does: four times the text, and more than that much more time in each of some runs."""
+    text, longer = made(size), made(4 * size)
+    for _ in range(3):
+        longer_s, once_s = cost(run, longer), cost(run, text)
+        if longer_s < 4 * BARELY_S or longer_s < TIMES * once_s:
+            return ""
+    return f"{text[:40]!r}…: {once_s:.3f} s for {len(text)}, {longer_s:.3f} s for {len(longer)}"
+
+
+def slow_ones(run: Callable[[str], object], texts: list[tuple[str, str, str]]) -> list[str]:
+    """Those that take the square of their length, if any."""
+    makers = [partial(grown, *text) for text in texts]
+    costs = [cost(run, made(4 * KIB)) for made in makers]
+    slow = [grows_too_fast(run, made, 4 * KIB) for made, taken in zip(makers, costs, strict=True) if taken > BARELY_S]
+    return [why for why in slow if why]
+
+
+def test_no_pattern_takes_the_square_of_a_text():
+    slow = []
+    for used in used_patterns():
+        texts = [(*one, end) for one in attacks(used.pattern) for end in ENDS]
+        found = slow_ones(used.run, texts) or [grows_too_fast(used.run, mix, MIB // 4) if used.searches else ""]
+        slow += [f"{used.where} ({used.method}): {why}" for why in found if why]
+    assert not slow, "\n".join(slow)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_no_reader_takes_the_square_of_a_text(name):
+    run = READERS[name]
+    assert not slow_ones(run, [(before, again, "\0!") for before, again in HOSTILE])
+    if name in LONG:
+        assert not grows_too_fast(run, mix, MIB // 4)
+        assert not grows_too_fast(run, partial(grown, *LONG[name], "\0!"), MIB // 4)
+
+
+def test_no_metric_takes_the_square_of_an_output(tmp_path: Path):
+    def read(text: str) -> object:
+        (tmp_path / "output.log").write_text(text)
+        return readings({1: str(tmp_path)}, r"(?:[a-z]+)*\s*=?\s*([0-9]+)x")
+
+    assert not grows_too_fast(read, mix, MIB // 8)
+
+
+def test_one_endless_secret_is_not_looked_at_again_and_again(monkeypatch):
+    monkeypatch.setattr("bot.secrets.redact._PIECE", 64 * KIB)
+    looked_at: list[int] = []
+    redactor = Redactor(["abc123456"])
+    spans = redactor._spans
+    monkeypatch.setattr(redactor, "_spans", lambda data: looked_at.append(len(data)) or spans(data))
+    given = [b"ok\ngithub_pat_", *[b"a" * 16 * KIB] * 128, b"\nok\n"]
+    assert b"".join(redactor.stream(given)) == b"ok\n[redacted]\nok\n"
+    assert sum(looked_at) < 4 * sum(map(len, given))
+
+
+def test_no_env_file_takes_the_square_of_its_length(tmp_path: Path):
+    def read(text: str) -> object:
+        (tmp_path / ".env").write_text(text)
+        (tmp_path / ".env").chmod(0o600)
+        return read_env_file(str(tmp_path / ".env"))
+
+    assert not slow_ones(read, [(f"A={before}", again, "\0!") for before, again in HOSTILE])
+
+
+def test_a_square_is_noticed():
+    """The test of the tests."""
+    assert slow_ones(lambda text: sum(range(len(text) ** 2 // 50)), [("", " ", "!")])
