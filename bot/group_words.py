@@ -57,11 +57,11 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
 def listed(found: Sequence[Standing]) -> str:
     """The latest groups, a line for each."""
     if not found:
-        return "There are no groups yet: /sweep makes one, and so does /submit --group NAME …"
+        return "There are no groups yet: /sweep makes one, and so does `/submit --group NAME …`"
     lines = [
         f"{_sign(one.counts)} {bold(one.group.name)}{escape(one.line.removeprefix(one.group.name))}" for one in found
     ]
-    return fit(["\n".join([*lines, "", "/group NAME shows one of them."])])
+    return fit(["\n".join([*lines, "", "`/group NAME` shows one of them."])])
 
 
 def _sign(counts: Mapping[State, int]) -> str:

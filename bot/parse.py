@@ -12,7 +12,7 @@ from bot.richtext import LOOSE_JOINER, printable, shorten
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MOST_JOBS = 100
 _DAY_MIN = 24 * 60
@@ -88,20 +88,23 @@ def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
     return found[1].lower(), text[found.end() :]
 
 
-def job_numbers(text: str) -> list[int]:
-    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given."""
+def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> list[int]:
+    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given.
+
+    A range leaves out the numbers that no job has; a number that stands alone is meant.
+    """
     words = [word for word in re.split(r"[\s,;]+", _RANGE_SIGN.sub("-", text)) if word]
     if not words:
         raise UserError(f"Which job? {_ASK_NUMBERS.capitalize()}.")
     numbers: dict[int, None] = {}
     for word in words:
-        numbers |= dict.fromkeys(_span(word))
+        numbers |= dict.fromkeys(_span(word, exists))
         if len(numbers) > MOST_JOBS:
             raise UserError(f"That is more than {MOST_JOBS} jobs at once; send fewer.")
     return list(numbers)
 
 
-def _span(word: str) -> range:
+def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
     found = _NUMBERS.fullmatch(word)
     if found is None or not int(found[1]):
         raise UserError(f"“{_quoted(word)}” is no job number; {_ASK_NUMBERS}.")
@@ -111,7 +114,10 @@ def _span(word: str) -> range:
         raise UserError(f"“{word}” runs backwards; {_ASK_NUMBERS}.")
     if last - first >= MOST_JOBS:
         raise UserError(f"“{word}” is more than {MOST_JOBS} jobs at once; send fewer.")
-    return range(first, last + 1)
+    there = [number for number in range(first, last + 1) if first == last or exists(number)]
+    if not there:
+        raise UserError(f"There are no jobs {word}. /status lists the latest.")
+    return there
 
 
 def _quoted(text: str) -> str:

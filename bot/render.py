@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _FEW = 5
 
+_OPTIONAL = re.compile(r"(?:\[[^]]*\] ?)+")
 
 def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The number of each GPU by its UUID."""
@@ -322,5 +324,10 @@ def help_text(role: Role) -> str:
 
 
 def _help_line(command: Command) -> str:
-    usage = f" {escape(command.usage)}" if command.usage else ""
-    return f"/{command.name}{usage} — {escape(command.help)}"
+    """A tap on a command sends it alone, so one that needs more is shown as code."""
+    shown = f"/{command.name}"
+    if _OPTIONAL.fullmatch(command.usage):
+        shown += f" {code(command.usage)}"
+    elif command.usage:
+        shown = code(f"/{command.name} {command.usage}")
+    return f"{shown} — {escape(command.help)}"

@@ -63,7 +63,7 @@ async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
 async def status(turn: Turn, rest: str) -> None:
     """The box, or the jobs named."""
     if rest.strip() or turn.reply_to:
-        numbers = turn.numbers(rest, "/status 12")
+        numbers = turn.numbers(rest, "`/status 12`")
         if len(numbers) > 10:
             raise UserError("Ten jobs at once, please.")
         with turn.effect():
@@ -137,7 +137,7 @@ async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
     if not job.attempt:
         raise UserError(f"#{job.id} has not started yet: there is no output.")
     if not chat.settings.log_text:
-        raise UserError("Output is not shown in the chat here (NIGHTSHIFT_LOG_TEXT). On the box: nightshift log")
+        raise UserError("Output is not shown in the chat here (NIGHTSHIFT_LOG_TEXT). On the box: `nightshift log`")
     text = await asyncio.to_thread(_last_lines, chat.queue.log(job.id), chat.redactor_for(job), lines)
     return render.output(job, text, live=job.state is State.RUNNING)
 
@@ -173,7 +173,7 @@ async def workspaces(turn: Turn, rest: str) -> None:
         turn.reply(fit([told, Shrink(found.activate or "–", code, keep="both"), rest_of_it]))
         return
     listed = [f"{'★ ' if one.default else '• '}{bold(one.name)} {code(one.dir)}" for one in known.all()]
-    hint = "Run in one: /submit -w NAME …; the ★ is the default (/ws default NAME). On the box: nightshift ws add"
+    hint = "Run in one: `/submit -w NAME …`; the ★ is the default (`/ws default NAME`). On the box: `nightshift ws add`"
     none = ["No workspaces yet: jobs run in the account's home folder."]
     turn.reply(fit(["\n".join([*(listed or none), "", escape(hint)])]))
 

@@ -28,7 +28,7 @@ async def pair(turn: Turn, rest: str) -> None:
         turn.reply(*everybody(turn))
         return
     if word not in ROLES:
-        raise UserError("Send /pair user, /pair viewer or /pair admin for a link; /pair alone shows who is in.")
+        raise UserError("Send `/pair user`, `/pair viewer` or `/pair admin` for a link; /pair alone shows who is in.")
     with turn.effect():
         code_ = turn.chat.people.invite(word, turn.caller.actor)
         turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
@@ -58,7 +58,7 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
     if waiting := people.invitations():
         lines.append(f"{waiting} open link{'s' if waiting > 1 else ''}")
         rows.append([Press("Cancel open links", "cancel links")])
-    lines.append("Let in another: /pair user, /pair viewer or /pair admin")
+    lines.append("Let in another: `/pair user`, `/pair viewer` or `/pair admin`")
     return fit(["\n".join(lines)]), rows
 
 
@@ -66,7 +66,7 @@ def revoke(turn: Turn, person_id: int) -> str:
     """Take back what pairing gave; a sentence about it. Inside `effect`."""
     turn.require(Role.ADMIN)
     if person_id == turn.caller.id:
-        raise UserError("Not your own rights: another admin can, or on the box: nightshift pair --revoke")
+        raise UserError("Not your own rights: another admin can, or on the box: `nightshift pair --revoke`")
     name = turn.chat.name_of(actor_of(person_id))
     if not turn.chat.people.revoke(person_id):
         return f"{name} has no role that was given by pairing."
@@ -102,7 +102,7 @@ async def audit(turn: Turn, rest: str) -> None:
     turn.require(Role.ADMIN)
     word = rest.strip() or "20"
     if not (word.isascii() and word.isdigit()) or not 0 < int(word[:4]) <= MOST_ROWS:
-        raise UserError(f"Send /audit or /audit {MOST_ROWS}: how many of the latest actions.")
+        raise UserError(f"Send /audit, or `/audit {MOST_ROWS}` for that many of the latest actions.")
     rows = turn.chat.queue.audit.rows(int(word))
     now = clock.now()
     lines = []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LARGEST_FILE = 1 << 20
 MOST_JOBS = 1000
 UMASK = 0o022
-NO_COMMAND = "What is to be run? Send it like this:\n/submit python train.py --lr 3e-4"
+NO_COMMAND = "What is to be run? Send it like this:\n`/submit python train.py --lr 3e-4`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ async def batch(turn: Turn, rest: str) -> None:
     values, text = _general(rest)
     lines = parse.lines(text)
     if not lines:
-        raise UserError("One command per line, please:\n/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4")
+        raise UserError("One command per line, please:\n`/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4`")
     await queue_lines(turn, values, lines)
 
 
@@ -80,7 +80,7 @@ async def attached(turn: Turn, caption: str) -> None:
     name, rest = named or ("submit", caption)
     values, words = read_text(rest)
     if words.strip() or name not in {"submit", "batch"}:
-        raise UserError("A caption beside a file may hold options only, like /submit -g 2 --name night")
+        raise UserError("A caption beside a file may hold options only, like `/submit -g 2 --name night`")
     text, file_name = await _downloaded(turn)
     lines = parse.lines(text)
     if name == "batch":
@@ -94,7 +94,7 @@ async def _downloaded(turn: Turn) -> tuple[str, str]:
     document = turn.document
     assert document is not None
     if (document.file_size or 0) > LARGEST_FILE:
-        raise UserError("That file is larger than 1 MiB. Put it on the box, and send /submit bash FILE")
+        raise UserError("That file is larger than 1 MiB. Put it on the box, and send `/submit bash FILE`")
     try:
         content = bytes(await (await document.get_file()).download_as_bytearray())
     except (BadRequest, InvalidToken) as error:  # a file that is gone is not found, as if by a wrong token
@@ -164,7 +164,7 @@ async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], 
     """The jobs of a sweep, as one group."""
     if len(wanted) > MOST_JOBS:
         raise UserError(
-            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: /sweep -n 100 …"
+            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: `/sweep -n 100 …`"
         )
     await _queue(turn, wanted, sweep=sweep)
 
@@ -272,12 +272,12 @@ async def rerun(turn: Turn, rest: str) -> None:
         from bot.handlers.grouped import rerun_failed
 
         if more.strip().lower() != "failed":
-            raise UserError(f"Of a group what failed is run again: /rerun {first} failed")
+            raise UserError(f"Of a group what failed is run again: `/rerun {first} failed`")
         await rerun_failed(turn, first)
         return
     if first and not first.lstrip("#").isdigit():
         first, more = "", rest.strip()
-    job_id = turn.numbers(first, "/rerun 12")[0]
+    job_id = turn.numbers(first, "`/rerun 12`")[0]
     await rerun_job(turn, job_id, more)
 
 
@@ -290,7 +290,7 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
     try:
         words = shlex.split(changes)
     except ValueError:
-        raise UserError("A quote among the changes is left open. Send it like /rerun 12 --lr 3e-4") from None
+        raise UserError("A quote among the changes is left open. Send it like `/rerun 12 --lr 3e-4`") from None
     with turn.effect():
         new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)
         turn.thread(new)
