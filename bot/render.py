@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from runner.model import Job, Notice
 
 _FEW = 5
-
 _OPTIONAL = re.compile(r"(?:\[[^]]*\] ?)+")
+
 
 def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The number of each GPU by its UUID."""
@@ -222,7 +222,7 @@ def submitted(found: Job, reason: str | None, echo: str, again: int | None = Non
 def submitted_many(ids: Sequence[int], reason: str | None) -> str:
     """The same for several at once."""
     why = f"\n{escape(reason)}" if reason else ""
-    return f"⏳ {len(ids)} jobs queued: {bold(f'#{ids[0]}')} to {bold(f'#{ids[-1]}')}{why}"
+    return f"⏳ {len(ids)} jobs queued: {words.numbered(ids)}{why}"
 
 
 def output(found: Job, text: str, *, live: bool) -> str:
@@ -280,10 +280,10 @@ def _first_line(which: str, data: Mapping[str, Any], box: str, by: str | None) -
 
 def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]) -> str:
     """Many jobs were cancelled at once, before they began."""
-    numbers = [notice.job_id for notice in notices]
+    numbers = [notice.job_id for notice in notices if notice.job_id is not None]
     by = name_of(str(notices[0].data["by"]))
-    which = f"{bold(f'#{numbers[0]}')} to {bold(f'#{numbers[-1]}')}"
-    return f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began: {which}"
+    head = f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began"
+    return f"{head}: {words.numbered(numbers)}"
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
