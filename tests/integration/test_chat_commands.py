@@ -261,7 +261,7 @@ async def test_queue_has_buttons_to_move_hold_and_kill(room):
     assert listed(shown) == [2, 3, 1]
     assert room.answers()[-1] == "Job 2 is now first."
     await press(room, shown, 1, "⬇")
-    assert room.answers()[-1] == "Job 1 is last already."
+    assert room.answers()[-1] == "Job 1 is already last."
     await press(room, shown, 1, "✋")
     assert job(room, 1).held_by == f"tg:{room.uma.id}"
     await press(room, shown, 1, "go")
