@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +18,7 @@ from bot.handlers.looking import LOG_BYTES
 from bot.patience import patiently
 from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, escape
+from bot.within import within
 from runner.api import groups
 from runner.api.chat import clock
 from runner.model import Reason, State
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
-MANY, BURST, BURST_S = 4, 20, 60.0
+MANY, BURST, BURST_S, LATEST = 4, 20, 60.0, 200
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
 SILENT = {"started", "gpu back", "disk back", "drained"}
@@ -73,7 +76,8 @@ class Notifier:
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._ended_at: list[float] = []
+        self._stale: deque[int] = deque()
+        self._tidied_at: deque[float] = deque(maxlen=BURST)
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -83,21 +87,30 @@ class Notifier:
 
     async def run(self) -> None:
         """Until cancelled."""
+        wait_s: float | None = None
+        latest = await patiently(partial(self._chat.listing.finished, limit=LATEST))  # we may have died over these
+        self._stale += [job.id for job in latest]
         while True:
-            await self._wake.wait()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(wait_s, self._wake.wait())
             self._wake.clear()
             while notices := await patiently(self._chat.queue.outbox.open):
                 left = await patiently(partial(self._leave_to_groups, notices))
                 for bundle in _bundles(left):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
-                for job_id in self._few(_over(notices)):
-                    await patiently(partial(outlived.take_away, self._chat, job_id))
+                self._stale += _over(notices)
+            wait_s = await self._take_buttons_away()
 
-    def _few(self, ended: list[int]) -> list[int]:
-        """Those whose buttons are seen to: of many in a short time, one that is pressed says that its job is over."""
-        now = time.monotonic()
-        self._ended_at = [at for at in self._ended_at if at > now - BURST_S] + [now] * len(ended)
-        return ended if len(self._ended_at) <= BURST else []
+    async def _take_buttons_away(self) -> float | None:
+        """From jobs that have ended, some a minute since Telegram counts edits; in how many seconds to go on."""
+        while self._stale:
+            now = time.monotonic()
+            if len(self._tidied_at) == BURST and (left_s := self._tidied_at[0] + BURST_S - now) > 0:
+                return left_s
+            changed = await patiently(partial(outlived.take_away, self._chat, self._stale.popleft()))
+            self._tidied_at += [now] * changed
+            await asyncio.sleep(0)
+        return None
 
     def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
         """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""
