@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOG_BYTES, QUICK_BYTES = 256 << 10, 48 << 10
 LOG_LINES, MOST_LINES = 30, 200
+LOG_LIKE = "`/log 12` or `/log 12 50`"
 PARKED_FOR = timedelta(hours=24)
 
 
@@ -120,12 +121,14 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
 
 async def log(turn: Turn, rest: str) -> None:
     """The end of a job's output, and a button for all of it."""
-    words = rest.split()
-    lines = LOG_LINES
-    if len(words) == 2 and words[1].isascii() and words[1].isdigit():
-        lines = min(max(int(words[1]), 1), MOST_LINES)
-        words = words[:1]
-    job = turn.job(turn.numbers(" ".join(words), "/log 12")[0])
+    which, *more = rest.split() or [""]
+    if len(more) > 1 or not all(word.isascii() and word.isdigit() for word in more):
+        raise UserError(f"One job at a time, and how many lines of it: send {LOG_LIKE}.")
+    numbers = turn.numbers(which, LOG_LIKE)
+    if which and len(numbers) > 1:
+        raise UserError(f"One job at a time: send {LOG_LIKE}.")
+    lines = min(max(int(more[0]), 1), MOST_LINES) if more else LOG_LINES
+    job = turn.job(numbers[0])
     html = await log_view(turn.chat, job, lines)
     with turn.effect():
         turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
