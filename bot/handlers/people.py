@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bot.chat import Press
@@ -11,11 +12,14 @@ from runner.api.chat import PAIRING_S, clock, short_time
 from runner.errors import UserError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bot.chat import Chat
     from bot.turn import Turn
 
 MOST_ROWS = 60
 MOST_REVOKES = 20
+_STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00")
 
 
 async def pair(turn: Turn, rest: str) -> None:
@@ -97,6 +101,12 @@ def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
     chat.tell_admins(f"{told}, by a pairing link. /pair shows everybody, and takes it back.", but=person_id)
 
 
+def _shown(value: object, now: datetime) -> str:
+    """A value of the record; a time as short as the others in the list."""
+    at = clock.moment(str(value)) if _STORED_TIME.fullmatch(str(value)) else None
+    return short_time(at, now) if at else str(value)
+
+
 async def audit(turn: Turn, rest: str) -> None:
     """The latest actions, and whether the record is whole."""
     turn.require(Role.ADMIN)
@@ -108,7 +118,7 @@ async def audit(turn: Turn, rest: str) -> None:
     lines = []
     for row in rows:
         at = clock.moment(row["at"])
-        what = ", ".join(f"{key} {value}" for key, value in row["data"].items())
+        what = ", ".join(f"{key} {_shown(value, now)}" for key, value in row["data"].items() if value is not None)
         when = short_time(at, now) if at else ""
         lines.append(f"{when} {turn.chat.name_of(row['actor'])}: {row['action']}{f' ({what})' if what else ''}")
     broken = turn.chat.queue.audit.first_broken()
