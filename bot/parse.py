@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from difflib import get_close_matches
 from itertools import accumulate
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from bot.richtext import LOOSE_JOINER, printable, shorten
@@ -41,6 +42,13 @@ _NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
 _CLOCK = r"([0-9]{1,2})(?:[:.]([0-9]{2}))?\s*([ap]m)?"
 _HOURS = re.compile(rf"{_CLOCK}\s*(?:[-–—]{{1,2}}|to)\s*{_CLOCK}", re.IGNORECASE)
 _OFF = frozenset({"off", "no", "none", "never"})
+_OF_A_SCRIPT = re.compile(
+    r"(?<!<)<<(?!<)-?[ \t]*['\"\\]?[A-Za-z_]"  # a heredoc
+    r"|(?:[{(|]|&&)[ \t]*$"  # a line that goes on below
+    r"|^(?:for|while|until|if|case|select)\b(?!.*\b(?:done|fi|esac)\b)|^(?:do|done|then|elif|else|fi|esac|[})])(?!\S)"
+    r"|^(?:cd|export|source|set)(?:[ \t][^&;|\n]*)?$|^[A-Za-z_]\w*=\S*$",  # alone in its line, so for those below it
+    re.MULTILINE,
+)
 _ASK_NUMBERS = "send job numbers like 12, 12 13 or 12-15"
 _ASK_HOURS = "send hours like 23-7 or 23:30-07:00, or off"
 
@@ -139,6 +147,13 @@ def lines(text: str) -> list[str]:
         found.append(begun.strip())
         begun = ""
     return [line for line in [*found, begun.strip()] if line]
+
+
+def belong_together(text: str) -> bool:
+    """Whether lines look like one script: a loop, a heredoc, a line that goes on or is indented, a change of state."""
+    joined = dedent(text.replace("\\\n", " "))
+    below = joined.split("\n")[1:]
+    return bool(_OF_A_SCRIPT.search(joined)) or any(line[:1].isspace() and line.strip() for line in below)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from runner.store.listing import Overview
 
 RECENT = timedelta(hours=24)
+STARTS_NEXT = "starts next"
 NAMED = 5  # held jobs, in one sentence
 NEXT_TIME_OF_YEAR = timedelta(days=300)  # a day and a month say which one is meant
 
@@ -115,7 +116,7 @@ class View:
         asked = {one.job.id: one.job for one in queued} | {waiting.id: waiting for waiting in front}
         free_cpu_slots = range(cpu_taken, cpu_slots)
         plan = choose(list(asked.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
-        return held | {one.job.id: plan.waiting.get(one.job.id, "starts next") for one in queued}
+        return held | {one.job.id: plan.waiting.get(one.job.id, STARTS_NEXT) for one in queued}
 
     def outlook(self) -> Outlook:
         """When those that wait are to start, and when nothing is left to do, as far as anybody knows."""
