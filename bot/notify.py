@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
-MANY, BURST, BURST_S, LATEST = 4, 20, 60.0, 200
+MANY, BURST, BURST_S = 4, 20, 60.0
+STALE = "jobs with stale buttons"
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
 SILENT = {"started", "gpu back", "disk back", "drained"}
@@ -88,8 +89,7 @@ class Notifier:
     async def run(self) -> None:
         """Until cancelled."""
         wait_s: float | None = None
-        latest = await patiently(partial(self._chat.listing.finished, limit=LATEST))  # we may have died over these
-        self._stale += [job.id for job in latest]
+        self._stale += await patiently(partial(self._chat.queue.box.get, STALE, ()))
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(wait_s, self._wake.wait())
@@ -100,6 +100,12 @@ class Notifier:
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
                 self._stale += _over(notices)
             wait_s = await self._take_buttons_away()
+            await patiently(self._keep_stale)
+
+    def _keep_stale(self) -> None:
+        """For whoever comes after us, should we end before all buttons are seen to."""
+        if [*self._stale] != self._chat.queue.box.get(STALE, []):
+            self._chat.queue.box.set(STALE, [*self._stale])
 
     async def _take_buttons_away(self) -> float | None:
         """From jobs that have ended, some a minute since Telegram counts edits; in how many seconds to go on."""

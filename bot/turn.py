@@ -112,7 +112,8 @@ class Turn:
     def edit(self, html: str | None, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
         """Change the message whose button was pressed; without a text only its buttons."""
         assert self.message_id is not None
-        method, body = "editMessageReplyMarkup", {"message_id": self.message_id}
+        method = "editMessageReplyMarkup"
+        body: dict[str, Any] = {"message_id": self.message_id}
         if html is not None and self.pictured:
             method, body["caption"] = "editMessageCaption", self.chat.presentable(html, CAPTION_UNITS)
         elif html is not None:
