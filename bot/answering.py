@@ -50,7 +50,7 @@ def command(chat: Chat, handler: Handler) -> Answer:
 
 async def _run_together() -> None:
     """It is a command of ours, but something stands right behind it, like `/status?`."""
-    raise UserError("Leave a blank after the command, and send nothing else right behind it: /status 12")
+    raise UserError("Leave a blank after the command, and send nothing else right behind it: `/status 12`")
 
 
 def text(chat: Chat, handler: Handler) -> Answer:

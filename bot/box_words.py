@@ -50,7 +50,7 @@ def _how_they_ended(states: Mapping[str, int], jobs: int, failed: int) -> list[s
     if not failed:
         return ["all succeeded" if jobs > 1 else "it succeeded"]
     stopped = states.get(State.CANCELLED.value, 0)
-    words_of = {"failed": failed - stopped, "stopped": stopped}
+    words_of = {"succeeded": jobs - failed, "failed": failed - stopped, "stopped": stopped}
     return [f"{count:,} {word}" for word, count in words_of.items() if count]
 
 

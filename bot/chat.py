@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from bot.commands import BY_NAME, menu
 from bot.gate import Gate, person_of
+from bot.outgoing_text import finished
 from bot.rate import Rate
-from bot.richtext import CAPTION_UNITS, fit
+from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, fit
 from bot.rights import Rights
 from bot.secrets.names import is_telling
 from bot.secrets.redact import Redactor, secret_values
@@ -55,13 +56,15 @@ class Link:
 
 
 def typed_in_chat(words: str) -> str:
-    """How a command of the terminal is sent here."""
-    name = words.split(maxsplit=1)[0]
+    """How a command of the terminal is sent here; with backticks around what a tap would not send whole."""
+    name, _, rest = words.partition(" ")
     if name in {"first", "sooner", "later"}:
         return "/queue"
     if name == "ls":
         return "/status"
-    return f"/{words.replace(' -- ', ' ')}" if name in BY_NAME else f"`nightshift {words}` on the box"
+    if name not in BY_NAME:
+        return f"`nightshift {words}` on the box"
+    return f"`/{words.replace(' -- ', ' ')}`" if rest else f"/{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +163,9 @@ class Chat:
         found = self.queue.probe(job.id)
         return str(found["said"]) if found else None
 
-    def presentable(self, html: str) -> str:
-        """The text with nothing secret in it, and cut anew: what stands for a secret may be longer than the secret."""
-        return fit([self.redactor.text(html)])
+    def presentable(self, html: str, limit: int = MESSAGE_UNITS) -> str:
+        """The text as it is sent: nothing secret in it, short enough after that, and no stray links."""
+        return finished(fit([self.redactor.text(html)], limit))
 
     def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
         """Rows of buttons that only this person can press, as they are kept until they are sent; none they may not."""
@@ -193,7 +196,7 @@ class Chat:
         if keyboard := self.keyboard(person, rows):
             body["keyboard"] = keyboard
         if picture is not None:
-            body |= {"plot": picture.plot, "caption": fit([self.redactor.text(picture.caption)], CAPTION_UNITS)}
+            body |= {"plot": picture.plot, "caption": self.presentable(picture.caption, CAPTION_UNITS)}
         method = "sendMessage" if picture is None else "sendPhoto"
         lane = "reply" if notice_id is None else "send"
         self.messages.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.richtext import CAPTION_UNITS, bold, escape, fit, pre, printable, shorten
-from bot.words import called
+from bot.words import called, numbered
 from runner.api.chat import clock, format_duration
 from runner.api.groups import best_words, count_words
 from runner.model import State
@@ -33,11 +33,10 @@ _STATES = {
 
 def queued(name: str, ids: Sequence[int], at_most: int | None, reason: str | None, *, again: bool = False) -> str:
     """The word that its jobs are on disk."""
-    which = bold(f"#{ids[0]}") if len(ids) == 1 else f"{bold(f'#{ids[0]}')} to {bold(f'#{ids[-1]}')}"
     limit = f", at most {at_most} at once" if at_most else ""
     why = f"\n{escape(reason)}" if reason else ""
     how = "queued again" if again else "queued"
-    return f"⏳ {bold(name)}: {len(ids):,} job{'s' if len(ids) != 1 else ''} {how}, {which}{limit}{why}"
+    return f"⏳ {bold(name)}: {len(ids):,} job{'s' if len(ids) != 1 else ''} {how}, {numbered(ids)}{limit}{why}"
 
 
 def status(standing: Standing, results: Results, *, below_a_picture: bool = False) -> str:
@@ -59,11 +58,11 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
 def listed(found: Sequence[Standing]) -> str:
     """The latest groups, a line for each."""
     if not found:
-        return "There are no groups yet: /sweep makes one, and so does /submit --group NAME …"
+        return "There are no groups yet: /sweep makes one, and so does `/submit --group NAME …`"
     lines = [
         f"{_sign(one.counts)} {bold(one.group.name)}{escape(one.line.removeprefix(one.group.name))}" for one in found
     ]
-    return fit(["\n".join([*lines, "", "/group NAME shows one of them."])])
+    return fit(["\n".join([*lines, "", "`/group NAME` shows one of them."])])
 
 
 def _sign(counts: Mapping[State, int]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +18,7 @@ from bot.handlers.looking import LOG_BYTES
 from bot.patience import patiently
 from bot.pictures import plots
 from bot.richtext import CAPTION_UNITS, escape
+from bot.within import within
 from runner.api import groups
 from runner.api.chat import clock
 from runner.model import Reason, State
@@ -35,6 +38,7 @@ EXCERPT_UNITS = 2500
 OPEN = 100  # notices that are looked at together
 READERS = 2  # groups whose numbers are read at once
 MANY, BURST, BURST_S = 4, 20, 60.0
+STALE = "jobs with stale buttons"
 HEAD_BYTES = 64 << 10  # wandb names its run when it begins
 WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
 SILENT = {"started", "gpu back", "disk back", "runner back", "backup back", "drained"}
@@ -76,7 +80,8 @@ class Notifier:
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._ended_at: list[float] = []
+        self._stale: deque[int] = deque()
+        self._tidied_at: deque[float] = deque(maxlen=BURST)
         self._groups: dict[int, asyncio.Task[None]] = {}  # by notice: their jobs' output is read meanwhile
         self._readers = asyncio.Semaphore(READERS)
         self._wake = asyncio.Event()
@@ -96,16 +101,20 @@ class Notifier:
             await asyncio.gather(*self._groups.values(), return_exceptions=True)
 
     async def _tell_all(self) -> None:
+        wait_s: float | None = None
+        self._stale += await patiently(partial(self._chat.queue.box.get, STALE, ()))
         while True:
-            await self._wake.wait()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(wait_s, self._wake.wait())
             self._wake.clear()
             while notices := await patiently(self._open):
                 left = await patiently(partial(self._leave_to_groups, notices))
                 for bundle in _bundles([notice for notice in left if notice.kind != groups.DONE]):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
                 self._tell_apart([notice for notice in left if notice.kind == groups.DONE])
-                for job_id in self._few(_over(notices)):
-                    await patiently(partial(outlived.take_away, self._chat, job_id))
+                self._stale += _over(notices)
+            wait_s = await self._take_buttons_away()
+            await patiently(self._keep_stale)
 
     def _open(self) -> list[Notice]:
         """Those that nobody sees to yet."""
@@ -126,11 +135,21 @@ class Notifier:
         finally:
             del self._groups[notice.id]
 
-    def _few(self, ended: list[int]) -> list[int]:
-        """Those whose buttons are seen to: of many in a short time, one that is pressed says that its job is over."""
-        now = time.monotonic()
-        self._ended_at = [at for at in self._ended_at if at > now - BURST_S] + [now] * len(ended)
-        return ended if len(self._ended_at) <= BURST else []
+    def _keep_stale(self) -> None:
+        """For whoever comes after us, should we end before all buttons are seen to."""
+        if [*self._stale] != self._chat.queue.box.get(STALE, []):
+            self._chat.queue.box.set(STALE, [*self._stale])
+
+    async def _take_buttons_away(self) -> float | None:
+        """From jobs that have ended, some a minute since Telegram counts edits; in how many seconds to go on."""
+        while self._stale:
+            now = time.monotonic()
+            if len(self._tidied_at) == BURST and (left_s := self._tidied_at[0] + BURST_S - now) > 0:
+                return left_s
+            changed = await patiently(partial(outlived.take_away, self._chat, self._stale.popleft()))
+            self._tidied_at += [now] * changed
+            await asyncio.sleep(0)
+        return None
 
     def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
         """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""

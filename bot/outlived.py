@@ -21,21 +21,22 @@ LASTS_S = 900.0
 Keyboard = list[list[dict[str, str]]]
 
 
-def take_away(chat: Chat, job_id: int) -> None:
-    """A job has ended: nobody is offered any more to kill, keep, extend or edit it."""
+def take_away(chat: Chat, job_id: int) -> int:
+    """Removes the buttons that do nothing for a job that has ended; how many messages that changes."""
     job = chat.queue.jobs.get(job_id)
     if job is None or not job.state.final:
-        return
+        return 0
+    changed: list[int] = []
     with chat.transaction():
         moved = chat.people.successors()  # in a group that has a new id, messages have other numbers
-        changed: set[int] = set()
         for shown in chat.messages.shown_about(job.id, clock.text(job.submitted_at), LATEST):
             if shown.chat in moved or not shown.person or not chat.gate.may_reach(shown.person, shown.chat):
                 continue
             if shown.chat < 0 and shown.chat in changed:
                 continue  # Telegram takes twenty messages a minute in a group, and counts changes
             if _tidy(chat, job, shown, shown.person):
-                changed.add(shown.chat)
+                changed.append(shown.chat)
+    return len(changed)
 
 
 def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> bool:

@@ -6,13 +6,14 @@ import re
 from bisect import bisect_right
 from difflib import get_close_matches
 from itertools import accumulate
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from bot.richtext import LOOSE_JOINER, printable, shorten
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MOST_JOBS = 100
 _DAY_MIN = 24 * 60
@@ -41,6 +42,13 @@ _NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
 _CLOCK = r"([0-9]{1,2})(?:[:.]([0-9]{2}))?(?:\s*([ap]m))?"
 _HOURS = re.compile(rf"{_CLOCK}\s*(?:[-–—]{{1,2}}|to)\s*{_CLOCK}", re.IGNORECASE)
 _OFF = frozenset({"off", "no", "none", "never"})
+_OF_A_SCRIPT = re.compile(
+    r"(?<!<)<<(?!<)-?[ \t]*['\"\\]?[A-Za-z_]"  # a heredoc
+    r"|(?:[{(|]|&&)[ \t]*$"  # a line that goes on below
+    r"|^(?:for|while|until|if|case|select)\b(?!.*\b(?:done|fi|esac)\b)|^(?:do|done|then|elif|else|fi|esac|[})])(?!\S)"
+    r"|^(?:cd|export|source|set)(?:[ \t][^&;|\n]*)?$|^[A-Za-z_]\w*=\S*$",  # alone in its line, so for those below it
+    re.MULTILINE,
+)
 _ASK_NUMBERS = "send job numbers like 12, 12 13 or 12-15"
 _ASK_HOURS = "send hours like 23-7 or 23:30-07:00, or off"
 
@@ -88,20 +96,23 @@ def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
     return found[1].lower(), text[found.end() :]
 
 
-def job_numbers(text: str) -> list[int]:
-    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given."""
+def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> list[int]:
+    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given.
+
+    A range leaves out the numbers that no job has; a number that stands alone is meant.
+    """
     words = [word for word in re.split(r"[\s,;]+", _RANGE_SIGN.sub("-", text)) if word]
     if not words:
         raise UserError(f"Which job? {_ASK_NUMBERS.capitalize()}.")
     numbers: dict[int, None] = {}
     for word in words:
-        numbers |= dict.fromkeys(_span(word))
+        numbers |= dict.fromkeys(_span(word, exists))
         if len(numbers) > MOST_JOBS:
             raise UserError(f"That is more than {MOST_JOBS} jobs at once; send fewer.")
     return list(numbers)
 
 
-def _span(word: str) -> range:
+def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
     found = _NUMBERS.fullmatch(word)
     if found is None or not int(found[1]):
         raise UserError(f"“{_quoted(word)}” is no job number; {_ASK_NUMBERS}.")
@@ -111,7 +122,10 @@ def _span(word: str) -> range:
         raise UserError(f"“{word}” runs backwards; {_ASK_NUMBERS}.")
     if last - first >= MOST_JOBS:
         raise UserError(f"“{word}” is more than {MOST_JOBS} jobs at once; send fewer.")
-    return range(first, last + 1)
+    there = [number for number in range(first, last + 1) if first == last or exists(number)]
+    if not there:
+        raise UserError(f"There are no jobs {word}. /status lists the latest.")
+    return there
 
 
 def _quoted(text: str) -> str:
@@ -132,6 +146,13 @@ def lines(text: str) -> list[str]:
         found.append("".join([*begun, line]).strip())
         begun = []
     return [line for line in [*found, "".join(begun).strip()] if line]
+
+
+def belong_together(text: str) -> bool:
+    """Whether lines look like one script: a loop, a heredoc, a line that goes on or is indented, a change of state."""
+    joined = dedent(text.replace("\\\n", " "))
+    below = joined.split("\n")[1:]
+    return bool(_OF_A_SCRIPT.search(joined)) or any(line[:1].isspace() and line.strip() for line in below)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:

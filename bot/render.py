@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from runner.model import Job, Notice
 
 _FEW = 5
+_OPTIONAL = re.compile(r"(?:\[[^]]*\] ?)+")
 
 
 def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -220,7 +222,7 @@ def submitted(found: Job, reason: str | None, echo: str, again: int | None = Non
 def submitted_many(ids: Sequence[int], reason: str | None) -> str:
     """The same for several at once."""
     why = f"\n{escape(reason)}" if reason else ""
-    return f"⏳ {len(ids)} jobs queued: {bold(f'#{ids[0]}')} to {bold(f'#{ids[-1]}')}{why}"
+    return f"⏳ {len(ids)} jobs queued: {words.numbered(ids)}{why}"
 
 
 def output(found: Job, text: str, *, live: bool) -> str:
@@ -279,10 +281,10 @@ def _first_line(which: str, data: Mapping[str, Any], box: str, by: str | None) -
 
 def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]) -> str:
     """Many jobs were cancelled at once, before they began."""
-    numbers = [notice.job_id for notice in notices]
+    numbers = [notice.job_id for notice in notices if notice.job_id is not None]
     by = name_of(str(notices[0].data["by"]))
-    which = f"{bold(f'#{numbers[0]}')} to {bold(f'#{numbers[-1]}')}"
-    return f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began: {which}"
+    head = f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began"
+    return f"{head}: {words.numbered(numbers)}"
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
@@ -324,5 +326,10 @@ def help_text(role: Role) -> str:
 
 
 def _help_line(command: Command) -> str:
-    usage = f" {escape(command.usage)}" if command.usage else ""
-    return f"/{command.name}{usage} — {escape(command.help)}"
+    """A tap on a command sends it alone, so one that needs more is shown as code."""
+    shown = f"/{command.name}"
+    if _OPTIONAL.fullmatch(command.usage):
+        shown += f" {code(command.usage)}"
+    elif command.usage:
+        shown = code(f"/{command.name} {command.usage}")
+    return f"{shown} — {escape(command.help)}"

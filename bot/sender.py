@@ -26,7 +26,7 @@ from bot.delivery import Then, Verdict, after_failure
 from bot.documents import document_for, missing, not_taken
 from bot.patience import patiently
 from bot.pictures import plots
-from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, italic, shorten, visible_units
+from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, escape, italic, shorten, visible_units
 from bot.within import within
 from runner.api.chat import clock
 from runner.errors import NightshiftError
@@ -224,7 +224,10 @@ class Sender:
         document = await document_for(self._chat, message.body) if refused is None else None
         if document is None:
             words = missing(message.body) if refused is None else not_taken(message.body)
-            sent = await self._bot.send_message(message.chat, words, **_placed(message.body))
+            sent = await self._bot.send_message(
+                message.chat, self._chat.presentable(escape(words)), parse_mode=ParseMode.HTML,
+                link_preview_options=NO_PREVIEW, **_placed(message.body),
+            )  # fmt: skip
         else:
             caption = ". ".join(part for part in (document.caption, _notes(message)) if part) or None
             sent = await self._bot.send_document(
@@ -238,6 +241,13 @@ class Sender:
             _text(message), message.chat, message.body["message_id"],
             parse_mode=None if message.body.get("plain") else ParseMode.HTML,
             reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW,
+        )  # fmt: skip
+        return int(message.body["message_id"])
+
+    async def _edit_caption(self, message: Message) -> int | None:
+        await self._bot.edit_message_caption(
+            message.chat, message.body["message_id"], caption=message.body["caption"], parse_mode=ParseMode.HTML,
+            reply_markup=_keyboard(message.body),
         )  # fmt: skip
         return int(message.body["message_id"])
 
@@ -267,6 +277,7 @@ _CALLS: dict[str, Callable[[Sender, Message], Awaitable[int | None]]] = {
     "sendPhoto": Sender._send_picture,
     "sendDocument": Sender._send_document,
     "editMessageText": Sender._edit_text,
+    "editMessageCaption": Sender._edit_caption,
     "editMessageReplyMarkup": Sender._edit_keyboard,
     "answerCallbackQuery": Sender._answer,
     "setMyCommands": Sender._set_menu,

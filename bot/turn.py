@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from bot import parse
 from bot.gate import Caller, Role
-from bot.richtext import fit, italic, printable, shorten
+from bot.outgoing_text import plain
+from bot.richtext import CAPTION_UNITS, italic, printable, shorten
 from runner.api.chat import Thread, clock
 from runner.errors import UserError
 
@@ -46,6 +47,7 @@ class Turn:
     document: Document | None = None
     query_id: str | None = None  # of a pressed button
     shown: str = ""  # the text of the message with the button, as HTML; empty if it has none or is out of reach
+    pictured: bool = False  # that text stands below a picture
     uses: list[str] = field(default_factory=list)  # buttons that are used up when this is done
 
     @contextlib.contextmanager
@@ -100,7 +102,7 @@ class Turn:
         """The short word over a pressed button."""
         if self.query_id is None:
             return
-        shown = shorten(printable(self.chat.redactor.text(text)), LONGEST_ANSWER)
+        shown = shorten(printable(plain(self.chat.redactor.text(text))), LONGEST_ANSWER)
         body: dict[str, Any] = {"query": self.query_id, "text": shown, "alert": alert}
         with self._whole():
             self.chat.messages.add(
@@ -110,10 +112,12 @@ class Turn:
     def edit(self, html: str | None, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
         """Change the message whose button was pressed; without a text only its buttons."""
         assert self.message_id is not None
-        method = "editMessageReplyMarkup" if html is None else "editMessageText"
+        method = "editMessageReplyMarkup"
         body: dict[str, Any] = {"message_id": self.message_id}
-        if html is not None:
-            body["text"] = self.chat.presentable(html)
+        if html is not None and self.pictured:
+            method, body["caption"] = "editMessageCaption", self.chat.presentable(html, CAPTION_UNITS)
+        elif html is not None:
+            method, body["text"] = "editMessageText", self.chat.presentable(html)
         with self._whole():
             self.chat.messages.supersede(self.caller.chat, self.message_id)
             body["keyboard"] = self.chat.keyboard(self.caller.id, rows)
@@ -121,10 +125,8 @@ class Turn:
 
     def settle(self, outcome: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
         """Write under the message whose button was pressed what came of it, and change its buttons."""
-        if not self.shown:
-            self.edit(None, rows, job_id=job_id)
-        else:
-            self.edit(fit([self.shown, f"\n{italic(outcome)}"]), rows, job_id=job_id)
+        added = f"\n{italic(outcome)}"
+        self.edit(f"{self.shown}{added}" if self.shown else None, rows, job_id=job_id)
 
     def send_log(self, job_id: int) -> None:
         """The whole output as a file."""
@@ -161,7 +163,7 @@ class Turn:
     def numbers(self, text: str, example: str) -> list[int]:
         """The jobs named, or else the one whose message this replies to."""
         if text.strip():
-            return parse.job_numbers(text)
+            return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None)
         found = self._addressed()
         if not found:
             raise UserError(f"Which job? Send {example}, or reply to a message about it.")
@@ -215,5 +217,7 @@ def of_tap(chat: Chat, caller: Caller, update: Update) -> Turn:
         message_id=query.message.message_id,
         topic=message.message_thread_id if message and message.is_topic_message else None,
         query_id=query.id,
-        shown=(message.text_html or "") if message and message.text else "",
+        sent_at=clock.now(),  # Telegram does not say when a button was pressed
+        shown=(message.text_html or message.caption_html or "") if message else "",
+        pictured=bool(message and message.caption),
     )

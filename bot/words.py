@@ -25,6 +25,7 @@ SIGNS = {
 }
 BAR = 8
 _COMMAND_UNITS = 300
+_RANGES = 12
 
 
 def sign(job: Job) -> str:
@@ -46,6 +47,18 @@ def heading(job: Job) -> str:
     """Number and name, as HTML."""
     name = f" {escape(job.spec.name)}" if job.spec.name else ""
     return f"{bold(f'#{job.id}')}{name}"
+
+
+def numbered(ids: Sequence[int]) -> str:
+    """The numbers of jobs as HTML, those in a row as a range: #7–#10, #12."""
+    rows: list[list[int]] = []
+    for number in sorted(ids):
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    shown = ["–".join(bold(f"#{end}") for end in dict.fromkeys((row[0], row[-1]))) for row in rows[:_RANGES]]
+    return ", ".join(shown) + (f" and {sum(map(len, more))} more" if (more := rows[_RANGES:]) else "")
 
 
 def command_line(job: Job, limit: int = _COMMAND_UNITS) -> str:

@@ -33,7 +33,7 @@ EVERYONE = "everyone"
 STATES = {"queued": (State.QUEUED,), "running": (State.STARTING, State.RUNNING)}
 UNFINISHED = (State.QUEUED, State.STARTING, State.RUNNING)
 DOING = {"queued": "waits", "running": "runs"}
-KILL_LIKE = "/kill 12, /kill 12 13, /kill sweep-1, /kill queued or /kill all"
+KILL_LIKE = "`/kill 12`, `/kill 12 13`, `/kill sweep-1`, `/kill queued` or `/kill all`"
 
 
 async def kill(turn: Turn, rest: str) -> None:
@@ -80,7 +80,7 @@ def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, lis
             kinds.add(bare)
         elif word == "--state":
             if not words_left or words_left[0].lower() not in STATES:
-                raise UserError(f"--state is one of {' and '.join(STATES)}: send /kill --state queued.")
+                raise UserError(f"--state is one of {' and '.join(STATES)}: send `/kill --state queued`.")
         else:
             numbers.append(word)
     return kinds, group, numbers
@@ -148,7 +148,7 @@ async def keep(turn: Turn, rest: str) -> None:
     told = rest.split()
     duration = told.pop() if told and not told[-1].lstrip("#").isdigit() and (len(told) > 1 or turn.reply_to) else None
     for_s = parse_duration(duration) if duration else None
-    jobs = [turn.job(number) for number in turn.numbers(" ".join(told), "/keep 12 or /keep 12 2h")]
+    jobs = [turn.job(number) for number in turn.numbers(" ".join(told), "`/keep 12` or `/keep 12 2h`")]
     for job in jobs:
         require_owner(turn, job)
     with turn.effect():
@@ -161,9 +161,9 @@ async def extend(turn: Turn, rest: str) -> None:
     turn.require(Role.USER)
     told = rest.split()
     if not told or told[-1].lstrip("#").isdigit():
-        raise UserError("Send /extend 12 2h, or reply to a job's message with /extend 2h")
+        raise UserError("Send `/extend 12 2h`, or reply to a job's message with `/extend 2h`")
     by_s = parse_duration(told.pop())
-    jobs = [turn.job(number) for number in turn.numbers(" ".join(told), "/extend 12 2h")]
+    jobs = [turn.job(number) for number in turn.numbers(" ".join(told), "`/extend 12 2h`")]
     for job in jobs:
         require_owner(turn, job)
     with turn.effect():
@@ -205,7 +205,7 @@ async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001
     turn.require(Role.ADMIN)
     if turn.age_s > STALE_S:
         rows = [[Press("Drain now", "drain", question=True, style="danger"), Press("No", "dismiss", question=True)]]
-        turn.reply(f"You sent /drain {format_duration(turn.age_s)} ago, while I was away. Drain now?", rows)
+        turn.reply(f"You sent this {format_duration(turn.age_s)} ago, while I was away. Drain now?", rows)
         return
     drain_now(turn)
 
@@ -229,7 +229,7 @@ async def notify(turn: Turn, rest: str) -> None:
     noise, _, hours = told.partition("quiet")
     noise, hours = noise.strip(), hours.strip()
     if noise and noise not in NOISE:
-        raise UserError("Send /notify all, ends, failures or none; or /notify quiet 23-7, /notify quiet off")
+        raise UserError("Send `/notify all`, ends, failures or none; or `/notify quiet 23-7`, `/notify quiet off`")
     quiet = quiet_hours(hours) if hours else None
     with turn.effect():
         if noise:
@@ -252,7 +252,7 @@ def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
     hours = person.quiet if person.quiet is not None else turn.chat.settings.quiet_hours
     quiet = "never" if not hours else f"{_clock(hours[0])} to {_clock(hours[1])} by the box's clock"
     choices = [Press(f"{'● ' if word == person.noise else ''}{word}", "noise", data={"noise": word}) for word in NOISE]
-    return f"You are told {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (/notify quiet 23-7).", [choices]
+    return f"You are told {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).", [choices]
 
 
 def _clock(minutes: int) -> str:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from runner.model import Job
 
 _NUMBERS = re.compile(r"\s*(#?[0-9][0-9#,-]*)(?:\s+|$)")
-MOVE_LIKE = "/move 12 first, sooner, later or last, or /move 12 after 14"
+MOVE_LIKE = "`/move 12 first`, sooner, later or last, or `/move 12 after 14`"
 
 
 async def edit(turn: Turn, rest: str) -> None:
     """Set what is named for jobs that wait; without anything named, tell how."""
     turn.require(Role.USER)
-    numbers, rest = _numbers(turn, rest, "/edit 12 --time 4h")
+    numbers, rest = _numbers(turn, rest, "`/edit 12 --time 4h`")
     jobs = _theirs(turn, numbers)
     values, command = read_text(rest, (CLEAR,))
     command = command.strip()
@@ -59,8 +59,8 @@ def how_to(job: Job) -> str:
     if job.state is not State.QUEUED:
         raise UserError(f"#{job.id} does not wait any more: only a job that waits can be edited.")
     number = job.id
-    examples = [f"/edit {number} --time 4h --priority high", f"/edit {number} --clear time,after"]
-    shown = "\n".join([*map(code, examples), "A new command may follow: " + code(f"/edit {number} python train.py")])
+    examples = f"`/edit {number} --time 4h --priority high`\n`/edit {number} --clear time,after`"
+    shown = f"{examples}\nA new command may follow: `/edit {number} python train.py`"
     parts: list[str | Shrink] = [f"To change {bold(f'#{number}')}, send for example\n{shown}\nNow it is\n"]
     parts.append(
         Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre if job.spec.script else code, keep="both")
@@ -84,12 +84,12 @@ async def move(turn: Turn, rest: str) -> None:
 
 async def hold(turn: Turn, rest: str) -> None:
     """Keep jobs from starting."""
-    _with_each(turn, rest, "/hold 12", turn.queue.hold)
+    _with_each(turn, rest, "`/hold 12`", turn.queue.hold)
 
 
 async def release(turn: Turn, rest: str) -> None:
     """Let them start again."""
-    _with_each(turn, rest, "/release 12", turn.queue.release)
+    _with_each(turn, rest, "`/release 12`", turn.queue.release)
 
 
 def _with_each(turn: Turn, rest: str, example: str, act: Callable[[int], str]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def fit(turn: Turn, rest: str) -> None:
     """The job named, or the one whose message this replies to."""
-    show(turn, turn.job(turn.numbers(rest, "/fit 12")[0]))
+    show(turn, turn.job(turn.numbers(rest, "`/fit 12`")[0]))
 
 
 def show(turn: Turn, job: Job) -> None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bot.turn import Turn
 
 LISTED = 10
-NO_SWEEP = "Which values? Send it like this:\n/sweep python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
+NO_SWEEP = "Which values? Send it like this:\n`/sweep python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64`"
 NO_SWEEP += "\nBefore the command as with /submit, and --at-most 2, --metric val_loss, -n 20 for lr=log:1e-5..1e-2"
-ONE_NAME = "Which group? Send /group sweep-1, or /group alone for a list of them."
+ONE_NAME = "Which group? Send `/group sweep-1`, or /group alone for a list of them."
 
 
 async def sweep(turn: Turn, rest: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOG_BYTES, QUICK_BYTES = 256 << 10, 48 << 10
 LOG_LINES, MOST_LINES = 30, 200
+LOG_LIKE = "`/log 12` or `/log 12 50`"
 PARKED_FOR = timedelta(hours=24)
 
 
@@ -63,7 +64,7 @@ async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
 async def status(turn: Turn, rest: str) -> None:
     """The box, or the jobs named."""
     if rest.strip() or turn.reply_to:
-        numbers = turn.numbers(rest, "/status 12")
+        numbers = turn.numbers(rest, "`/status 12`")
         if len(numbers) > 10:
             raise UserError("Ten jobs at once, please.")
         with turn.effect():
@@ -120,12 +121,14 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
 
 async def log(turn: Turn, rest: str) -> None:
     """The end of a job's output, and a button for all of it."""
-    words = rest.split()
-    lines = LOG_LINES
-    if len(words) == 2 and words[1].isascii() and words[1].isdigit():
-        lines = min(max(int(words[1]), 1), MOST_LINES)
-        words = words[:1]
-    job = turn.job(turn.numbers(" ".join(words), "/log 12")[0])
+    which, *more = rest.split() or [""]
+    if len(more) > 1 or not all(word.isascii() and word.isdigit() for word in more):
+        raise UserError(f"One job at a time, and how many lines of it: send {LOG_LIKE}.")
+    numbers = turn.numbers(which, LOG_LIKE)
+    if which and len(numbers) > 1:
+        raise UserError(f"One job at a time: send {LOG_LIKE}.")
+    lines = min(max(int(more[0]), 1), MOST_LINES) if more else LOG_LINES
+    job = turn.job(numbers[0])
     html = await log_view(turn.chat, job, lines)
     with turn.effect():
         turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
@@ -137,7 +140,7 @@ async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
     if not job.attempt:
         raise UserError(f"#{job.id} has not started yet: there is no output.")
     if not chat.settings.log_text:
-        raise UserError("Output is not shown in the chat here (NIGHTSHIFT_LOG_TEXT). On the box: nightshift log")
+        raise UserError("Output is not shown in the chat here (NIGHTSHIFT_LOG_TEXT). On the box: `nightshift log`")
     text = await asyncio.to_thread(_last_lines, chat.queue.log(job.id), chat.redactor_for(job), lines)
     return render.output(job, text, live=job.state is State.RUNNING)
 
@@ -172,7 +175,7 @@ async def workspaces(turn: Turn, rest: str) -> None:
         turn.reply(fit([told, Shrink(found.activate or "–", code, keep="both"), rest_of_it]))
         return
     listed = [f"{'★ ' if one.default else '• '}{bold(one.name)} {code(one.dir)}" for one in known.all()]
-    hint = "Run in one: /submit -w NAME …; the ★ is the default (/ws default NAME). On the box: nightshift ws add"
+    hint = "Run in one: `/submit -w NAME …`; the ★ is the default (`/ws default NAME`). On the box: `nightshift ws add`"
     none = ["No workspaces yet: jobs run in the account's home folder."]
     turn.reply(fit(["\n".join([*(listed or none), "", escape(hint)])]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bot.chat import Press
@@ -11,11 +12,14 @@ from runner.api.chat import PAIRING_S, clock, short_time
 from runner.errors import UserError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bot.chat import Chat
     from bot.turn import Turn
 
 MOST_ROWS = 60
 MOST_REVOKES = 20
+_STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00")
 
 
 async def pair(turn: Turn, rest: str) -> None:
@@ -33,7 +37,7 @@ async def pair(turn: Turn, rest: str) -> None:
         turn.reply(*everybody(turn))
         return
     if word not in ROLES:
-        raise UserError("Send /pair user, /pair viewer or /pair admin for a link; /pair alone shows who is in.")
+        raise UserError("Send `/pair user`, `/pair viewer` or `/pair admin` for a link; /pair alone shows who is in.")
     with turn.effect():
         code_ = turn.chat.people.invite(word, turn.caller.actor)
         turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
@@ -63,7 +67,7 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
     if waiting := people.invitations():
         lines.append(f"{waiting} open link{'s' if waiting > 1 else ''}")
         rows.append([Press("Cancel open links", "cancel links")])
-    lines.append("Let in another: /pair user, /pair viewer or /pair admin")
+    lines.append("Let in another: `/pair user`, `/pair viewer` or `/pair admin`")
     return fit(["\n".join(lines)]), rows
 
 
@@ -71,7 +75,7 @@ def revoke(turn: Turn, person_id: int) -> str:
     """Take back what pairing gave; a sentence about it. Inside `effect`."""
     turn.require(Role.ADMIN)
     if person_id == turn.caller.id:
-        raise UserError("Not your own rights: another admin can, or on the box: nightshift pair --revoke")
+        raise UserError("Not your own rights: another admin can, or on the box: `nightshift pair --revoke`")
     name = turn.chat.name_of(actor_of(person_id))
     if not turn.chat.people.revoke(person_id):
         return f"{name} has no role that was given by pairing."
@@ -102,18 +106,24 @@ def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
     chat.tell_admins(f"{told}, by a pairing link. /pair shows everybody, and takes it back.", but=person_id)
 
 
+def _shown(value: object, now: datetime) -> str:
+    """A value of the record; a time as short as the others in the list."""
+    at = clock.moment(str(value)) if _STORED_TIME.fullmatch(str(value)) else None
+    return short_time(at, now) if at else str(value)
+
+
 async def audit(turn: Turn, rest: str) -> None:
     """The latest actions, and whether the record is whole."""
     turn.require(Role.ADMIN)
     word = rest.strip() or "20"
     if not (word.isascii() and word.isdigit()) or not 0 < int(word[:4]) <= MOST_ROWS:
-        raise UserError(f"Send /audit or /audit {MOST_ROWS}: how many of the latest actions.")
+        raise UserError(f"Send /audit, or `/audit {MOST_ROWS}` for that many of the latest actions.")
     rows = turn.chat.queue.audit.rows(int(word))
     now = clock.now()
     lines = []
     for row in rows:
         at = clock.moment(row["at"])
-        what = ", ".join(f"{key} {value}" for key, value in row["data"].items())
+        what = ", ".join(f"{key} {_shown(value, now)}" for key, value in row["data"].items() if value is not None)
         when = short_time(at, now) if at else ""
         lines.append(f"{when} {turn.chat.name_of(row['actor'])}: {row['action']}{f' ({what})' if what else ''}")
     broken = turn.chat.queue.audit.first_broken()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from bot.chat import Press
 from bot.gate import Role
 from bot.richtext import Shrink, bold, fit, pre
 from runner.api import groups, job_spec
-from runner.api.chat import Workspace, environment_of, read_text, stamp, validate
+from runner.api.chat import STARTS_NEXT, Workspace, environment_of, read_text, stamp, validate
 from runner.errors import TransientError, UserError
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
     from bot.chat import Chat
     from bot.turn import Turn
-    from runner.model import JobSpec
+    from runner.model import Job, JobSpec
 
 LARGEST_FILE = 1 << 20
 MOST_JOBS = 1000
 UMASK = 0o022
-NO_COMMAND = "What is to be run? Send it like this:\n/submit python train.py --lr 3e-4"
+NO_COMMAND = "What is to be run? Send it like this:\n`/submit python train.py --lr 3e-4`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ async def batch(turn: Turn, rest: str) -> None:
     values, text = _general(rest)
     lines = parse.lines(text)
     if not lines:
-        raise UserError("One command per line, please:\n/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4")
+        raise UserError("One command per line, please:\n`/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4`")
     await queue_lines(turn, values, lines)
 
 
@@ -81,7 +82,7 @@ async def attached(turn: Turn, caption: str) -> None:
     name, rest = named or ("submit", caption)
     values, words = read_text(rest)
     if words.strip() or name not in {"submit", "batch"}:
-        raise UserError("A caption beside a file may hold options only, like /submit -g 2 --name night")
+        raise UserError("A caption beside a file may hold options only, like `/submit -g 2 --name night`")
     text, file_name = await _downloaded(turn)
     lines = parse.lines(text)
     if name == "batch":
@@ -95,7 +96,7 @@ async def _downloaded(turn: Turn) -> tuple[str, str]:
     document = turn.document
     assert document is not None
     if (document.file_size or 0) > LARGEST_FILE:
-        raise UserError("That file is larger than 1 MiB. Put it on the box, and send /submit bash FILE")
+        raise UserError("That file is larger than 1 MiB. Put it on the box, and send `/submit bash FILE`")
     try:
         content = bytes(await (await document.get_file()).download_as_bytearray())
     except (BadRequest, InvalidToken) as error:  # a file that is gone is not found, as if by a wrong token
@@ -124,20 +125,29 @@ async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], 
     """Several lines can be several jobs, or one script."""
     if text.startswith("#!") or len(lines) < 2:
         lines = []
-    choices = []
     data = {"values": values, "text": text}
+    called = data if not name else {**data, "values": {"name": _job_name(name), **values}}
     most = min(MOST_JOBS, turn.chat.settings.queued_per_person)
-    if 1 < len(lines) <= most:
-        choices.append(Press(f"{len(lines)} jobs", "lines", data=data, question=True))
-    choices.append(Press("One script", "script", data=data, question=True))
-    choices.append(Press("Neither", "dismiss", question=True))
+    jobs = Press(f"{len(lines)} jobs", "lines", data=data, question=True)
+    script = Press("One script", "script", data=called, question=True)
+    whole = parse.belong_together(text)
+    choices = [script, jobs] if whole else [jobs, script]
+    if not 1 < len(lines) <= most:
+        choices = [script]
     title = f"{bold(name)}: " if name else ""
-    shown = lines or text.splitlines()
+    shown = text.splitlines() if whole or not lines else lines
     preview = "\n".join(shown[:8]) + (f"\n… {len(shown) - 8} more lines" if len(shown) > 8 else "")
-    asks = f"{len(lines)} jobs, or one script?" if lines else "run it as one script?"
+    either = f"one script, or {len(lines)} jobs?" if whole else f"{len(lines)} jobs, or one script?"
+    asks = either if lines else "run it as one script?"
     if len(lines) > most:
         asks = f"{len(lines):,} lines are more than the {most} jobs that may wait. Run it as one script?"
-    turn.reply(fit([f"{title}{asks}\n", Shrink(preview, pre, keep="start")]), [choices])
+    rows = [[*choices, Press("Neither", "dismiss", question=True)]]
+    turn.reply(fit([f"{title}{asks}\n", Shrink(preview, pre, keep="start")]), rows)
+
+
+def _job_name(file_name: str) -> str | None:
+    """What to call a script that came as a file; None if nothing of its name can be one."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file_name).strip("-")[:64] or None
 
 
 async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) -> None:
@@ -165,7 +175,7 @@ async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], 
     """The jobs of a sweep, as one group."""
     if len(wanted) > MOST_JOBS:
         raise UserError(
-            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: /sweep -n 100 …"
+            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: `/sweep -n 100 …`"
         )
     await _queue(turn, wanted, sweep=sweep)
 
@@ -204,10 +214,15 @@ async def _queue(
         _acknowledge(turn, ids, swept=sweep is not None)
 
 
+def _why_it_waits(turn: Turn, job: Job) -> str | None:
+    """Why a new job does not start at once; None if it does, since the message would say so for ever."""
+    reason = turn.chat.queue.waiting_reasons([job]).get(job.id)
+    return turn.chat.named(reason) if reason and not reason.startswith(STARTS_NEXT) else None
+
+
 def _acknowledge(turn: Turn, ids: list[int], *, swept: bool = False) -> None:
     jobs = [turn.job(job_id) for job_id in ids[:1]]
-    reason = turn.chat.queue.waiting_reasons(jobs).get(ids[0])
-    reason = turn.chat.named(reason) if reason else None
+    reason = _why_it_waits(turn, jobs[0])
     if swept:
         standing = groups.standing(turn.chat.queue, str(jobs[0].spec.group))
         html = group_words.queued(standing.group.name, ids, standing.group.at_most, reason)
@@ -280,12 +295,12 @@ async def rerun(turn: Turn, rest: str) -> None:
         from bot.handlers.grouped import rerun_failed
 
         if more.strip().lower() != "failed":
-            raise UserError(f"Of a group what failed is run again: /rerun {first} failed")
+            raise UserError(f"Of a group what failed is run again: `/rerun {first} failed`")
         await rerun_failed(turn, first)
         return
     if first and not first.lstrip("#").isdigit():
         first, more = "", rest.strip()
-    job_id = turn.numbers(first, "/rerun 12")[0]
+    job_id = turn.numbers(first, "`/rerun 12`")[0]
     await rerun_job(turn, job_id, more)
 
 
@@ -294,18 +309,17 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
     import shlex
 
     job = turn.job(job_id)
+    refuse_too_many(turn, 1)
     turn.chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
     try:
         words = shlex.split(changes)
     except ValueError:
-        raise UserError("A quote among the changes is left open. Send it like /rerun 12 --lr 3e-4") from None
+        raise UserError("A quote among the changes is left open. Send it like `/rerun 12 --lr 3e-4`") from None
     await asyncio.to_thread(reach, [job.spec.dir])
     with turn.effect():
         new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)
         turn.thread(new)
         made = turn.job(new)
-        reason = turn.chat.queue.waiting_reasons([made]).get(new)
-        why = turn.chat.named(reason) if reason else None
-        html = render.submitted(made, why, made.spec.command, again=job.id)
+        html = render.submitted(made, _why_it_waits(turn, made), made.spec.command, again=job.id)
         turn.answer(f"#{job.id} again, as #{new}")
         turn.reply(html, keyboards.of_job(made), job_id=new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot import keyboards, render
+from bot import alarms, keyboards, render
 from bot.chat import QUESTION
 from bot.gate import Role, actor_of
 from bot.handlers import acting, editing, fitting, grouped, looking, people, submitting
@@ -84,6 +84,7 @@ async def _keep(turn: Turn, button: Button) -> None:
         for_s = button.data.get("for_s")
         said = turn.queue.keep(job.id, for_s)
         turn.answer(said)
+        turn.shown = alarms.answered(turn.shown)
         turn.settle(_signed(turn, said), keyboards.of_kept(job, for_s), job_id=job.id)
 
 
@@ -93,6 +94,7 @@ async def _extend(turn: Turn, button: Button) -> None:
     with turn.effect():
         said = turn.queue.extend(job.id, button.data["by_s"], button.data["limit_s"])
         turn.answer(said)
+        turn.shown = alarms.answered(turn.shown)
         turn.settle(_signed(turn, said), keyboards.of_extended(job, button.data["by_s"]), job_id=job.id)
     turn.queue.pass_on_limit(job.id)
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from bot.local_chat import links
-from bot.local_chat.entities import QUOTES, Entity, in_order
+from bot.local_chat.bare_urls import bare_urls
+from bot.local_chat.entities import QUOTES, SPLITTABLE, Entity, tidy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PATTERNS = (
     ("url", re.compile(r"(?<![\w@./])https?://[^\s<>\"]+[^\s<>\".,:;!?'()\[\]{}]", re.IGNORECASE)),
@@ -22,16 +27,24 @@ def detect(text: str, known: list[Entity]) -> list[Entity]:
     places = [0, *accumulate(1 + (char > "\uffff") for char in text)]
     taken = bytearray(places[-1])
     for entity in known:
-        if entity.type not in QUOTES:
+        if entity.type not in {*QUOTES, *SPLITTABLE}:  # what is bold may be a link all the same
             taken[entity.offset : entity.end] = b"x" * entity.length
     found: list[Entity] = []
+    for kind, first, last in _candidates(text):
+        start, end = places[first], places[last]
+        if not any(taken[start:end]):
+            taken[start:end] = b"x" * (end - start)
+            found.append(Entity(kind, start, end - start))
+    return tidy([*known, *found])
+
+
+def _candidates(text: str) -> Iterator[tuple[str, int, int]]:
     for kind, pattern in PATTERNS:
         for match in pattern.finditer(text):
-            start, end = places[match.start()], places[match.end()]
-            if not any(taken[start:end]) and _is_one(kind, match[0]):
-                taken[start:end] = b"x" * (end - start)
-                found.append(Entity(kind, start, end - start))
-    return in_order([*known, *found])
+            if _is_one(kind, match[0]):
+                yield kind, match.start(), match.end()
+    for start, end in bare_urls(text):
+        yield "url", start, end
 
 
 def _is_one(kind: str, text: str) -> bool:

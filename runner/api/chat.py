@@ -2,6 +2,7 @@
 
 from runner import clock
 from runner.api.outlook import Outlook
+from runner.api.view import STARTS_NEXT
 from runner.doorbell import Doorbell, ring
 from runner.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file, state_folder
 from runner.home import values as setting_texts
@@ -38,6 +39,7 @@ __all__ = [
     "OK",
     "PAGE_LINK",
     "PAIRING_S",
+    "STARTS_NEXT",
     "WARN",
     "Button",
     "Buttons",

@@ -60,10 +60,10 @@ class Ordering(View):
             job = self._queued(job_id)
             among = self._among(job)
             if not Order(self.store).to_front(job):
-                return f"Job {job_id} is first already{among}."
+                return self._placed(job, f"first{among}", moved=False)
             self._write_down(job_id, "moved to front", "first")
         self.ring()
-        return f"Job {job_id} is now first{among}{self._but(job)}."
+        return self._placed(job, f"first{among}")
 
     def to_back(self, job_id: int) -> str:
         """Put a waiting job behind all others of its owner and priority; a sentence about it."""
@@ -71,10 +71,10 @@ class Ordering(View):
             job = self._queued(job_id)
             among = self._among(job)
             if not Order(self.store).to_back(job):
-                return f"Job {job_id} is last already{among}."
+                return self._placed(job, f"last{among}", moved=False)
             self._write_down(job_id, "moved to back", "last")
         self.ring()
-        return f"Job {job_id} is now last{among}{self._but(job)}."
+        return self._placed(job, f"last{among}")
 
     def move_up(self, job_id: int) -> str:
         """Put a waiting job one place further to the front; a sentence about it."""
@@ -82,10 +82,10 @@ class Ordering(View):
             job = self._queued(job_id)
             other = Order(self.store).move_up(job)
             if other is None:
-                return f"Job {job_id} is first already{self._among(job)}."
+                return self._placed(job, f"first{self._among(job)}", moved=False)
             self._write_down(job_id, "moved up", "sooner", {"before": other})
         self.ring()
-        return f"Job {job_id} is now before job {other}{self._but(job)}."
+        return self._placed(job, f"before job {other}")
 
     def move_down(self, job_id: int) -> str:
         """Put a waiting job one place further to the back; a sentence about it."""
@@ -93,10 +93,10 @@ class Ordering(View):
             job = self._queued(job_id)
             other = Order(self.store).move_down(job)
             if other is None:
-                return f"Job {job_id} is last already{self._among(job)}."
+                return self._placed(job, f"last{self._among(job)}", moved=False)
             self._write_down(job_id, "moved down", "later", {"after": other})
         self.ring()
-        return f"Job {job_id} is now after job {other}{self._but(job)}."
+        return self._placed(job, f"after job {other}")
 
     def move_beside(self, job_id: int, other_id: int, *, after: bool) -> str:
         """Put a waiting job right before or after another one; a sentence about it."""
@@ -105,10 +105,10 @@ class Ordering(View):
             job, other = self._queued(job_id), self._queued(other_id)
             self._refuse_incomparable(job, other)
             if not Order(self.store).put_beside(job, other, after=after):
-                return f"Job {job_id} is right {where} job {other_id} already."
+                return self._placed(job, f"right {where} job {other_id}", moved=False)
             self._write_down(job_id, f"moved {where}", "move", {where: other_id})
         self.ring()
-        return f"Job {job_id} is now {where} job {other_id}{self._but(job)}."
+        return self._placed(job, f"{where} job {other_id}")
 
     def _refuse_incomparable(self, job: Job, other: Job) -> None:
         """Places compare among jobs of one person and one priority."""
@@ -146,16 +146,16 @@ class Ordering(View):
             told += " that may be pushed aside" if request.preemptible else " that may not be pushed aside"
         return told
 
-    def _but(self, job: Job) -> str:
-        """What keeps it from starting all the same."""
+    def _placed(self, job: Job, where: str, *, moved: bool = True) -> str:
+        """Where a job stands now; one that may not start yet is listed behind all that may, and has its place later."""
         if job.held_by:
-            return f", but held by {job.held_by}"
+            return f"Job {job.id} is held by {job.held_by}. Once it is released it is {where}."
         blockers = Dependencies(self.store).of([job.id]).get(job.id, [])
-        waits_for = ", ".join(f"#{one.job_id}" for one in blockers)
-        if waits_for:
-            return f", but starts only after {waits_for}"
-        later = begins(asked(job))
-        return f", but {later}" if later else ""
+        if waits_for := ", ".join(f"#{one.job_id}" for one in blockers):
+            return f"Job {job.id} starts only after {waits_for}. Then it is {where}."
+        if later := begins(asked(job)):
+            return f"Job {job.id} {later}. Then it is {where}."
+        return f"Job {job.id} is now {where}." if moved else f"Job {job.id} is already {where}."
 
     def _write_down(self, job_id: int, kind: str, action: str, more: Mapping[str, Any] | None = None) -> None:
         self.jobs.note(job_id, None, kind, {"by": self.actor, **(more or {})})

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from runner.store.listing import Overview
 
 RECENT = timedelta(hours=24)
-TRIED = "starts next, and shows whether the paused queue may go on"
+STARTS_NEXT = "starts next"
+TRIED = f"{STARTS_NEXT}, and shows whether the paused queue may go on"
 NAMED = 5  # held jobs, in one sentence
 NEXT_TIME_OF_YEAR = timedelta(days=300)  # a day and a month say which one is meant
 
@@ -118,7 +119,7 @@ class View:
             return held | {one.job.id: TRIED if one.job.id == tried else general or "" for one in queued}
         plan, blind = self._plan([one.job for one in queued]), self.gpu_trouble()
         return held | {
-            one.job.id: blind if blind and one.job.request.gpus else plan.waiting.get(one.job.id, "starts next")
+            one.job.id: blind if blind and one.job.request.gpus else plan.waiting.get(one.job.id, STARTS_NEXT)
             for one in queued
         }
 

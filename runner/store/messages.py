@@ -177,10 +177,13 @@ class Messages:
         return row["job_id"] if row else None
 
     def shown_about(self, job_id: int, since: str, limit: int) -> list[Shown]:
-        """The latest about a job, which was submitted then: those that were sent, and those that nobody is at yet."""
+        """The latest about a job, which was submitted then: those that were sent, and those that nobody is at yet.
+
+        A message that was about something else before, such as a question, is found by the edit that made it so.
+        """
         rows = self._store.rows(
             "SELECT * FROM messages INDEXED BY messages_by_age WHERE created_at >= ? AND job_id = ?"
-            " AND lane IN ('reply', 'send') AND parked IS NULL"
+            " AND (lane IN ('reply', 'send') OR method IN ('editMessageText', 'editMessageCaption')) AND parked IS NULL"
             " AND (message IS NOT NULL OR (told_at IS NULL AND NOT begun))"
             " ORDER BY id DESC LIMIT ?",
             (since, job_id, limit),

@@ -103,7 +103,7 @@ ANSWERS = {
     "rerun": ("1", "#1 again"),
     "submit": ("-g 0 --name second true", "#3 second queued"),
     "batch": ("-g 0\ntrue\ntrue", "2 jobs queued"),
-    "sweep": ("-g 0 --at-most 1 true {n} ; n=1,2", "sweep-1: 2 jobs queued, #6 to #7, at most 1 at once"),
+    "sweep": ("-g 0 --at-most 1 true {n} ; n=1,2", "sweep-1: 2 jobs queued, #6–#7, at most 1 at once"),
     "group": ("", "sweep-1: "),
     "pause": ("", "Paused"),
     "drain": ("", "Draining"),

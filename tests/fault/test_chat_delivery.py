@@ -221,6 +221,7 @@ async def test_whatever_else_is_refused_is_sent_as_bare_words_and_then_put_aside
     found = room.said(room.uma)[-1]
     assert "#1" in found.text.text
     assert labels(found) == []
+    del room.world.chats[room.uma.id].messages[found.message_id]  # in bare words a.py is a link, for once
     refuse(room, "sendMessage", "no such thing", times=2)
     say(room, room.uma, "never")
     say(room, room.uma, "always")

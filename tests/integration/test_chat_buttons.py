@@ -1,7 +1,11 @@
 """Buttons show what they can do: for whom, for which job, and as long as it lasts."""
 
+import asyncio
+import time
+
 import pytest
 
+from bot import notify
 from bot.handlers.taps import GONE
 from runner.lifecycle import outcome
 from runner.model import State
@@ -88,34 +92,59 @@ async def test_what_waits_to_be_sent_leaves_without_the_button(room):
 
 
 @in_room()
-async def test_many_ends_at_once_change_no_messages(room):
-    """Telegram would have us wait, and with us what is news; a button that is pressed says what became of its job."""
-    await room.ask(room.uma, "/batch -g 0\n" + "true\n" * 30)
-    shown = (await room.ask(room.uma, "/status 1"))[0]
-    with room.chat.transaction():
-        for number in range(1, 31):
-            begin(room, number)
-            end(room, number)
+async def test_of_many_ends_at_once_some_messages_are_changed_now_and_the_rest_later(room):
+    """Telegram would have us wait, and with us what is news."""
+    last = notify.BURST + 3
+    await room.ask(room.uma, "/batch -g 0\n" + "true\n" * last)
+    numbers = range(1, last + 1)
+    for number in numbers:
+        begin(room, number)
     await room.settle()
-    assert labels(shown) == ["Edit", "Kill"]
-    await room.tap(room.uma, shown, "Kill")
-    assert room.answers()[-1].startswith("#1 has ended: succeeded (")
-    assert labels(shown) == ["Log", "Details", "Rerun"]
+    started = {number: one for one in room.said(room.uma) for number in numbers if f"#{number} " in one.text.text}
+
+    def offer_to_kill():
+        return [number for number, message in started.items() if "Kill" in labels(message)]
+
+    assert offer_to_kill() == [*numbers]
+    for number in numbers:
+        end(room, number)
+        await room.settle()
+    assert offer_to_kill() == [*numbers[-3:]]
+    await room.tap(room.uma, started[last], "Kill")
+    assert room.answers()[-1].startswith(f"#{last} has ended: succeeded (")
+    assert offer_to_kill() == [*numbers[-3:-1]]
+    await room.die()  # and whoever comes after it goes on
+    await room.open()
+    await room.settle()
+    assert offer_to_kill() == []
+    assert not room.chat.queue.box.get(notify.STALE)
 
 
 @in_room()
-async def test_many_ends_one_right_after_the_other_do_not_change_a_message_each(room):
-    """Each is told as it comes: what counts is how many there were of late, not how many wait to be told."""
-    await room.ask(room.uma, "/batch -g 0\n" + "true\n" * 23)
-    for number in range(1, 24):
-        begin(room, number)
+async def test_the_rest_is_changed_when_its_minute_has_come(room):
+    await room.ask(room.uma, SUBMIT)
+    begin(room, 1)
     await room.settle()
-    started = {number: one for one in room.said(room.uma) for number in range(1, 24) if f"#{number} " in one.text.text}
-    for number in range(1, 24):
-        end(room, number)
-        await room.settle()
-    offer_to_kill = [number for number, message in started.items() if "Kill" in labels(message)]
-    assert offer_to_kill == list(range(21, 24))
+    started, notifier = room.said(room.uma)[-1], room.face.notifier
+    notifier._tidied_at += [time.monotonic() - notify.BURST_S + 0.2] * notify.BURST
+    end(room, 1)
+    notifier.wake()
+    deadline = time.monotonic() + 40
+    while "Kill" in labels(started):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+@in_room()
+async def test_a_script_chosen_by_a_button_is_not_offered_to_be_killed_when_it_has_ended(room):
+    """The message was a question before it was about the job."""
+    asked = (await room.ask(room.uma, "/submit -g 0 echo a\necho b"))[0]
+    await room.tap(room.uma, asked, "One script")
+    assert labels(asked) == ["Details", "Kill"]
+    begin(room, 1)
+    end(room, 1)
+    await room.settle()
+    assert labels(asked) == ["Details", "Rerun"]
 
 
 # -- pressed too late ------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ async def test_several_lines_are_asked_about(room):
     await room.tap(room.uma, asked, "2 jobs")
     assert [job(room, n).spec.command for n in (1, 2)] == ["python a.py", "python b.py"]
     assert job(room, 1).spec.gpus == 0
-    assert "2 jobs queued: #1 to #2" in text(room.said(room.uma))
+    assert "2 jobs queued: #1–#2" in text(room.said(room.uma))
     asked = (await room.ask(room.uma, "/submit -g 0\npython a.py\npython b.py"))[0]
     await room.tap(room.uma, asked, "One script")
     assert job(room, 3).spec.script
@@ -261,7 +261,7 @@ async def test_queue_has_buttons_to_move_hold_and_kill(room):
     assert listed(shown) == [2, 3, 1]
     assert room.answers()[-1] == "Job 2 is now first."
     await press(room, shown, 1, "⬇")
-    assert room.answers()[-1] == "Job 1 is last already."
+    assert room.answers()[-1] == "Job 1 is already last."
     await press(room, shown, 1, "✋")
     assert job(room, 1).held_by == f"tg:{room.uma.id}"
     await press(room, shown, 1, "go")
@@ -488,9 +488,7 @@ async def test_many_that_are_cancelled_at_once_are_told_in_one_message(room):
     await room.ask(room.uma, "/batch\n" + "\n".join(f"echo {n}" for n in range(30)))
     asked = (await room.ask(room.uma, "/kill all"))[0]
     said = await room.tap(room.uma, asked, "Yes, kill 30 jobs")
-    assert [message.text.text for message in said] == [
-        "⏹ 30 jobs cancelled by Uma on lab1 before they began: #1 to #30"
-    ]
+    assert [message.text.text for message in said] == ["⏹ 30 jobs cancelled by Uma on lab1 before they began: #1–#30"]
     assert "30 jobs are being stopped. – Uma" in asked.text.text
     assert room.chat.queue.outbox.open() == []
 

@@ -25,6 +25,8 @@ from tests.idle_stage import IdleStage
 from tests.room import Room, a_room, data_of, labels
 from tests.wait import eventually, is_on_time
 
+UNLESS_KEPT = "unless it is kept or works again"
+
 GPU = "GPU-0a1b2c3d-1111"
 MINUTE = "20%:1s:60:0"
 BUTTONS = ["Keep 1 h", "Keep for good", "Kill now", "Log"]
@@ -86,14 +88,17 @@ async def test_a_warning_and_keep_1_h(room, stage):
     number, warning = await warned(room, stage)
     (told,) = stage.warnings(number)
     due = clock.moment(told["stops_at"]).astimezone()
-    assert words(warning).splitlines()[0] == f"💤 #1 night on lab1 is idle and will be stopped at {due:%H:%M:%S}"
+    stops = f"and will be stopped at {due:%H:%M:%S} {UNLESS_KEPT}"
+    assert words(warning).splitlines()[0] == f"💤 #1 night on lab1 is idle {stops}"
     assert "GPU 0 below 20 % in 30 samples over 30 s" in words(warning)
     assert "▁▁▁▁" in words(warning)
     assert not warning.silent
     assert labels(warning) == BUTTONS
     assert await room.tap(room.uma, warning, "Keep 1 h") == []
     assert room.answers()[-1] == "Job 1 is kept for 1h 00m, even if its GPUs are idle."
-    assert labels(room.said(room.uma)[-1]) == ["✓ Kept for 1h 00m", "Log", "Details", "Kill"]
+    assert labels(warning) == ["✓ Kept for 1h 00m", "Log", "Details", "Kill"]
+    assert words(warning).splitlines()[0] == "💤 #1 night on lab1 is idle"
+    assert words(warning).splitlines()[-1] == "Job 1 is kept for 1h 00m, even if its GPUs are idle. – Uma"
     stage.pass_by(200, IDLE_FOR)
     assert stage.stopped_at(number) is None
     assert len(stage.warnings(number)) == 1
@@ -272,18 +277,19 @@ async def test_what_looks_hung_is_told(room, stage):
 async def test_what_looks_hung_and_will_be_stopped_can_be_kept(room, stage):
     number = await a_job(room)
     why, stops_at = "looks hung: 5 min silent at 31 % of its usual power", clock.now() + timedelta(minutes=5)
-    for yields, unless in ((False, ""), (True, " if another job waits for its GPUs")):
+    for yields, unless in ((False, ""), (True, " if another job waits for its GPUs,")):
         data = {"why": why, "stops_at": clock.text(stops_at), "yields": yields}
         room.chat.queue.outbox.add("looks hung", data, number)
         await room.settle()
         said = room.said(room.uma)[-1]
         assert words(said).splitlines()[:2] == [
             f"🧊 #1 night on lab1 {why}",
-            f"It will be stopped at {stops_at.astimezone():%H:%M:%S}{unless}",
+            f"It will be stopped at {stops_at.astimezone():%H:%M:%S}{unless} {UNLESS_KEPT}",
         ]
         assert labels(said) == BUTTONS
     await room.tap(room.uma, said, "Keep 1 h")
     assert room.chat.queue.watched(number)["kept"]["by"] == f"tg:{room.uma.id}"
+    assert "will be stopped" not in words(said)
     room.face.notifier._wake.clear()
     room.chat.queue.outbox.add("looks hung", data, number)
     end(room.chat.queue, number)
@@ -352,6 +358,8 @@ async def test_the_warning_is_a_picture_with_the_same_buttons(room, stage):
     edited = next(m for m in room.said(room.uma) if m.message_id == warning.message_id)
     assert labels(edited) == ["✓ Kept for good", "Log", "Details", "Kill"]
     assert edited.photo is not None
+    assert words(edited).startswith("💤 #1 night on lab1 is idle\nGPU 0 below 20 %")
+    assert words(edited).endswith("\nJob 1 is kept for good, even if its GPUs are idle. – Uma")
     await room.tap(room.uma, edited, "Kill")
     edited = next(m for m in room.said(room.uma) if m.message_id == warning.message_id)
     assert labels(edited) == ["Yes, kill #1", "No"]

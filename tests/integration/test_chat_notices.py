@@ -16,6 +16,8 @@ from tests.attempts import begin, end, lose
 from tests.jobs import an_exit, submit
 from tests.room import in_room, labels
 
+UNLESS_KEPT = "unless it is kept or works again"
+
 GPU, OTHER = "GPU-0a1b2c3d-1111", "GPU-9f8e7d6c-2222"
 USED = {"peak_memory_mib": 18432, "memory_total_mib": 24576, "mean_utilization": 87.4}
 FAILED_OUTPUT = b"""Epoch 1:  10%|#    | 10/100 [00:01<00:09]\rEpoch 1:  55%|##   | 55/100\rEpoch 1: 100%|####| 100/100
@@ -340,7 +342,7 @@ async def test_a_job_that_does_nothing_is_warned_of_under_its_message(room):
     room.chat.queue.outbox.add("looks hung", {"why": "looks hung: 12 min silent at 31 % of its usual power"}, number)
     warned, hung = await news(room, room.uma)
     first = warned.text.text.splitlines()[0]
-    assert first == f"💤 #1 night on lab1 is idle and will be stopped at {at.astimezone():%H:%M:%S}"
+    assert first == f"💤 #1 night on lab1 is idle and will be stopped at {at.astimezone():%H:%M:%S} {UNLESS_KEPT}"
     assert labels(warned) == ["Keep 1 h", "Keep for good", "Kill now", "Log"]
     assert hung.text.text.splitlines()[0] == (
         "🧊 #1 night on lab1 looks hung: 12 min silent at 31 % of its usual power"
@@ -575,8 +577,11 @@ async def test_whoever_has_none_of_the_held_jobs_is_not_offered_to_release_them(
 async def test_an_empty_queue_is_told_with_what_was_done(room):
     since = clock.text(clock.now() - timedelta(minutes=1))
     for data, words in (
-        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 2 failed"),
-        ({"jobs": 9, "failed": 3, "states": {"CANCELLED": 2, "LOST": 1}}, "9 jobs since {at} · 1 failed · 2 stopped"),
+        ({"jobs": 12, "failed": 2, "held": 0}, "12 jobs since {at} · 10 succeeded · 2 failed"),
+        (
+            {"jobs": 9, "failed": 3, "states": {"CANCELLED": 2, "LOST": 1}},
+            "9 jobs since {at} · 6 succeeded · 1 failed · 2 stopped",
+        ),
         ({"jobs": 1, "failed": 0, "held": 3}, "1 job since {at} · it succeeded · 3 held back"),
         ({"jobs": 1500, "failed": 0, "held": 0}, "1,500 jobs since {at} · all succeeded"),
     ):

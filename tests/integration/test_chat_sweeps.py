@@ -58,7 +58,7 @@ async def test_jobs_of_a_sweep_are_told_apart_in_lists_and_before_they_are_kille
 async def test_a_sweep_is_one_reply_with_buttons(room):
     said = await room.ask(room.uma, SWEEP.replace("--seed", "--at-most 2 --seed"))
     assert len(said) == 1
-    assert "sweep-1: 4 jobs queued, #1 to #4, at most 2 at once" in text(said)
+    assert "sweep-1: 4 jobs queued, #1–#4, at most 2 at once" in text(said)
     assert labels(said[0]) == ["Results", "CSV", "Kill all"]
     commands = {job(room, number).spec.command for number in range(1, 5)}
     assert commands == {f"python train.py --lr {lr} --bs {bs}" for lr in ("1e-3", "5e-4") for bs in (32, 64)}

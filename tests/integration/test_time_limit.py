@@ -232,12 +232,13 @@ async def a_warning(room, **settings):
 async def test_a_warning_and_extend_1_h(room):
     warning = await a_warning(room)
     assert warning.text.text.startswith("⏰ #1 night on lab1 will be stopped at ")
-    assert "its limit of 1h 00m" in warning.text.text
+    assert "unless it is extended: its limit of 1h 00m" in warning.text.text
     assert not warning.silent
     assert labels(warning) == ["Extend 1 h", "Extend 4 h", "Log", "Details", "Kill"]
     await room.tap(room.uma, warning, "Extend 1 h")
     assert room.answers()[-1].startswith("Job 1 may run for 2h 00m in all, until ")
     assert labels(room.said(room.uma)[-1]) == ["✓ Extended 1 h", "Log", "Details", "Kill"]
+    assert warning.text.text.startswith("⏰ #1 night on lab1 had a limit of 1h 00m\n")
     assert room.chat.queue.job(1).spec.time_limit_s == 2 * HOUR
     (entry,) = [one for one in room.chat.queue.audit.rows() if one["action"] == "extend"]
     assert entry["actor"] == f"tg:{room.uma.id}"

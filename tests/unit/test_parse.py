@@ -1,6 +1,6 @@
 import pytest
 
-from bot.parse import command_of, job_numbers, lines, quiet_hours, straighten, suggestion
+from bot.parse import belong_together, command_of, job_numbers, lines, quiet_hours, straighten, suggestion
 from runner.errors import UserError
 
 
@@ -195,3 +195,33 @@ def test_quiet_hours(text: str, hours: tuple[int, int] | None) -> None:
 def test_what_are_no_hours(text: str) -> None:
     with pytest.raises(UserError, match="23-7"):
         quiet_hours(text)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat > a.py <<EOF\nprint(1)\nEOF\npython a.py", "for i in 1 2; do\n  python t\ndone", "if true\nthen\nls\nfi",
+        "cd a\npython x.py", "LR=1\npython x $LR", "export A=1\npython x.py", "python a.py |\ntee log", "f() {\nls\n}",
+        "python a.py &&\npython b.py", "def f():\n    pass", "set -e\nmake",
+    ],
+)  # fmt: skip
+def test_lines_that_belong_together(script):
+    assert belong_together(script)
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "python a.py\npython b.py", "python a.py \\\n  --lr 3\npython b.py", "cd a && python x.py\ncd b && python x.py",
+        "LR=1 python a.py\nLR=2 python a.py", "for i in 1; do a; done\nfor i in 2; do a; done", "cat <<< a\ncat <<< b",
+        "  python a.py\n  python b.py", "python -c '1<<2'\nls", "set_lr 3\nfi3",
+    ],
+)  # fmt: skip
+def test_lines_that_are_commands_of_their_own(commands):
+    assert not belong_together(commands)
+
+
+def test_a_range_leaves_out_what_is_not_there():
+    assert job_numbers("1-5 9", exists={2, 4}.__contains__) == [2, 4, 9]
+    with pytest.raises(UserError, match="There are no jobs 6-8"):
+        job_numbers("6-8", exists={2, 4}.__contains__)

@@ -142,8 +142,8 @@ def test_to_the_front_is_before_all_of_the_same_priority(queue):
     assert queue.to_front(other_lane) == f"Job {other_lane} is now first."
     assert queue.to_front(c) == f"Job {c} is now first."
     assert in_order(queue) == [urgent, c, other_lane, a, b]
-    assert queue.to_front(c) == f"Job {c} is first already."
-    assert queue.to_front(urgent) == f"Job {urgent} is first already of high priority."
+    assert queue.to_front(c) == f"Job {c} is already first."
+    assert queue.to_front(urgent) == f"Job {urgent} is already first of high priority."
     assert kinds(queue, c) == ["submitted", "moved to front"]
     later = submit(queue, "e")[0]
     assert in_order(queue)[-1] == later
@@ -157,7 +157,7 @@ def test_the_front_is_before_a_held_job_that_was_put_there(queue):
     queue.release(b)
     assert in_order(queue) == [c, b, a]
     queue.hold(a)
-    assert queue.to_front(a) == f"Job {a} is now first, but held by somebody."
+    assert queue.to_front(a) == f"Job {a} is held by somebody. Once it is released it is first."
 
 
 def test_those_that_may_not_start_yet_have_their_places_too(queue):
@@ -165,18 +165,18 @@ def test_those_that_may_not_start_yet_have_their_places_too(queue):
     queue.hold(a)
     queue.hold(b)
     assert queue.to_front(c) == f"Job {c} is now first."
-    assert queue.move_up(b) == f"Job {b} is now before job {a}, but held by somebody."
-    assert queue.move_up(b) == f"Job {b} is now before job {c}, but held by somebody."
-    assert queue.to_front(a) == f"Job {a} is now first, but held by somebody."
-    assert queue.to_front(a) == f"Job {a} is first already."
-    assert queue.move_down(c) == f"Job {c} is last already."
-    assert queue.move_down(b) == f"Job {b} is now after job {c}, but held by somebody."
+    assert queue.move_up(b) == f"Job {b} is held by somebody. Once it is released it is before job {a}."
+    assert queue.move_up(b) == f"Job {b} is held by somebody. Once it is released it is before job {c}."
+    assert queue.to_front(a) == f"Job {a} is held by somebody. Once it is released it is first."
+    assert queue.to_front(a) == f"Job {a} is held by somebody. Once it is released it is first."
+    assert queue.move_down(c) == f"Job {c} is already last."
+    assert queue.move_down(b) == f"Job {b} is held by somebody. Once it is released it is after job {c}."
     queue.release(a)
     queue.release(b)
     assert in_order(queue) == [a, c, b]
     at = clock.now() + timedelta(hours=1)
     [later] = submit(queue, "d", begin_at=clock.text(at))
-    assert queue.to_front(later) == f"Job {later} is now first, but begins at {at.astimezone():%H:%M on %d %b}."
+    assert queue.to_front(later) == f"Job {later} begins at {at.astimezone():%H:%M on %d %b}. Then it is first."
 
 
 def test_up_changes_places_with_the_one_before(queue):
@@ -189,7 +189,7 @@ def test_up_changes_places_with_the_one_before(queue):
     queue.move_up(last)
     assert queue.move_up(last) == f"Job {last} is now before job {a}."
     assert in_order(queue) == [last, a, b, other_lane]
-    assert queue.move_up(last) == f"Job {last} is first already."
+    assert queue.move_up(last) == f"Job {last} is already first."
     queue.release(held)
     assert set(in_order(queue)) == {last, a, b, other_lane, held}
 
@@ -197,7 +197,7 @@ def test_up_changes_places_with_the_one_before(queue):
 def test_priority_is_not_crossed_by_moving_up(queue):
     urgent = submit(queue, "u", priority="high")[0]
     [normal] = submit(queue, "n")
-    assert "first already" in queue.move_up(normal)
+    assert "already first" in queue.move_up(normal)
     assert in_order(queue) == [urgent, normal]
 
 
@@ -209,7 +209,7 @@ def test_down_changes_places_with_the_one_behind(queue):
     assert queue.move_down(b) == f"Job {b} is now after job {other_lane}."
     assert queue.move_down(b) == f"Job {b} is now after job {last}."
     assert in_order(queue) == [a, other_lane, last, b]
-    assert queue.move_down(b) == f"Job {b} is last already."
+    assert queue.move_down(b) == f"Job {b} is already last."
     assert kinds(queue, b) == ["submitted", "moved down", "moved down"]
     assert actions(queue)[-1] == ("somebody", "later")
 
@@ -224,9 +224,9 @@ def test_beside_another_those_between_keep_their_order(queue):
     assert queue.move(b, "after", c) == f"Job {b} is now after job {c}."
     queue.release(c)
     assert in_order(queue) == [other_lane, c, b, a, d]
-    assert queue.move(b, "after", c) == f"Job {b} is right after job {c} already."
+    assert queue.move(b, "after", c) == f"Job {b} is already right after job {c}."
     assert queue.move(other_lane, "last") == f"Job {other_lane} is now last."
-    assert queue.move(other_lane, "last") == f"Job {other_lane} is last already."
+    assert queue.move(other_lane, "last") == f"Job {other_lane} is already last."
     assert queue.move(d, "first") == f"Job {d} is now first."
     assert queue.move(b, "sooner") == f"Job {b} is now before job {c}."
     assert queue.move(b, "later") == f"Job {b} is now after job {c}."
@@ -346,9 +346,9 @@ def test_where_several_wait_first_is_first_of_ones_own(queue):
     queue.submit([replace(a_spec(), owner="ann")], {KEY: VARIABLES})
     assert queue.to_front(b) == f"Job {b} is now first of yours."
     assert queue.acting_as("admin").to_front(a) == f"Job {a} is now first of somebody's."
-    assert queue.move_up(a) == f"Job {a} is first already of yours."
+    assert queue.move_up(a) == f"Job {a} is already first of yours."
     [c] = submit(queue, "c", preemptible=True)
-    assert queue.to_front(c) == f"Job {c} is first already of yours that may be pushed aside."
+    assert queue.to_front(c) == f"Job {c} is already first of yours that may be pushed aside."
     _, e = submit(queue, "d", "e", priority="high")
     assert queue.to_front(e) == f"Job {e} is now first of yours of high priority."
     assert queue.to_back(a) == f"Job {a} is now last of yours that may not be pushed aside."
@@ -357,7 +357,7 @@ def test_where_several_wait_first_is_first_of_ones_own(queue):
 def test_a_job_put_first_that_waits_for_another_says_so(queue):
     a, b = submit(queue, "a", "b")
     [c] = submit(queue, "c", after=(b,))
-    assert queue.to_front(c) == f"Job {c} is now first, but starts only after #{b}."
+    assert queue.to_front(c) == f"Job {c} starts only after #{b}. Then it is first."
     assert in_order(queue) == [a, b]
 
 
