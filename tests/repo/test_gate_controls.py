@@ -207,15 +207,15 @@ CONTROLS = {
         "bot.chat", "Chat.presentable", "self.redactor.text(html)", "html", secret.test_no_secret_leaves_in_the_chat
     ),
     "no secret of a job is shown": Control(
-        "bot.handlers.looking", "_last_lines", "redactor.data(kept)", "kept",
+        "bot.handlers.looking", "_last_lines", "excerpt.presentable(kept, redactor)", "excerpt.clean(kept)",
         secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret of a job is told": Control(
-        "bot.notify", "Notifier._read_output", "redactor.data, ", "bytes, ",
-        secret.test_no_secret_leaves_in_the_chat,
+        "bot.notify", "_told_by", "excerpt.presentable(output.tail(LOG_BYTES), redactor)",
+        "excerpt.clean(output.tail(LOG_BYTES))", secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret is in a sweep's values": Control(
-        "bot.chat", "Chat.shown", "redactor.text(value)", "value", sweeps.test_no_secret_leaves_with_the_results
+        "bot.chat", "Chat.shown", "redactor.ends(value)", "value", sweeps.test_no_secret_leaves_with_the_results
     ),
     "no secret is in a file": Control(
         "bot.documents", "_document", 'b"".join(redactor.stream(piece for _, piece in output.parts()))',
