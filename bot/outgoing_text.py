@@ -13,7 +13,7 @@ from bot.commands import BY_NAME
 from bot.richtext import code, escape
 
 NO_BREAK = "\u00a0"
-_TAG = re.compile(r"(<[^>]*>)")
+_TAG = re.compile(r"(<[^<>]*>)")
 _SOLID = re.compile(r"<(/?)(?:code|pre|a)\b")  # Telegram looks for no links in these
 _TYPED = re.compile(r"`([^`]+)`")
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|°C|ms|min|[Whs])\b|%)")

@@ -36,7 +36,7 @@ _SAME_MEANING = str.maketrans(
 )
 _LONG_DASH = re.compile(r"(?<!-)-*[–—][-–—]*")
 _INSIDE = re.compile(r"\w", re.UNICODE)
-_COMMAND = re.compile(r"\s*/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+|$)")
+_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+|$)")
 _RANGE_SIGN = re.compile(r"(?:(?<!\s)\s+)?(?:[-–—]{1,2}|\.{2,3}|…)\s*")
 _NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
 _CLOCK = r"([0-9]{1,2})(?:[:.]([0-9]{2}))?(?:\s*([ap]m))?"
@@ -90,6 +90,7 @@ def _dash(run: str, before: str) -> str:
 
 def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
     """A command's name and what follows it; None if there is none, or it is meant for another bot."""
+    text = text.lstrip()
     found = _COMMAND.match(text)
     if found is None or (found[2] or bot_username).lower() != bot_username.lower():
         return None

@@ -32,6 +32,7 @@ class IdleStage:
         for module in ("runner.watches.idle.time", "runner.api.queue.time", "tests.idle_stage.time"):
             patch.setattr(module, passing)
         patch.setattr("runner.clock.now", lambda: self.wall)
+        patch.setattr("runner.clock.monotonic", lambda: self.now)
         patch.setattr("runner.supervisor.kernel.asleep_s", lambda: self.asleep_s)
         self.restart()
 

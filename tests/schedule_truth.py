@@ -299,7 +299,7 @@ def _true_of_gpus(scene: Scene, job: Waiting, needs: str, free: str, rest: str) 
     counted = int(needs) == job.request.gpus > int(free) == len(scene.free(job.request))
     for room in scene.suited(job.request):
         troubled = room.why_not is not None or (scene.is_usable(room) and not scene.is_free(room, job.request))
-        if troubled and f"GPU {room.index} " not in rest:
+        if troubled and not re.search(rf"GPU (?:\d+, )*{room.index}\b", rest):
             return False
     return counted
 

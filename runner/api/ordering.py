@@ -154,7 +154,7 @@ class Ordering(View):
         if waits_for := ", ".join(f"#{one.job_id}" for one in blockers):
             return f"Job {job.id} starts only after {waits_for}. Then it is {where}."
         if later := begins(asked(job)):
-            return f"Job {job.id} {later}. Then it is {where}."
+            return f"Job {job.id} may not start yet ({later}). Then it is {where}."
         return f"Job {job.id} is now {where}." if moved else f"Job {job.id} is already {where}."
 
     def _write_down(self, job_id: int, kind: str, action: str, more: Mapping[str, Any] | None = None) -> None:

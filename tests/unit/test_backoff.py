@@ -70,4 +70,4 @@ def test_putting_it_first_says_that_it_waits_for_its_retry(queue):
     submit(queue, "true", gpus=0)
     job_id = put_off(queue, 600.0)
     assert queue.waiting_reasons([queue.job(job_id)])[job_id].startswith("retry 1 of 3 in ")
-    assert "but retry 1 of 3 in" in queue.to_front(job_id)
+    assert queue.to_front(job_id).startswith(f"Job {job_id} may not start yet (retry 1 of 3 in ")

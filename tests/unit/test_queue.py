@@ -176,7 +176,8 @@ def test_those_that_may_not_start_yet_have_their_places_too(queue):
     assert in_order(queue) == [a, c, b]
     at = clock.now() + timedelta(hours=1)
     [later] = submit(queue, "d", begin_at=clock.text(at))
-    assert queue.to_front(later) == f"Job {later} begins at {at.astimezone():%H:%M on %d %b}. Then it is first."
+    begins = f"begins at {at.astimezone():%H:%M on %d %b}"
+    assert queue.to_front(later) == f"Job {later} may not start yet ({begins}). Then it is first."
 
 
 def test_up_changes_places_with_the_one_before(queue):

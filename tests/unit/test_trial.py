@@ -21,7 +21,7 @@ from runner.supervisor.trial import ProbeLog, Trial
 folder, command, patience, *counts = sys.argv[1:]
 kernel.host_kills = map(int, counts).__next__
 spec = dict(argv=["bash", "-c", command], dir=folder, env=dict(os.environ), env_over={{}}, umask=0o022,
-            time_limit_s=None, stop_grace_s=1.0)
+            time_limit_s=None, stop_grace_s=1.0, job_id=1, attempt=1, run_id="0a1b2c3d")
 trial = Trial(folder, spec, get_ready("boot"), Since("now", 0.0), ProbeLog(folder + "/probe-1.log"))
 if patience:
     trial_module.PATIENCE = float(patience)
