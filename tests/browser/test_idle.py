@@ -40,8 +40,11 @@ async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
     for label in ("Keep 1 h", "Keep for good", "Kill now", "Log"):
         await expect(button(warning, label)).to_be_visible(timeout=40_000)
     await hand.press(warning, "Keep 1 h")
-    await expect(button(warning, "✓ Kept for 1h 00m")).to_be_visible()
-    await expect(button(warning, "Keep 1 h")).to_have_count(0)
+    kept = hand.said("Job 1 is kept for 1h 00m")
+    await expect(kept).to_contain_text("#1 kept on gpu-box is idle")
+    await expect(kept).not_to_contain_text("will be stopped")
+    await expect(button(kept, "✓ Kept for 1h 00m")).to_be_visible()
+    await expect(button(kept, "Keep 1 h")).to_have_count(0)
 
     second = hand.said("#2 forgotten on gpu-box is idle and will be stopped at")
     await expect(button(second, "Keep 1 h")).to_be_visible()

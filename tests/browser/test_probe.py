@@ -15,7 +15,7 @@ from tests.browser.demo import Phone, a_demo
 QUICK = {"probe_quiet": "500ms", "probe_limit": "20s"}
 TRAINER = f"{sys.executable} tests/fakes/trainer.py"
 # 24 GiB less 300 MiB reserved, of which 92 % may be used: 2000 + 800 × 25 is within, × 26 is not
-FOUND = re.compile(r"batch 25, 90 % of 24 GiB, probed in \d+(\.\d)? s|batch 25, 90 % of 24 GiB, probed in \dm \d\ds")
+FOUND = re.compile(r"batch 25, 90\s% of 24\sGiB, probed in (\d+(\.\d)?\ss|\dm \d\ds)")
 
 
 @pytest.fixture

@@ -47,7 +47,8 @@ class Telegram:
 
 
 def text_of(message: dict[str, Any]) -> str:
-    return str(message.get("text") or message.get("caption") or "")
+    """As it is read: a no-break space is a space."""
+    return str(message.get("text") or message.get("caption") or "").replace("\xa0", " ")
 
 
 @pytest.fixture
