@@ -40,7 +40,7 @@ def written_pid(folder: str, name: str) -> int | None:
     """The pid that a lock file names, whether or not it is held."""
     try:
         with open(os.path.join(folder, name), encoding="ascii") as file:
-            return int(file.read().strip() or 0) or None
+            return int(file.readline().strip() or 0) or None
     except (FileNotFoundError, ValueError):
         return None
 
@@ -61,8 +61,9 @@ def held(folder: str, name: str) -> Iterator[int]:
                 f"nightshift is already up for {folder} (pid {pid}). Stop it with `nightshift down` "
                 "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
             )
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        named = f"{os.getpid()}\n".encode()
+        os.pwrite(lock, named, 0)  # over the old pid, so that the file names somebody at every moment
+        os.ftruncate(lock, len(named))
         yield lock
     finally:
         os.close(lock)
