@@ -94,6 +94,8 @@ def test_who_submits_the_job_that_is_tried_is_told_that_it_starts(box):
     bad = [box.submit(BROKEN.format(number)) for number in range(4)]
     eventually(lambda: told(box))
     assert states(box, bad)[3] == "QUEUED"
+    with box.queue() as queue:
+        eventually(lambda: queue.gpus()[0]["state"] == "free", what="the GPU is read after the last job's end")
     done = box.run("submit", "--", WORKS)
     assert done.stderr.startswith("nightshift: job 5 starts now, though the queue is paused, because 3 jobs in a row")
     box.wait_state(5, "RUNNING")
