@@ -25,7 +25,7 @@ def _leave_users_path() -> None:
 
 def _take_env_file(words: list[str]) -> list[str]:
     """The words without --env-file, which counts for every command and stands before it."""
-    from runner import home
+    from runner.config import home
 
     while words and words[0].partition("=")[0] == "--env-file":
         _, glued, file = words[0].partition("=")
@@ -39,7 +39,7 @@ def _take_env_file(words: list[str]) -> list[str]:
 def _hide_token(words: list[str]) -> None:
     """No process of ours keeps the bot's token in its environment, where every job could read it."""
     if "NIGHTSHIFT_TOKEN" in os.environ or "NIGHTSHIFT_TOKEN_FD" in os.environ:
-        from bot.secrets.token import out_of_sight
+        from bot.token import out_of_sight
 
         out_of_sight(words[0] if words else "")
 
@@ -58,11 +58,11 @@ def main(arguments: list[str] | None = None) -> None:
         words = _take_env_file(sys.argv[1:] if arguments is None else arguments)
         _hide_token(words)
         if words[:1] == ["submit"]:
-            from runner.submit import main as submit
+            from runner.terminal.submit import main as submit
 
             code = submit(words[1:])
         else:
-            from runner.cli import main as command
+            from runner.terminal.cli import main as command
 
             code = command(words)
         sys.stdout.flush()

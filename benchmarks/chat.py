@@ -18,12 +18,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.box import COMMAND, KEY, VARIABLES, Box, a_box, until
-from bot.local_chat.api import BotApi
-from bot.local_chat.events import MESSAGE, Event
-from bot.local_chat.http import HttpServer
+from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.events import MESSAGE, Event
 from runner import clock, rundir
 from runner.api.chat import Workspace, stamp
 from runner.model import Exit, Reason, State
+from tests.telegram.http import HttpServer
 
 JOBS, WAITING, AT_WORK, ROUNDS = 10_000, 2_000, 60, 100
 COMMANDS = ("/status", "/queue", "/gpus", "/log 5", "/status 5", "/submit -g 1 python train.py --lr 3e-4")

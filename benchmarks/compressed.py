@@ -27,10 +27,10 @@ from benchmarks.box import Box, a_box
 from benchmarks.night import BOOT_S, GPUS, NIGHT_S, OK, Job, Night
 from benchmarks.night_box import ORACLE, SHIPPED, Ours
 from benchmarks.night_job import Work
-from runner.gpu import sim_state
-from runner.gpu.sim_state import Claim
+from runner.config.options import read_words
+from runner.gpu.sim import state
+from runner.gpu.sim.state import Claim
 from runner.model import State
-from runner.options import read_words
 
 FASTER = 10.0
 Act = tuple[float, Callable[[], None]]
@@ -102,18 +102,18 @@ class Play:
         """Its memory is taken whether there is room or not: the next of ours that asks for some finds none."""
         process = subprocess.Popen(["sleep", "1d"])
         self._neighbours[gpu] = process
-        claim = Claim(process.pid, sim_state.start_time(process.pid) or 0, mib, 60)
-        sim_state.write_claim(self._sim, f"{gpu}.{process.pid}", claim)
+        claim = Claim(process.pid, state.start_time(process.pid) or 0, mib, 60)
+        state.write_claim(self._sim, f"{gpu}.{process.pid}", claim)
 
     def _neighbour_goes(self, gpu: int) -> None:
         process = self._neighbours.pop(gpu)
         process.kill()
         process.wait()
-        sim_state.drop_claim(self._sim, f"{gpu}.{process.pid}")
+        state.drop_claim(self._sim, f"{gpu}.{process.pid}")
 
     @property
     def _sim(self) -> str:
-        return sim_state.folder_of(self.box.home)
+        return state.folder_of(self.box.home)
 
     def _reboot(self) -> None:
         """Power fails; what is found when it is back was written by another boot."""

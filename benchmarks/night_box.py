@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from benchmarks.night import CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
 from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
-from runner import breaker, hung, oom
-from runner.batch import OutOfMemory, Plan, Run
+from runner.batch import OutOfMemory, Plan, Run, oom
+from runner.idle import hung_rule
 from runner.model import Exit, State
 from runner.schedule.choice import Limits, Room, Running, Waiting, choose
 from runner.schedule.request import Request
+from runner.watchdogs import failure_streak
 
 NEXT_S = 1.0  # after a job, until a reading shows that its memory is back
 GRACE_S = 10.0
@@ -37,7 +38,7 @@ OOM_SAID = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 G
 class Way:
     """How nightshift is set up. These are the defaults."""
 
-    hung: hung.Policy = hung.DEFAULT
+    hung: hung_rule.Policy = hung_rule.DEFAULT
     breaker: int = 3
     breaker_within_s: float = 10.0
     breaker_again_s: float = 300.0
@@ -87,7 +88,7 @@ class Ours:
     plans: dict[int, Plan] = field(default_factory=dict)
     healed: set[int] = field(default_factory=set)  # their fault does not come again
     tried: set[int] = field(default_factory=set)  # had their retry
-    streak: breaker.Streak = field(default_factory=breaker.Streak)
+    streak: failure_streak.Streak = field(default_factory=failure_streak.Streak)
     paused: bool = False
     failed: list[int] = field(default_factory=list)  # what the breaker holds against the box
     tries: int = 0
@@ -166,7 +167,7 @@ class Ours:
     def _tried(self, number: int) -> None:
         """It has run for long enough to say that the box is well; those like the failed ones are held."""
         if self.trial == number and number in self.live:
-            kinds = breaker.broken(self._kind(number) for number in self.failed)
+            kinds = failure_streak.broken(self._kind(number) for number in self.failed)
             self.waiting = {n: row for n, row in self.waiting.items() if self._kind(n) not in kinds}
             self._go_on()
 
@@ -180,7 +181,12 @@ class Ours:
         one = self.live.get(number)
         if one is None or one.ends_s > self.now_s:
             return
-        if one.how == SPINS and self.way.hung.action is hung.Action.YIELD and not self.waiting and not self.way.at_once:
+        if (
+            one.how == SPINS
+            and self.way.hung.action is hung_rule.Action.YIELD
+            and not self.waiting
+            and not self.way.at_once
+        ):
             one.ends_s += NEXT_S * 10  # nobody needs its GPUs: it is let be
             self._at(one.ends_s, "ends", number)
         else:
@@ -249,17 +255,17 @@ class Ours:
         state = State.SUCCEEDED if how == OK else State.FAILED
         code = 0 if how == OK else one.job.exit_code if how == CRASH else 1
         end = Exit(exit_code=code, started_at="", finished_at="", duration_s=self.now_s - one.began_s)
-        self.streak = breaker.after(self.streak, one.job.id, state, end, self.way.breaker_within_s)
+        self.streak = failure_streak.after(self.streak, one.job.id, state, end, self.way.breaker_within_s)
         if self.way.breaker and len(self.streak.jobs) >= self.way.breaker:
-            self.failed, self.streak, self.paused = list(self.streak.jobs), breaker.Streak(), True
-            self._try_when(0.0 if self._unlike() else breaker.wait_s(0, self.way.breaker_again_s))
+            self.failed, self.streak, self.paused = list(self.streak.jobs), failure_streak.Streak(), True
+            self._try_when(0.0 if self._unlike() else failure_streak.wait_s(0, self.way.breaker_again_s))
 
     def _see_trial(self, one: Live, how: str) -> None:
         if one.job.id != self.trial:
             return
         if how != OK and self.now_s - one.began_s <= self.way.breaker_within_s:
             self.failed.append(one.job.id)
-            self._try_when(breaker.wait_s(self.tries, self.way.breaker_again_s))
+            self._try_when(failure_streak.wait_s(self.tries, self.way.breaker_again_s))
             self.tries += 1
         else:
             self._go_on()

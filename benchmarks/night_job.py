@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.night import CRASH, IDLES, OK, OOM, SPINS, Job
-from runner.gpu.sim_load import Hold, SimulatedOutOfMemoryError, hold
+from runner.gpu.sim.load import Hold, SimulatedOutOfMemoryError, hold
 
 STEP_S = 0.25
 ALLOCATED_ANEW_MIB = 100  # in each step: a neighbour that leaves no room is met here

@@ -6,9 +6,10 @@ import math
 from functools import cache
 
 from benchmarks.night import TOTAL_MIB, Job
-from runner import hung, idle
+from runner import idle
 from runner.batch import Measured, OutOfMemory, Plan, Probe
 from runner.batch import Settings as BatchSettings
+from runner.idle import hung_rule
 
 
 @cache
@@ -25,15 +26,15 @@ def idle_stop_s(busy_s: float) -> float:
 
 
 @cache
-def hung_s(busy_s: float, policy: hung.Policy) -> float:
+def hung_s(busy_s: float, policy: hung_rule.Policy) -> float:
     """When a job that spins after so long is found to, from its start."""
-    pulses, began = hung.Pulses(), max(0.0, busy_s - 900.0)
+    pulses, began = hung_rule.Pulses(), max(0.0, busy_s - 900.0)
     for second in range(0, 7200, 10):
         at = began + second
         works = at <= busy_s
-        pulse = hung.Pulse(at, 99.0, 500.0 if works else 180.0, 700.0)  # on two GPUs
+        pulse = hung_rule.Pulse(at, 99.0, 500.0 if works else 180.0, 700.0)  # on two GPUs
         pulses.take(pulse, 1.0 if works else at - busy_s, policy)
-        if hung.judge(pulses, policy).hung:
+        if hung_rule.judge(pulses, policy).hung:
             return at
     return math.inf
 

@@ -15,7 +15,7 @@ from statistics import mean
 
 from benchmarks.night import CRASH, GPUS, OK, OOM, Night
 from benchmarks.night_box import FORESIGHT, ORACLE, PROBING_ORACLE, SHIPPED, Ours, Way
-from runner import hung
+from runner.idle import hung_rule
 
 NIGHTS = 10
 GOAL = 0.95
@@ -24,7 +24,7 @@ BEGIN, END = "<!-- table: made by python -m benchmarks.nights --write -->", "<!-
 
 VARIANTS = {
     "as shipped": SHIPPED,
-    "`HUNG=alert`": replace(SHIPPED, hung=hung.parse_policy("alert")),
+    "`HUNG=alert`": replace(SHIPPED, hung=hung_rule.parse_policy("alert")),
     "`BREAKER=0`": replace(SHIPPED, breaker=0),
     "`RETRY_ON=HOST`": replace(SHIPPED, retry_host=True),
 }

@@ -14,10 +14,10 @@ from statistics import median
 from runner import clock
 from runner.model import Exit, Job, JobSpec, Priority, Reason, State
 from runner.schedule.choice import Plan, Room, choose, free_slots
+from runner.store.box_limits import box_limits
 from runner.store.connection import Store, open_store
 from runner.store.jobs import Jobs
-from runner.store.limits import box_limits
-from runner.store.line import CPU, Lease, Line
+from runner.store.scheduling_queries import CPU, Lease, Line
 
 SIZES = (100, 1_000, 10_000, 100_000)
 GPUS, CPU_SLOTS, ROUNDS = 8, 4, 60

@@ -24,28 +24,44 @@ from telegram.ext import (
     filters,
 )
 
-from bot import answering
-from bot.apart import ThreadPerCall
 from bot.chat import Chat
 from bot.commands import COMMANDS
-from bot.dispatch import Dispatcher, let_in
-from bot.handlers import acting, editing, fitting, grouped, looking, people, submitting, taps, unknown
-from bot.heartbeat import beat
-from bot.notify import Notifier
-from bot.patience import patiently
-from bot.poll import POLL_S, Poller
-from bot.runner_watch import RunnerWatch
+from bot.handlers import (
+    batch_fit,
+    button_taps,
+    control,
+    edit,
+    groups,
+    kill,
+    limits,
+    notify,
+    people,
+    queue_order,
+    rerun,
+    submit,
+    unknown,
+    view,
+)
+from bot.inbound import routing
+from bot.inbound.admission import let_in
+from bot.inbound.dispatch import Dispatcher
+from bot.inbound.heartbeat import beat
+from bot.inbound.poll import POLL_S, Poller
+from bot.outbound.no_runner import RunnerWatch
+from bot.outbound.notifier import Notifier
+from bot.outbound.sender import Sender
 from bot.secrets import quiet_log
-from bot.sender import Sender
-from bot.wire import NOT_KNOWN, Wire
-from bot.within import within
+from bot.store_retry import patiently
+from bot.telegram_client import NOT_KNOWN, Wire
+from bot.timeouts import within
+from bot.worker_process import ThreadPerCall
 from runner.api.chat import BOT_BELL, BOT_LOCK, Doorbell, descendants, held
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.answering import Handler
+    from bot.inbound.routing import Handler
     from bot.settings import ChatSettings
 
 log = logging.getLogger(__name__)
@@ -54,31 +70,31 @@ LAST_WORDS_S = 3.0
 LOOK_AT_FILE_S = 1.0
 
 HANDLERS: dict[str, Handler] = {
-    "start": looking.start,
-    "help": looking.help_,
-    "submit": submitting.submit,
-    "batch": submitting.batch,
-    "status": looking.status,
-    "queue": looking.queue,
-    "gpus": looking.gpus,
-    "log": looking.log,
-    "fit": fitting.fit,
-    "kill": acting.kill,
-    "edit": editing.edit,
-    "move": editing.move,
-    "hold": editing.hold,
-    "release": editing.release,
-    "keep": acting.keep,
-    "extend": acting.extend,
-    "rerun": submitting.rerun,
-    "sweep": grouped.sweep,
-    "group": grouped.group,
-    "pause": acting.pause,
-    "resume": acting.resume,
-    "drain": acting.drain,
-    "ws": looking.workspaces,
-    "notify": acting.notify,
-    "whoami": looking.whoami,
+    "start": view.start,
+    "help": view.help_,
+    "submit": submit.submit,
+    "batch": submit.batch,
+    "status": view.status,
+    "queue": view.queue,
+    "gpus": view.gpus,
+    "log": view.log,
+    "fit": batch_fit.fit,
+    "kill": kill.kill,
+    "edit": edit.edit,
+    "move": queue_order.move,
+    "hold": queue_order.hold,
+    "release": queue_order.release,
+    "keep": limits.keep,
+    "extend": limits.extend,
+    "rerun": rerun.rerun,
+    "sweep": groups.sweep,
+    "group": groups.group,
+    "pause": control.pause,
+    "resume": control.resume,
+    "drain": control.drain,
+    "ws": view.workspaces,
+    "notify": notify.notify,
+    "whoami": view.whoami,
     "pair": people.pair,
     "audit": people.audit,
 }
@@ -115,7 +131,7 @@ async def _run(settings: ChatSettings, token: str | None, take_over: bool) -> No
 async def _face(stack: contextlib.AsyncExitStack, settings: ChatSettings, token: str | None) -> Face:
     """Telegram, or the page on this machine."""
     if settings.chat == "page":
-        from bot.page import open_page
+        from bot.local_chat.embedded import open_page
 
         local = await open_page(stack, settings)
         local.status.chat = chat = Chat(local.settings)
@@ -244,11 +260,11 @@ def build(chat: Chat, wire: Wire) -> Application[Any, Any, Any, Any, Any, Any]:
 
     application.add_handler(TypeHandler(Update, gate), group=-1)
     for known in COMMANDS:
-        answer = answering.command(chat, HANDLERS[known.name])
+        answer = routing.command(chat, HANDLERS[known.name])
         application.add_handler(CommandHandler(known.name, answer, filters=written))
-    application.add_handler(MessageHandler(written & filters.Document.ALL, answering.text(chat, submitting.attached)))
-    application.add_handler(MessageHandler(written & filters.COMMAND, answering.text(chat, unknown.command)))
-    application.add_handler(MessageHandler(written & filters.TEXT, answering.text(chat, unknown.words)))
-    application.add_handler(MessageHandler(written & ~filters.StatusUpdate.ALL, answering.text(chat, unknown.anything)))
-    application.add_handler(CallbackQueryHandler(answering.tap(chat, taps.tapped)))
+    application.add_handler(MessageHandler(written & filters.Document.ALL, routing.text(chat, submit.attached)))
+    application.add_handler(MessageHandler(written & filters.COMMAND, routing.text(chat, unknown.command)))
+    application.add_handler(MessageHandler(written & filters.TEXT, routing.text(chat, unknown.words)))
+    application.add_handler(MessageHandler(written & ~filters.StatusUpdate.ALL, routing.text(chat, unknown.anything)))
+    application.add_handler(CallbackQueryHandler(routing.tap(chat, button_taps.tapped)))
     return application

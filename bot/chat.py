@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from bot.access.gate import Gate, actor_of, person_of
+from bot.access.rate_limit import Rate
 from bot.commands import BY_NAME, menu
-from bot.gate import Gate, person_of
-from bot.outgoing_text import finished
-from bot.rate import Rate
-from bot.richtext import CAPTION_UNITS, MESSAGE_UNITS, fit
-from bot.rights import Rights
+from bot.roles import Role
 from bot.secrets.names import is_telling
 from bot.secrets.redact import Redactor, secret_values
+from bot.telegram_html import CAPTION_UNITS, MESSAGE_UNITS, fit
+from bot.text.keyboards import Link, Press
+from bot.text.outgoing_text import finished
 from runner.api import Queue
 from runner.api.chat import Buttons, Inbox, Listing, Messages, People, Threads, clock
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from bot.gate import Caller
+    from bot.access.gate import Caller
     from bot.settings import ChatSettings
     from runner.model import Job
 
@@ -33,26 +34,6 @@ MENU_S = 3600.0
 REDACTORS = 20
 UNPARKED_FOR = timedelta(days=1)
 STILL_NEWS = timedelta(minutes=10)
-
-
-@dataclass(frozen=True, slots=True)
-class Press:
-    """A button that does something; a question's own is good once, and not for long."""
-
-    text: str
-    action: str
-    job_id: int | None = None
-    data: dict[str, Any] = field(default_factory=dict)
-    question: bool = False
-    style: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A button that leads somewhere."""
-
-    text: str
-    url: str
 
 
 def typed_in_chat(words: str) -> str:
@@ -206,3 +187,59 @@ class Chat:
         for admin in self.gate.admins():
             if admin != but:
                 self.say(admin, admin, html, rows)
+
+
+OF_USERS = frozenset({"rerun", "lines", "script"})
+OF_OWNERS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
+OF_ADMINS = frozenset({"drain", "revoke", "revoked", "people", "cancel links", "cancel when empty"})
+KILL_GROUP, RERUN_FAILED = "kill group", "rerun failed"
+RELEASE_ALL, RESUME = "release all", "resume"
+
+
+def role_to_resume(chat: Chat) -> Role:
+    """Who may let the queue go on: a pause that a person made is an admin's to end."""
+    paused, draining = chat.queue.box.get("paused"), chat.queue.box.get("draining")
+    by_person = draining or (paused and paused["by"] != "breaker")
+    return Role.ADMIN if by_person else Role.USER
+
+
+class Rights:
+    """One person's, at the moment when a message is written for them."""
+
+    def __init__(self, chat: Chat, person: int) -> None:
+        self._chat, self._actor = chat, actor_of(person)
+        self._role = chat.gate.role_of(person)
+        self._owners: dict[int, str | None] = {}
+
+    def may_press(self, press: Press) -> bool:
+        """Whether it would do something for them."""
+        if press.action in OF_ADMINS:
+            return self._role is Role.ADMIN
+        if press.action in {KILL_GROUP, RERUN_FAILED}:
+            return self._has_any(press.action, str(press.data["group"]))
+        if press.action == RESUME:
+            return self._role is not None and self._role >= role_to_resume(self._chat)
+        if press.action == RELEASE_ALL:
+            return any(self.may_change(number) for number in press.data["jobs"])
+        if press.action in OF_OWNERS and press.job_id is not None:
+            return self.may_change(press.job_id)
+        return press.action not in OF_USERS or self._is_user
+
+    def may_change(self, job_id: int) -> bool:
+        """Owners and admins may."""
+        if self._role is Role.ADMIN:
+            return True
+        if job_id not in self._owners:
+            job = self._chat.queue.jobs.get(job_id)
+            self._owners[job_id] = job.spec.owner if job else None
+        return self._is_user and self._owners[job_id] == self._actor
+
+    @property
+    def _is_user(self) -> bool:
+        return self._role is not None and self._role >= Role.USER
+
+    def _has_any(self, action: str, group: str) -> bool:
+        """Whether one of its jobs that it would be about is theirs."""
+        groups = self._chat.queue.groups
+        found = groups.unfinished(group) if action == KILL_GROUP else groups.failed(group)
+        return self._is_user and any(self._role is Role.ADMIN or one.owner == self._actor for one in found)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot import settings
-from bot.secrets import token
+from bot import settings, token
 from runner.errors import OperatorError
 
 if TYPE_CHECKING:
-    from bot.local_chat.page_socket import Held
+    from bot.local_chat.page.listening_socket import Held
 
 
 @click.command("bot")
@@ -32,7 +31,7 @@ def bot(take_over: bool) -> None:
 
 def _greet(found: settings.ChatSettings) -> None:
     """For whoever started it by hand; one that is kept up by `up` speaks through its log."""
-    from runner.api.chat import open_queue, warn_without_runner
+    from runner.terminal.session import open_queue, warn_without_runner
 
     with open_queue() as queue:
         warn_without_runner(queue, "what is submitted waits")
@@ -55,7 +54,7 @@ def handed_token() -> list[token.Handover]:
 
 def handed_socket(any_port: bool) -> list[Held]:
     """Where the chat page listens, for one bot after the other; nothing where the chat is no page."""
-    from bot.local_chat.page_socket import Held
+    from bot.local_chat.page.listening_socket import Held
 
     found = settings.load()
     return [Held(found.page_port, or_any=any_port)] if found.chat == "page" else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bot.gate import Role
+from bot.roles import Role
 
 
 class Command(NamedTuple):

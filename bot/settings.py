@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
-from bot.parse import quiet_hours
+from bot.text.quiet_hours import quiet_hours
 from runner.api.chat import FromEnvironment, Seconds, load_as, refusing
 from runner.errors import OperatorError
 

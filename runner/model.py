@@ -107,7 +107,7 @@ class JobSpec:
     name: str | None = None
     workspace: str | None = None
     dir: str
-    snapshot: dict[str, Any] | None = None  # the copy of its code, as runner.snapshot.frozen writes it; {}: wanted
+    snapshot: dict[str, Any] | None = None  # the copy of its code, as runner.snapshot.code_copy writes it; {}: wanted
     environment: str  # key of the captured environment in the store
     env: dict[str, str] = field(default_factory=dict)  # --env, on top of the captured one
     env_file: str | None = None  # read when the job starts, so that its secrets are never copied
@@ -132,7 +132,7 @@ class JobSpec:
     stop_grace_s: float | None = None
     idle: str | None = None  # when it counts as idle, as runner.idle writes it; None is the box's own rule
     hung: str | None = None
-    probe: dict[str, Any] | None = None  # how its batch is to be found, as runner.api.probes writes it
+    probe: dict[str, Any] | None = None  # how its batch is to be found, as runner.api.probe_options writes it
 
     def to_json(self) -> dict[str, Any]:
         """Everything, in JSON's own types."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from runner.api import Queue
 from runner.model import Notice
-from runner.presence import holder
+from runner.processes.process_lock import holder
 from runner.store.connection import DATABASE
 from tests import nursery
 from tests.jobs import KEY, VARIABLES, a_spec
@@ -112,7 +112,7 @@ class Box:
 
     def submit(self, command: str = "", *options: str, argv: Sequence[str] | None = None) -> int:
         """One job, with the options as they are typed."""
-        from runner.options import read_words
+        from runner.config.options import read_words
 
         values, rest, _ = read_words(options)
         assert rest == []

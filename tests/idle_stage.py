@@ -13,11 +13,11 @@ import pytest
 
 from runner import clock
 from runner.api import Queue
+from runner.config.settings import Settings
 from runner.model import Gpu, GpuHealth, Snapshot
-from runner.settings import Settings
+from runner.processes import linux
 from runner.store.connection import StoreError
-from runner.supervisor import kernel
-from runner.watches.idle import IdleWatch
+from runner.watchdogs.idle import IdleWatch
 
 
 class IdleStage:
@@ -29,11 +29,11 @@ class IdleStage:
         self._wall = clock.now()
         self.fails = False
         passing = SimpleNamespace(monotonic=lambda: self.now, time=lambda: self._wall.timestamp() + self.passed_s)
-        for module in ("runner.watches.idle.time", "runner.api.queue.time", "tests.idle_stage.time"):
+        for module in ("runner.watchdogs.idle.time", "runner.api.queue.time", "tests.idle_stage.time"):
             patch.setattr(module, passing)
         patch.setattr("runner.clock.now", lambda: self.wall)
         patch.setattr("runner.clock.monotonic", lambda: self.now)
-        patch.setattr("runner.supervisor.kernel.asleep_s", lambda: self.asleep_s)
+        patch.setattr("runner.processes.linux.asleep_s", lambda: self.asleep_s)
         self.restart()
 
     @property
@@ -70,7 +70,7 @@ class IdleStage:
             Gpu(index=index, uuid=uuid, utilization=value, sampled_at=self.now, **{"health": GpuHealth.OK, **of_gpus})
             for index, (uuid, value) in enumerate(percent.items())
         )
-        self.telemetry.snapshot = Snapshot(at="", boot_id=kernel.boot_id(), simulated=True, gpus=gpus)
+        self.telemetry.snapshot = Snapshot(at="", boot_id=linux.boot_id(), simulated=True, gpus=gpus)
         self.watch.read()
 
     def tick(self) -> None:

@@ -192,7 +192,7 @@ def _traces() -> list[Trace]:
         Trace("asleep", "keep", "idle for 3 min, 8 h of sleep, idle for 3 min", asleep(moments(400, IDLE), 200, 28800)),
         Trace("the clock is set forward", "keep", "idle for 4 min in truth; the wall clock jumps by an hour",
               wall_jumps(moments(300, IDLE), 200, 3600)),
-        Trace("hangs at 100 %", "keep", "NCCL waits for a peer: not idle (runner.hung tells)",
+        Trace("hangs at 100 %", "keep", "NCCL waits for a peer: not idle (runner.idle.hung_rule tells)",
               moments(900, constant(100.0))),
         Trace("a burst on one sample", "keep", "1 s of work every 4 min, on a tick",
               moments(1500, repeated(240, 1, 70.0, 0.0))),

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from runner.api import Queue, job_spec
-from runner.environment import captured, fingerprint
+from runner.config.environment import captured, fingerprint
 from runner.model import Exit, JobSpec
 
 VARIABLES = captured({"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")})

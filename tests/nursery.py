@@ -116,8 +116,10 @@ def _load() -> None:
     import importlib
 
     for name in (
-        "nightshift", "runner.cli", "runner.submit", "runner.daemon", "runner.settings", "runner.api",
-        "runner.store.schema", "runner.doctor", "logging", "shlex", "difflib", "zoneinfo", "bot.cli", "bot.checks",
+        "nightshift", "runner.terminal.cli", "runner.terminal.submit", "runner.loop.main_loop",
+        "runner.config.settings", "runner.api",
+        "runner.store.schema", "runner.terminal.doctor", "logging", "shlex", "difflib", "zoneinfo", "bot.cli",
+        "bot.terminal.doctor",
         "httpx",
         *(f"runner.terminal.{path.stem}" for path in (ROOT / "runner" / "terminal").glob("*.py")),
     ):  # fmt: skip

@@ -14,12 +14,12 @@ from typing import Any
 from bot.app import Face
 from bot.chat import Chat
 from bot.commands import BY_NAME
-from bot.local_chat.api import BotApi
-from bot.local_chat.model import Message, User
-from bot.local_chat.request import LocalRequest
-from bot.local_chat.world import World
+from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.in_process_request import LocalRequest
+from bot.local_chat.bot_api.objects import Message, User
+from bot.local_chat.bot_api.world import World
 from bot.settings import ChatSettings
-from bot.wire import Wire
+from bot.telegram_client import Wire
 from runner.api.chat import Workspace, stamp
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from runner.schedule.choice import Limits, Room, Running, Waiting, choose, free_slots
-from runner.schedule.fitting import never_fits
+from runner.schedule.feasibility import never_fits
 from runner.schedule.request import Request
 from tests.schedule_truth import Pass, check
 

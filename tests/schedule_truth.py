@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from runner.quantities import format_mib
 from runner.schedule.choice import Limits, Plan, Room, Running, Start, Waiting
 from runner.schedule.request import Request
+from runner.units import format_mib
 
 TURN_S = 600.0
 HIGHEST = 3

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bot.chat import Press
-from bot.gate import ROLES, Role, actor_of
-from bot.richtext import bold, code, escape, fit, printable, shorten
+from bot.access.gate import actor_of
+from bot.roles import ROLES, Role
+from bot.telegram_html import bold, code, escape, fit, printable, shorten
+from bot.text.keyboards import Press
 from runner.api.chat import PAIRING_S, clock, short_time
 from runner.errors import UserError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from bot.chat import Chat
-    from bot.turn import Turn
+    from bot.inbound.turn import Turn
 
 MOST_ROWS = 60
 MOST_REVOKES = 20
@@ -91,19 +91,6 @@ def cancel_links(turn: Turn) -> str:
     count = turn.chat.people.forget_invitations()
     turn.queue.audit.add(turn.caller.actor, "cancel links", {"count": count})
     return f"{count} open links no longer work."
-
-
-def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
-    """Somebody came in by a link: greet them, and let the admins know. Inside a transaction."""
-    chat.queue.audit.add(actor_of(person_id), "paired", {"role": role})
-    chat.say(
-        person_id,
-        person_id,
-        f"🌙 Welcome. You are {bold(role)} of {bold(chat.settings.box)}. /help lists what you can do.",
-    )
-    chat.set_menu(person_id)
-    told = f"🔑 {escape(name)} ({code(str(person_id))}) is now {bold(role)} of {bold(chat.settings.box)}"
-    chat.tell_admins(f"{told}, by a pairing link. /pair shows everybody, and takes it back.", but=person_id)
 
 
 def _shown(value: object, now: datetime) -> str:

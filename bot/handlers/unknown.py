@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot import parse
 from bot.commands import menu
-from bot.gate import Role
-from bot.richtext import code, escape, shorten
+from bot.inbound import parse
+from bot.roles import Role
+from bot.telegram_html import code, escape, shorten
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from bot.turn import Turn
+    from bot.inbound.turn import Turn
 
 
 async def command(turn: Turn, text: str) -> None:

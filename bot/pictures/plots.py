@@ -10,7 +10,7 @@ from collections import OrderedDict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bot.apart import answer_of
+from bot.worker_process import answer_of
 from runner.api import groups
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def drawn(plot: Mapping[str, Any], home: str) -> bytes | None:
 async def _draw(plot: str, home: str) -> bytes | None:
     environ = {"MPLBACKEND": "agg", "HOME": home, "MPLCONFIGDIR": os.path.join(home, "matplotlib")}
     what = "a picture could not be drawn"
-    picture = await answer_of("bot.pictures.process", plot, within_s=DRAW_S, environ=environ, what=what)
+    picture = await answer_of("bot.pictures.drawing_process", plot, within_s=DRAW_S, environ=environ, what=what)
     if picture is not None and not picture.startswith(PNG):
         log.warning("%s: %r", what, picture[:100])
         return None

@@ -12,7 +12,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
-from bot.richtext import shorten
 from bot.secrets.names import (
     Likeness,
     is_path,
@@ -24,6 +23,7 @@ from bot.secrets.names import (
     secret_values,
 )
 from bot.secrets.unseen import seen
+from bot.telegram_html import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,16 +8,16 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.api.probes import BATCH, probe_asked
+from runner.api.probe_options import BATCH, probe_asked
 from runner.api.specs import NO_RETRIES
+from runner.config.options import OPTIONS, Option
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
-from runner.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runner.workspace import Workspace
+    from runner.config.workspace import Workspace
 
 COMMAND, PLACE = "command", "workspace"
 _ALWAYS_THERE = frozenset({"dir", "workspace"})
@@ -54,7 +54,8 @@ CLEAR = Option(("--clear",), "time,after", "clear", "take these away, by the nam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is to be changed: options as `runner.options` reads them with CLEAR among them, and perhaps the command."""
+    """What is to be changed: options as `runner.config.options` reads them with CLEAR among them, and perhaps the
+    command."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     command: str | None = None

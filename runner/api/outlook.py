@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.forecast.estimates import NOBODY_KNOWS, Forecast, forecast
-from runner.forecast.night import UNKNOWN, Held, Later, Length, Rest, Scene
-from runner.forecast.tail import Behind, starts_behind
-from runner.quantities import format_duration
+from runner.forecast.queue_tail import Behind, starts_behind
+from runner.forecast.simulation import UNKNOWN, Held, Later, Length, Rest, Scene
 from runner.schedule.choice import in_turn
+from runner.store.box_limits import box_limits
 from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
-from runner.store.limits import box_limits
-from runner.store.line import CPU, Line
 from runner.store.listing import Listing
+from runner.store.scheduling_queries import CPU, Line
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from runner.forecast.estimates import Estimate
     from runner.schedule.choice import Limits, Room
     from runner.store.connection import Store
-    from runner.store.line import Lease
+    from runner.store.scheduling_queries import Lease
 
 EXACTLY = 30  # jobs that are looked at one by one; those behind them are summed up
 ROUGHLY = 3_000  # jobs that get an estimate of their own, where somebody asks for one

@@ -9,23 +9,24 @@ from datetime import timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from runner import clock, home
+from runner import clock
 from runner.api.edits import affects_probe, differences, edited, in_words, to_copy
-from runner.api.extending import Extending
 from runner.api.specs import job_spec, refuse_unrunnable
+from runner.api.time_limits import Extending
+from runner.config import home
 from runner.errors import UserError
-from runner.gpu.room import room_of
+from runner.gpu.capacity import room_of
 from runner.model import FINAL_STATES, GpuHealth, Job, JobSpec, Reason, State
-from runner.quantities import format_duration
-from runner.schedule.fitting import never_fits
+from runner.processes import linux
+from runner.schedule.feasibility import never_fits
 from runner.schedule.request import request_of
 from runner.store.box import WHEN_EMPTY
+from runner.store.box_limits import TIMES, box_limits
 from runner.store.dependencies import Dependencies
-from runner.store.edits import Edits
-from runner.store.limits import TIMES, box_limits
 from runner.store.reruns import Reruns
-from runner.store.watches import Keep
-from runner.supervisor import kernel
+from runner.store.spec_changes import Edits
+from runner.store.watchdog_state import Keep
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,21 +95,21 @@ class Queue(Extending):
 
     def frozen(self, specs: Sequence[JobSpec]) -> list[JobSpec]:
         """The same jobs, with a copy of the code for each that asks for one and has none. Not within a transaction."""
-        from runner.snapshot import frozen
+        from runner.snapshot import code_copy
 
-        return frozen.freeze(specs, self.home)
+        return code_copy.freeze(specs, self.home)
 
     def copies(self, folders: Iterable[str]) -> dict[str, dict[str, Any]]:
         """A copy of the code in each of these, for `Edit`. Not within a transaction."""
-        from runner.snapshot import frozen
+        from runner.snapshot import code_copy
 
-        return {folder: frozen.take(folder, self.home) for folder in folders}
+        return {folder: code_copy.take(folder, self.home) for folder in folders}
 
     def _refuse_thawed(self, spec: JobSpec) -> None:
         if spec.snapshot:
-            from runner.snapshot import frozen
+            from runner.snapshot import code_copy
 
-            frozen.refuse_gone(self.home, spec)
+            code_copy.refuse_gone(self.home, spec)
 
     def limited(self, spec: JobSpec) -> JobSpec:
         """With the box's own time limit where it names none."""
@@ -263,7 +264,7 @@ class Queue(Extending):
                 raise UserError(f"Job {job_id} has already ended ({job.state.value.lower()}).")
             if job.stop is not None:
                 raise UserError(f"Job {job_id} is already being stopped: it is too late to keep it.")
-            self.watches.keep(job_id, Keep(self.actor, until, until_at, kernel.boot_id()))
+            self.watches.keep(job_id, Keep(self.actor, until, until_at, linux.boot_id()))
             self._write_down(job_id, "kept", "keep", {"until": until_at})
         self.ring()
         how = "for good" if for_s is None else f"for {format_duration(for_s)}"

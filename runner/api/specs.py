@@ -6,8 +6,8 @@ import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from runner.api.probes import probe_asked, refuse_unprobable
-from runner.commands.leaving import refuse_leaving
+from runner.api.probe_options import probe_asked, refuse_unprobable
+from runner.commands.background_check import refuse_leaving
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
 
@@ -22,7 +22,8 @@ def job_spec(
     values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None = None, script: bool = False, owner: str,
     folder: str, environment_key: str, umask: int, workspace: Any = None,
 ) -> JobSpec:  # fmt: skip
-    """A spec from options as `runner.options` reads them. Raises UserError where one says nothing without another."""
+    """A spec from options as `runner.config.options` reads them. Raises UserError where one says nothing without
+    another."""
     if values.get("retry_on") and not values.get("retries"):
         raise UserError(NO_RETRIES)
     if values.get("gpus") == 0 and (values.get("gpu_mem_mib") or values.get("gpu_type")):

@@ -7,29 +7,31 @@ from datetime import datetime, timedelta, timezone
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner import clock, home, presence, rundir
-from runner.api.described import described, described_row
+from runner import clock, rundir
+from runner.api.job_json import described, described_row
+from runner.config import home
 from runner.errors import NoSuchJobError, UserError
 from runner.gpu.published import read_published
-from runner.logs import Log
 from runner.model import Job, Phase, State
-from runner.quantities import format_duration
+from runner.processes import process_lock
 from runner.schedule.choice import Waiting, choose
 from runner.schedule.request import request_in, request_of
 from runner.store.audit import Audit
 from runner.store.box import WHEN_EMPTY, Box
+from runner.store.box_limits import box_limits
+from runner.store.breaker_trials import Trials
 from runner.store.connection import open_store
 from runner.store.dependencies import Dependencies
+from runner.store.gpu_usage import Used
 from runner.store.groups import Groups
 from runner.store.jobs import Jobs, job_of
-from runner.store.limits import box_limits
-from runner.store.line import CPU, Line
 from runner.store.listing import UNFINISHED, Listing
-from runner.store.outbox import Outbox
-from runner.store.trials import Trials
-from runner.store.used import Used
-from runner.store.watches import Watches
+from runner.store.notices import Outbox
+from runner.store.scheduling_queries import CPU, Line
+from runner.store.watchdog_state import Watches
 from runner.store.workspaces import Workspaces
+from runner.supervisor.log_reader import Log
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
     from runner.schedule.choice import Plan
     from runner.store.dependencies import Blocker
     from runner.store.durations import Known
-    from runner.store.line import Lease
     from runner.store.listing import Overview
+    from runner.store.scheduling_queries import Lease
 
 RECENT = timedelta(hours=24)
 STARTS_NEXT = "starts next"
@@ -292,7 +294,7 @@ class View:
 
     def env_file_of(self, job: Job) -> dict[str, str]:
         """Those of them that came from an env file, which is where secrets belong."""
-        from runner.envfile import read_env_file
+        from runner.config.env_file import read_env_file
 
         try:
             return read_env_file(job.spec.env_file) if job.spec.env_file else {}
@@ -319,7 +321,7 @@ class View:
 
     def runner_is_up(self) -> bool:
         """Whether a runner holds this state folder."""
-        return presence.holder(self.home, home.RUNNER_LOCK) is not None
+        return process_lock.holder(self.home, home.RUNNER_LOCK) is not None
 
 
 def _how_it_is_tried(paused: Mapping[str, Any]) -> str:

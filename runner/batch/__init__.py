@@ -4,13 +4,13 @@
 holds the arithmetic, `plateau` says when a probe has seen enough, `known` remembers, `words` tells.
 """
 
-from runner.batch.fit import Line, Point
-from runner.batch.known import Known, choose
+from runner.batch.batch_settings import Accumulation, Settings, accumulate, budget_mib
+from runner.batch.memory_history import Known, choose
+from runner.batch.memory_line import Line, Point
 from runner.batch.plan import Plan
 from runner.batch.plateau import Plateau
-from runner.batch.settings import Accumulation, Settings, accumulate, budget_mib
+from runner.batch.report import bars, detail, summary
 from runner.batch.steps import Done, Failed, GiveUp, Measured, OutOfMemory, Probe, Run, Unmeasured
-from runner.batch.words import bars, detail, summary
 
 __all__ = [
     "Accumulation",

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from runner.batch.fit import FARTHER, Line, Point, bent, flat, proportional, steepest, through
-from runner.batch.settings import Settings
+from runner.batch.batch_settings import Settings
+from runner.batch.memory_line import FARTHER, Line, Point, bent, flat, proportional, steepest, through
 from runner.batch.steps import Done, Failed, GiveUp, Kind, OutOfMemory, Probe, Run, Step, Unmeasured
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.commands.shelltext import Piece, UnreadableError, pieces, split
+from runner.commands.shell_parser import Piece, UnreadableError, pieces, split
 from runner.errors import UserError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from runner.errors import TransientError
-from runner.interpreter import python_command
+from runner.processes.interpreter import python_command
 from runner.supervisor import zygote
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.forecast.night import UNKNOWN, Ends, Length, Night
+from runner.forecast.simulation import UNKNOWN, Ends, Length, Night
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runner.forecast.night import Scene
+    from runner.forecast.simulation import Scene
 
 SPREAD = 3.0  # relatives whose longer runs take so much longer than their shorter ones tell nothing
 

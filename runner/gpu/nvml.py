@@ -12,8 +12,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.gpu import trouble
-from runner.gpu.trouble import NvmlUnavailableError
+from runner.gpu import nvml_errors
+from runner.gpu.nvml_errors import NvmlUnavailableError
 from runner.gpu.unread import unidentified, unread
 from runner.model import Gpu, GpuHealth, GpuProcess
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 
-_GONE = frozenset({trouble.GPU_IS_LOST, trouble.RESET_REQUIRED})
+_GONE = frozenset({nvml_errors.GPU_IS_LOST, nvml_errors.RESET_REQUIRED})
 RECENT_S = 5.0  # the driver knows a process' load of the last few periods, which are up to a second long
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 ADDRESSING_BY_HOST = 2  # NVML's ATS
@@ -68,7 +68,7 @@ def open_session(simulated: object | None = None, seen: Mapping[int, Gpu] | None
     try:
         pynvml.nvmlInit()
     except _failures() as error:
-        raise trouble.cannot_open(_code(error) or 0, str(error)) from error
+        raise nvml_errors.cannot_open(_code(error) or 0, str(error)) from error
     driver = _driver_version()
     local = simulated is not None or _pids_are_local()
     return Session(driver, [Device(i, (seen or {}).get(i), driver, local) for i in range(_count())])
@@ -130,7 +130,7 @@ class Device:
             memory_reserved_mib=_mib(getattr(memory, "reserved", None)),
             memory_used_mib=_mib(getattr(memory, "used", None)),
             utilization=rates.gpu if rates else None,
-            utilization_supported=ask.code_of("utilization") != trouble.NOT_SUPPORTED,
+            utilization_supported=ask.code_of("utilization") != nvml_errors.NOT_SUPPORTED,
             temperature_c=ask("temperature", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
             power_w=_watts(power_mw),
             power_limit_w=_watts(limit_mw),
@@ -145,7 +145,7 @@ class Device:
         code = _code(error)
         lost = code in _GONE
         health = GpuHealth.LOST if lost else GpuHealth.UNKNOWN
-        gpu = unread(self.last, health, trouble.about_device(code, str(error)))
+        gpu = unread(self.last, health, nvml_errors.about_device(code, str(error)))
         return Reading(replace(gpu, sampled_at=at), broken=not lost)
 
 
@@ -189,7 +189,7 @@ def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
         detail = "is split by MIG, which is not scheduled; `nvidia-smi -mig 0` joins it again"
         return replace(gpu, health=GpuHealth.UNSUPPORTED, detail=detail)
     failure = ask.text_of("memory")
-    if failure and ask.code_of("memory") != trouble.NOT_SUPPORTED:
+    if failure and ask.code_of("memory") != nvml_errors.NOT_SUPPORTED:
         return replace(gpu, health=GpuHealth.UNKNOWN, detail=f"does not tell its memory ({failure})")
     return gpu
 
@@ -202,7 +202,7 @@ def _is_unified(ask: _Queries, name: str | None) -> bool:
     if _INTEGRATED.search(name or ""):
         return True
     query = getattr(pynvml, "nvmlDeviceGetAddressingMode", None)  # not in every binding, nor in every driver
-    if query is None or ask.code_of("memory") != trouble.NOT_SUPPORTED:
+    if query is None or ask.code_of("memory") != nvml_errors.NOT_SUPPORTED:
         return False
     return bool(ask("addressing_mode", query) == ADDRESSING_BY_HOST)
 
@@ -212,7 +212,7 @@ def _memory(handle: Any) -> Any:
     try:
         return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
     except pynvml.NVMLError as error:
-        if _code(error) not in (trouble.FUNCTION_NOT_FOUND, trouble.ARGUMENT_VERSION_MISMATCH):
+        if _code(error) not in (nvml_errors.FUNCTION_NOT_FOUND, nvml_errors.ARGUMENT_VERSION_MISMATCH):
             raise
     return pynvml.nvmlDeviceGetMemoryInfo(handle)
 
@@ -238,7 +238,10 @@ def _loads(handle: Any, pids: Collection[int]) -> dict[int, int | None]:
     try:
         samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - RECENT_S) * 1e6))
     except pynvml.NVMLError as error:
-        if _code(error) not in (trouble.SUCCESS, trouble.NOT_FOUND):  # the binding raises an empty list as a success
+        if _code(error) not in (
+            nvml_errors.SUCCESS,
+            nvml_errors.NOT_FOUND,
+        ):  # the binding raises an empty list as a success
             raise
         samples = []
     found: dict[int, list[int]] = {pid: [0] for pid in pids}
@@ -260,7 +263,7 @@ def _list(handle: Any, kind: str) -> Any:
     try:
         return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v3")(handle)
     except pynvml.NVMLError as error:
-        if _code(error) != trouble.FUNCTION_NOT_FOUND:
+        if _code(error) != nvml_errors.FUNCTION_NOT_FOUND:
             raise
     return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v2")(handle)
 
@@ -268,7 +271,7 @@ def _list(handle: Any, kind: str) -> Any:
 def _require_binding() -> None:
     names = ("_nvmlGetFunctionPointer", "nvmlMemory_v2", "nvmlDeviceGetComputeRunningProcesses_v3")
     if not all(hasattr(pynvml, name) for name in names):
-        raise NvmlUnavailableError(trouble.WRONG_BINDING)
+        raise NvmlUnavailableError(nvml_errors.WRONG_BINDING)
 
 
 def _count() -> int:
@@ -277,10 +280,10 @@ def _count() -> int:
         count = int(pynvml.nvmlDeviceGetCount())
     except _failures() as error:
         _close()
-        raise trouble.cannot_open(_code(error) or 0, str(error)) from error
+        raise nvml_errors.cannot_open(_code(error) or 0, str(error)) from error
     if not count:
         _close()
-        raise NvmlUnavailableError(trouble.NO_GPUS)
+        raise NvmlUnavailableError(nvml_errors.NO_GPUS)
     return count
 
 

@@ -10,7 +10,7 @@ import time
 
 from runner import clock
 from runner.model import Snapshot
-from runner.supervisor import kernel
+from runner.processes import linux
 
 FILE = "gpus.json"
 
@@ -30,7 +30,7 @@ def publish(home: str, line: str) -> None:
 
 def publish_none(home: str) -> None:
     """A runner without GPUs is up: those an earlier one had are not this one's to give."""
-    nothing = Snapshot(at=clock.text(clock.now()), boot_id=kernel.boot_id(), simulated=False, gpus=())
+    nothing = Snapshot(at=clock.text(clock.now()), boot_id=linux.boot_id(), simulated=False, gpus=())
     publish(home, json.dumps(nothing.to_json()) + "\n")
 
 
@@ -50,6 +50,6 @@ def read_published(home: str) -> tuple[Snapshot, float] | None:
 def age_s(snapshot: Snapshot) -> float:
     """How old the newest reading of a snapshot is."""
     newest = max((gpu.sampled_at for gpu in snapshot.gpus), default=0.0)
-    if snapshot.boot_id != kernel.boot_id() or newest <= 0:
+    if snapshot.boot_id != linux.boot_id() or newest <= 0:
         return math.inf
     return max(0.0, time.monotonic() - newest)

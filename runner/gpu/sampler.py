@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, NoReturn
 from runner import clock
 from runner.errors import NightshiftError, OperatorError
 from runner.gpu import published, selection
-from runner.gpu.connection import Connection
-from runner.gpu.known import KnownGpus
-from runner.gpu.library import UpgradeWatch
-from runner.gpu.sim import simulate
+from runner.gpu.driver_library import UpgradeWatch
+from runner.gpu.known_gpus import KnownGpus
+from runner.gpu.nvml_connection import Connection
+from runner.gpu.sim.driver import simulate
 from runner.gpu.unread import is_identified
 from runner.model import Snapshot
-from runner.supervisor import kernel
+from runner.processes import linux
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -66,7 +66,7 @@ class Sampler:
         self._selection = selection.parse(options.gpus, os.environ)
         self._settled = False  # which GPUs are ours is certain, since each of them has told its UUID
         self._known = KnownGpus.from_last_time(options.home, simulated=self._simulated)
-        self._boot_id = kernel.boot_id()
+        self._boot_id = linux.boot_id()
         self._parent = os.getppid()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rounds: list[_Round] = []
@@ -291,5 +291,5 @@ def run(argv: list[str]) -> int:
 
 def main(argv: list[str]) -> NoReturn:
     """Be the sampler and leave without waiting for threads that a sick driver may hold."""
-    kernel.set_name("ns-sampler")
+    linux.set_name("ns-sampler")
     os._exit(run(argv))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runner.gpu.capacity import room_of
 from runner.gpu.free import is_free
-from runner.gpu.room import room_of
 from runner.gpu.unread import is_identified
 from runner.model import GpuHealth
-from runner.quantities import format_duration
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.model import Gpu, Snapshot
     from runner.schedule.choice import Room
-    from runner.store.line import Lease
+    from runner.store.scheduling_queries import Lease
 
 STALE_AFTER_S = 15.0
 BUSY, FREE, TAKEN, HELD = "busy", "free", "taken", "held"

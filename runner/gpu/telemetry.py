@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING
 
 from runner.errors import OperatorError
 from runner.gpu.published import publish_none
-from runner.interpreter import python_command
 from runner.model import Snapshot
+from runner.processes.interpreter import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner.idle.evidence import summary
 from runner.idle.policy import Policy, plain
-from runner.quantities import format_duration
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
-from runner.quantities import format_duration, parse_duration
+from runner.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

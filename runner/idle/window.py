@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runner.idle.judgement import Action, judge
 from runner.idle.policy import Policy
 from runner.idle.readings import Sample
-from runner.quantities import format_duration
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

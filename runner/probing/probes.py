@@ -6,23 +6,23 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runner import orders
 from runner.batch import Known, OutOfMemory, Plan, Run, budget_mib, summary
+from runner.commands import memory_kind
 from runner.commands.argv import names_in
+from runner.config.profiles import Profile
+from runner.engines import attempt_spec
 from runner.gpu import published
 from runner.gpu.attribution import holders
 from runner.model import GpuHealth, State
-from runner.probing import signature
-from runner.probing.profiles import Profile
-from runner.store.known import KnownBatches
+from runner.store.batch_memory import KnownBatches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runner.batch.oom import Found
+    from runner.config.settings import Settings
     from runner.gpu.telemetry import Telemetry
     from runner.model import Exit, Gpu, Job
-    from runner.oom import Found
-    from runner.settings import Settings
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
 
@@ -52,7 +52,7 @@ class Probes:
         asked = job.spec.probe
         if asked is None:
             return None
-        command, profile = orders.command_of(job), _profile(asked, self._settings)
+        command, profile = attempt_spec.command_of(job), _profile(asked, self._settings)
         gpus = self._gpus(job.gpus)
         about = self._about(job, gpus, variables, profile)
         known = None if asked.get("no_cache") else self._known.get(about["key"])
@@ -69,7 +69,7 @@ class Probes:
                 "run_id_arg": profile.run_id_arg,
             },
             "effective": asked.get("effective"),
-            "words": signature.words_of(job.spec.command, job.spec.argv),
+            "words": memory_kind.words_of(job.spec.command, job.spec.argv),
             "readings": os.path.join(self._settings.home, published.FILE),
             "gpus": {uuid: before_mib.get(uuid) for uuid in job.gpus},
         }
@@ -82,8 +82,8 @@ class Probes:
     def _about(self, job: Job, gpus: list[Gpu], variables: Mapping[str, str], profile: Profile) -> dict[str, Any]:
         models = {gpu.name for gpu in gpus}
         gpu = models.pop() if len(models) == 1 else None
-        key = signature.key(
-            words=signature.words_of(job.spec.command, job.spec.argv), folder=job.spec.dir, version="", gpu=gpu,
+        key = memory_kind.key(
+            words=memory_kind.words_of(job.spec.command, job.spec.argv), folder=job.spec.dir, version="", gpu=gpu,
             gpus=len(job.gpus), env={**variables, **job.spec.env}, batch_arg=profile.batch_arg,
             run_id_arg=profile.run_id_arg,
         )  # fmt: skip

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from runner.quantities import format_mib
-from runner.schedule.making_room import frees_in_s, has_memory, has_room, promised_mib, who_leaves
+from runner.schedule.preemption import frees_in_s, has_memory, has_room, promised_mib, who_leaves
 from runner.schedule.quotas import Head, Quotas
 from runner.schedule.request import HIGHEST_LEVEL, Request
+from runner.units import format_mib
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

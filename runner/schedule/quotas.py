@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.quantities import format_mib
+from runner.units import format_mib
 
 if TYPE_CHECKING:
     from runner.schedule.choice import Limits, Running, Waiting

@@ -10,9 +10,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from runner import doorbell
-from runner import home as state
+from runner.config import home as state
 from runner.errors import OperatorError
+from runner.processes import doorbell
 from runner.rundir import write_atomically
 from runner.store.box import Box
 from runner.store.connection import BACKUP, DATABASE, DatabaseError, connect

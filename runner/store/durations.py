@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
 from runner.forecast.estimates import agree, length_of
-from runner.forecast.night import Rest
+from runner.forecast.simulation import Rest
 from runner.schedule.request import request_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from runner.forecast.night import Length
+    from runner.forecast.simulation import Length
     from runner.store.connection import Store
 
 RUNS = 15  # the latest of a kind tell enough

@@ -6,10 +6,10 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from runner import home as state
 from runner import rundir
+from runner.config import home as state
 from runner.errors import OperatorError
-from runner.store import disk, restoring, schema
+from runner.store import filesystem, restoring, schema
 from runner.store.connection import SCHEMA_VERSION, StoreError, identity_of, in_memory
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin
 
     `version` is that of the file: 0 where there is none, or nothing in it.
     """
-    disk.refuse_network_mount(home)
+    filesystem.refuse_network_mount(home)
     if version > SCHEMA_VERSION:
         raise OperatorError(
             f"The queue in {home} was written by a newer nightshift (schema {version}; this one knows "

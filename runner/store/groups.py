@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runner import clock
 from runner.model import State
 from runner.store.box import Box
-from runner.store.outbox import Outbox
+from runner.store.notices import Outbox
 from runner.store.reruns import Reruns
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.forecast.kinds import kinds_of
+from runner.commands.duration_kind import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of
 from runner.store.dependencies import Dependencies
+from runner.store.fair_share import Shares
 from runner.store.groups import Groups
-from runner.store.line import CPU, UnderWay
-from runner.store.outbox import Outbox
-from runner.store.shares import Shares
+from runner.store.notices import Outbox
+from runner.store.scheduling_queries import CPU, UnderWay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from runner.backoff import Retry
     from runner.model import Exit
+    from runner.schedule.backoff import Retry
     from runner.schedule.request import Request
     from runner.store.connection import Store
 

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.model import FINAL_STATES, Job, State
+from runner.store.box_limits import box_limits
 from runner.store.jobs import Jobs, job_of
-from runner.store.limits import box_limits
-from runner.store.line import Line
+from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

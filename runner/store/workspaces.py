@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from runner.environment import fingerprint
+from runner.config.environment import fingerprint
+from runner.config.workspace import Workspace, environment_of, stamp
 from runner.errors import UserError
-from runner.workspace import Workspace, environment_of, stamp
 
 if TYPE_CHECKING:
     from runner.store.connection import Store

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 
-from runner.envfile import read_env_file
+from runner.config.env_file import read_env_file
 from runner.errors import JobError, UserError
 from runner.supervisor import mark
 

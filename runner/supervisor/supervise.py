@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from runner import rundir
 from runner.errors import JobError
-from runner.supervisor import kernel, launch
+from runner.processes import linux
+from runner.supervisor import launch
 from runner.supervisor.output import Output
 
 TYPE_CHECKING = False
@@ -44,12 +45,12 @@ class Ready(NamedTuple):
 
 def get_ready(boot_id: str) -> Ready:
     """Do all that can be done before there is a job, so that a job need not wait for it."""
-    kernel.become_subreaper()
+    linux.become_subreaper()
     drain, pipe = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(drain, False)
     identity = {
         "pid": os.getpid(),
-        "start_time": kernel.start_time(),
+        "start_time": linux.start_time(),
         "boot_id": boot_id,
         # whoever holds this pipe open is of this attempt, whatever else it has cast off
         "pipe": os.fstat(pipe).st_ino,
@@ -75,11 +76,11 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
         _say(leash, TROUBLE + str(error).encode())
         return
     if spec.get("probe"):
-        from runner.supervisor import probing  # only who needs it pays for it
+        from runner.supervisor import probed_attempt  # only who needs it pays for it
 
         _say(leash, STARTED)
         on_start()
-        attempt = probing.run(folder, spec, ready, lambda: _say(leash, PROBED))
+        attempt = probed_attempt.run(folder, spec, ready, lambda: _say(leash, PROBED))
     else:
         attempt = Execution(folder, spec, ready)
         attempt.start()
@@ -202,7 +203,7 @@ class Execution:
 
     def watch(self) -> None:
         """Return when nothing of the job is left, and all of its output is written."""
-        self._host_kills = kernel.host_kills()
+        self._host_kills = linux.host_kills()
         while self._reap():
             for descriptor, _ in self._poll.poll(self._wait_ms()):
                 if descriptor == self._wake:
@@ -220,7 +221,7 @@ class Execution:
             self.kills = self._leaf.kills()
             self._leaf.remove()
         elif self._status is not None and os.waitstatus_to_exitcode(self._status) in KILLED:
-            self.kills = kernel.host_kills() - self._host_kills
+            self.kills = linux.host_kills() - self._host_kills
 
     def _reap(self) -> bool:
         """Bury the dead; False when there is nobody left, alive or dead."""
@@ -240,9 +241,9 @@ class Execution:
 
     def _end_strays(self) -> None:
         """The main process is gone; whatever it left behind goes too, after a moment to tidy up."""
-        left = kernel.descendants(os.getpid())
+        left = linux.descendants(os.getpid())
         self._strays.update(left)
-        kernel.send(left, signal.SIGTERM, signal.SIGCONT)
+        linux.send(left, signal.SIGTERM, signal.SIGCONT)
         kill_at = time.monotonic() + min(STRAY_GRACE_S, self._spec["stop_grace_s"])
         self._kill_at = min(kill_at, self._kill_at) if self._kill_at is not None else kill_at
 
@@ -259,7 +260,7 @@ class Execution:
 
     def _end_within(self, grace_s: float) -> None:
         self._kill_at = time.monotonic() + grace_s
-        kernel.send(kernel.descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
+        linux.send(linux.descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
 
     def _take_output(self) -> bool:
         """Write down one part; False when there is none now, or none to come."""
@@ -302,11 +303,11 @@ class Execution:
 
     def _kill(self) -> None:
         """Stand them still first: a tree that cannot fork cannot outrun us."""
-        left = kernel.descendants(os.getpid())
-        kernel.send(left, signal.SIGSTOP)
-        kernel.send(left, signal.SIGKILL)
+        left = linux.descendants(os.getpid())
+        linux.send(left, signal.SIGSTOP)
+        linux.send(left, signal.SIGKILL)
         for _ in range(QUICK_LOOKS):  # who forks and leaves, again and again, is our child each time but not for long
-            kernel.send(kernel.own_children(), signal.SIGSTOP, signal.SIGKILL)
+            linux.send(linux.own_children(), signal.SIGSTOP, signal.SIGKILL)
 
     def exit_record(self) -> dict[str, Any]:
         """The content of exit.json: the fields of model.Exit."""

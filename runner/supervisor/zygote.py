@@ -19,7 +19,7 @@ import struct
 import sys
 import time
 
-from runner.supervisor import kernel
+from runner.processes import linux
 from runner.supervisor.supervise import get_ready, supervise
 
 ORDER_LIMIT = 1 << 14
@@ -43,14 +43,14 @@ class Zygote:
         self._spares: set[int] = set()
         self._supervisors: set[int] = set()
         self._patience_ms: int | None = None
-        self._boot_id = kernel.boot_id()
+        self._boot_id = linux.boot_id()
         self._taken, self._take = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._wake, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def serve(self) -> None:
         """Until the runner is gone and every supervisor has ended."""
-        kernel.set_name("ns-zygote")
-        kernel.become_subreaper()
+        linux.set_name("ns-zygote")
+        linux.become_subreaper()
         self._hear_signals()
         gc.collect()
         gc.freeze()
@@ -109,13 +109,13 @@ class Zygote:
         """Children that are neither forks nor supervisors lost their supervisor; each death brings up its own."""
         known = self._spares | self._supervisors
         for _ in range(SWEEPS):  # those that will not die are met again with the next death
-            family = kernel.Family()
+            family = linux.Family()
             left = [pid for pid in family.children(os.getpid()) if pid not in known]
             if not left:
                 return
             everyone = [*left, *(below for pid in left for below in family.descendants(pid))]
-            kernel.send(everyone, signal.SIGSTOP)
-            kernel.send(everyone, signal.SIGKILL)
+            linux.send(everyone, signal.SIGSTOP)
+            linux.send(everyone, signal.SIGKILL)
             time.sleep(SWEEP_EVERY_S)
 
     def _fork(self) -> None:
@@ -138,14 +138,14 @@ class Zygote:
 
     def _wait_for_order(self) -> None:
         """In the fork: take one order and be its supervisor."""
-        kernel.die_with_parent(signal.SIGKILL)
+        linux.die_with_parent(signal.SIGKILL)
         os.setsid()
         ready = get_ready(self._boot_id)
         order, lock, leash = receive(self._orders)
         if not order:
             return  # the runner is gone
-        kernel.die_with_parent(0)
-        kernel.set_name("ns-supervisor")
+        linux.die_with_parent(0)
+        linux.set_name("ns-supervisor")
         self._orders.close()
         # the zygote forks the next one when this is said: after the job has its processor
         supervise(ready, order, lock, leash, self._say_taken)

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.errors import UserError
-from runner.logs import Log
-from runner.patterns import Pattern
+from runner.supervisor.log_reader import Log
+from runner.sweep.patterns import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
 from runner.model import State
-from runner.quantities import format_duration
 from runner.sweep.sweeps import as_number
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.commands.shelltext import split
+from runner.commands.shell_parser import split
 from runner.errors import UserError
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The terminal's commands, one file for each family; `runner.cli` names them all."""
+"""The terminal's commands, one file for each family; `runner.terminal.cli` names them all."""

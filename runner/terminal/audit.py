@@ -41,8 +41,8 @@ def _verdict(broken: int | None, as_json: bool) -> int:
 
 def _print(found: list[dict[str, Any]]) -> None:
     from runner import clock
-    from runner.terminal.table import Row, print_table
-    from runner.terminal.words import long_time, printable
+    from runner.text.table import Row, print_table
+    from runner.text.words import long_time, printable
 
     def row(entry: dict[str, Any]) -> Row:
         at = clock.moment(entry["at"])

@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem, get_completion_class
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from runner.config.options import Option
     from runner.model import Job
-    from runner.options import Option
     from runner.store.connection import Store
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _INSTALL = {
 @click.argument("shell", type=click.Choice(sorted(_INSTALL)))
 def completion(shell: str) -> None:
     """Print the script that teaches a shell to complete nightshift's commands, options and job numbers."""
-    from runner.cli import commands
+    from runner.terminal.cli import commands
 
     kind = get_completion_class(shell)
     assert kind is not None
@@ -73,7 +73,7 @@ def group_names(incomplete: str) -> list[CompletionItem]:
 
 def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
     """None, rather than a complaint in the middle of typing, where there is no queue to be had."""
-    from runner import home
+    from runner.config import home
     from runner.errors import NightshiftError
     from runner.store.connection import DATABASE, open_store
 
@@ -91,16 +91,16 @@ def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
 
 
 def _item(job: Job) -> CompletionItem:
-    from runner.terminal.table import shortened
-    from runner.terminal.words import state_words, title
+    from runner.text.table import shortened
+    from runner.text.words import state_words, title
 
     return CompletionItem(str(job.id), help=shortened(f"{state_words(job)}: {title(job)}", WIDEST))
 
 
 def submit_flags() -> list[tuple[str, str]]:
     """Every flag of `submit` with what it does."""
-    from runner.options import OPTIONS
-    from runner.submit import OWN
+    from runner.config.options import OPTIONS
+    from runner.terminal.submit import OWN
 
     return _flags((*OPTIONS, *OWN))
 
@@ -121,7 +121,7 @@ def sweep_flags() -> list[tuple[str, str]]:
 
 def edit_flags() -> list[tuple[str, str]]:
     """The same for `edit`."""
-    from runner.terminal.editing import SHOWN
+    from runner.terminal.edit import SHOWN
 
     return _flags(SHOWN)
 

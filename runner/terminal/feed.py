@@ -9,13 +9,15 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from runner import options, rundir, submit
+from runner import rundir
 from runner.api import Queue
+from runner.config import options
 from runner.errors import UserError
 from runner.model import State
-from runner.terminal.follow import Growing
+from runner.terminal import submit
+from runner.terminal.log_follow import Growing
 from runner.terminal.session import counted, say, warn_without_runner
-from runner.waiting import Changes
+from runner.terminal.wait_for_jobs import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,7 +180,7 @@ class Feed:
             self._changes.drop(printed.watch)
 
     def _tell_end(self, job_id: int) -> None:
-        from runner.terminal.words import state_words
+        from runner.text.words import state_words
 
         job = self._queue.jobs.get(job_id)
         if job and job.state is not State.SUCCEEDED:

@@ -10,7 +10,7 @@ from runner.terminal.session import open_queue, print_json
 
 if TYPE_CHECKING:
     from runner.api import Queue
-    from runner.terminal.table import Row
+    from runner.text.table import Row
 
 UNKNOWN = "–"
 _COLOURS = {"free": "green", "busy": "cyan", "taken": "yellow", "held": "yellow", "lost": "red", "unknown": "red"}
@@ -39,7 +39,7 @@ def _why_none(queue: Queue) -> str:
 
 
 def _print_gpus(queue: Queue, found: list[dict[str, Any]]) -> None:
-    from runner.terminal.table import print_table
+    from runner.text.table import print_table
 
     headers = ["GPU", "NAME", "STATE", "LOAD", "MEMORY", "TEMP", "POWER", "JOBS"]
     print_table(headers, [_row(gpu) for gpu in found], cut=(1,), right=(3, 4, 5, 6))
@@ -53,7 +53,7 @@ def _print_gpus(queue: Queue, found: list[dict[str, Any]]) -> None:
 
 
 def _row(gpu: dict[str, Any]) -> Row:
-    from runner.terminal.table import Row
+    from runner.text.table import Row
 
     return Row(
         [

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.errors import OperatorError
-from runner.presence import KEEPER_LOCK, held
-from runner.terminal import logfile, spawn, takeover
-from runner.wait import Waiter
+from runner.processes.process_lock import KEEPER_LOCK, held
+from runner.processes.waiter import Waiter
+from runner.terminal import service_log, spawn, takeover
 
 if TYPE_CHECKING:
     import subprocess
@@ -117,7 +117,7 @@ class Keeper:
                 kept.child.kill()
 
     def _shorten_log(self) -> None:
-        logfile.shorten(self._folder)
+        service_log.shorten(self._folder)
         self._waiter.after(SHORTEN_EVERY_S, self._shorten_log)
 
     # -- one part ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.api import Queue
-    from runner.terminal.follow import Growing, Stamps
+    from runner.terminal.log_follow import Growing, Stamps
 
 NO_TIME = "-"
 
@@ -80,7 +80,7 @@ class Printer:
     """Prints the output of one attempt as far as it goes."""
 
     def __init__(self, folder: str, times: bool, lines: int | None) -> None:
-        from runner.terminal.follow import Growing, Stamps
+        from runner.terminal.log_follow import Growing, Stamps
 
         self._growing: Growing = Growing(folder)
         self._stamps: Stamps | None = Stamps(folder) if times else None
@@ -174,7 +174,7 @@ def _follow(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: 
 
 def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
     """The number of an attempt later than this one; None if the job ends without another."""
-    from runner.waiting import wait_until
+    from runner.terminal.wait_for_jobs import wait_until
 
     job = queue.job(job_id)
     if job.attempt <= after and not job.state.final:
@@ -192,7 +192,7 @@ def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
 def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) -> None:
     import os
 
-    from runner.waiting import Changes, wait_until
+    from runner.terminal.wait_for_jobs import Changes, wait_until
 
     folder = _folder(queue, job_id, number)
     wait_until(queue.home, lambda: os.path.isdir(folder) or _is_over(queue, job_id, number))

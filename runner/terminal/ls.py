@@ -97,7 +97,7 @@ def _find(listing: Listing, wanted: Wanted) -> list[Job]:
 
 
 def _print_commands(jobs: list[Job]) -> None:
-    from runner.terminal.words import as_one_line
+    from runner.text.words import as_one_line
 
     for job in jobs:
         sys.stdout.buffer.write(as_one_line(job).encode("utf-8", "surrogateescape") + b"\n")
@@ -128,7 +128,7 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> No
 def _print_what_is_due(queue: Queue) -> None:
     """The command for an empty queue, before it surprises anybody."""
     from runner import clock
-    from runner.terminal.words import long_time, printable
+    from runner.text.words import long_time, printable
 
     due = queue.when_empty()
     if due and (at := clock.moment(due["due_at"])):
@@ -138,8 +138,8 @@ def _print_what_is_due(queue: Queue) -> None:
 
 def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahead: Outlook | None) -> None:
     from runner import clock
-    from runner.terminal import words
-    from runner.terminal.table import Row, print_table
+    from runner.text import words
+    from runner.text.table import Row, print_table
 
     now, indices = clock.now(), gpu_indices(queue)
     starts = {job.id: words_ for job in jobs if ahead and (words_ := ahead.start_words(job.id))}
@@ -175,7 +175,7 @@ def _starts(job: Job, starts: Mapping[int, str]) -> str:
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:
     """Why each of them waits; or, where all wait for the same, that alone."""
-    from runner.terminal.table import shortened
+    from runner.text.table import shortened
 
     reasons = queue.waiting_reasons(jobs)
     if len(set(reasons.values())) == 1:

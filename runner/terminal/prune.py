@@ -9,7 +9,7 @@ import click
 from runner.terminal.session import counted, open_queue
 
 if TYPE_CHECKING:
-    from runner.retention import Removed, Rules
+    from runner.store.retention import Removed, Rules
 
 _NO_RULES = (
     "There is no rule for what to remove. Say one, like `nightshift prune --older-than 30d`, or set"
@@ -29,7 +29,7 @@ def prune(older_than: str | None, kind: str | None, disk_limit: str | None, dry_
 
     Without options the settings decide.
     """
-    from runner import retention
+    from runner.store import retention
 
     rules = _given(older_than, kind, disk_limit) or _from_settings()
     with open_queue() as queue:
@@ -38,8 +38,8 @@ def prune(older_than: str | None, kind: str | None, disk_limit: str | None, dry_
 
 def _given(older_than: str | None, kind: str | None, disk_limit: str | None) -> Rules | None:
     from runner.errors import UserError
-    from runner.quantities import parse_duration, parse_size_mib
-    from runner.retention import Rules
+    from runner.store.retention import Rules
+    from runner.units import parse_duration, parse_size_mib
 
     if kind and older_than is None:
         raise UserError("Say how old: nightshift prune --older-than 30d, with --logs, --runs or --jobs.")
@@ -50,9 +50,9 @@ def _given(older_than: str | None, kind: str | None, disk_limit: str | None) -> 
 
 
 def _from_settings() -> Rules:
-    from runner import settings
+    from runner.config import settings
     from runner.errors import UserError
-    from runner.retention import Rules
+    from runner.store.retention import Rules
 
     found = settings.load()
     rules = Rules(
@@ -67,7 +67,7 @@ def _from_settings() -> Rules:
 
 
 def _told(removed: Removed, dry_run: bool) -> str:
-    from runner.quantities import format_mib
+    from runner.units import format_mib
 
     parts = [
         counted(count, noun)

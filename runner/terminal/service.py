@@ -35,16 +35,17 @@ WITHOUT_BOT = (
 @click.command("runner")
 def runner() -> None:
     """Run jobs, in the foreground, until Ctrl-C; running jobs go on when it leaves."""
-    from runner import daemon, settings
+    from runner.config import settings
+    from runner.loop import main_loop
 
-    daemon.main(settings.load())
+    main_loop.main(settings.load())
 
 
 @click.command("up")
 @click.option("--detach", is_flag=True, help="Return when it is up; it stays after the terminal is closed.")
 def up(detach: bool) -> int:
     """Run jobs and the bot, and start again whatever of nightshift dies."""
-    from runner import settings
+    from runner.config import settings
     from runner.store.connection import prepare_home
 
     folder = settings.load().home
@@ -72,9 +73,9 @@ def _take_over(folder: str) -> None:
 
 def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
     """The runner, and the bot where it is set up; `any_port`: its page may be on another port if its own is taken."""
-    from runner import home
-    from runner.cli import BOT_IS_WANTED, PAGE_SOCKET
-    from runner.presence import is_ready
+    from runner.config import home
+    from runner.processes.process_lock import is_ready
+    from runner.terminal.cli import BOT_IS_WANTED, PAGE_SOCKET
     from runner.terminal.keeper import Part
     from runner.terminal.spawn import command
 
@@ -115,7 +116,7 @@ def _bot_was_up_before(folder: str) -> bool:
 
 def _token() -> list[Handed]:
     """The bot's token, if this process was given it."""
-    from runner.cli import BOT_TOKEN
+    from runner.terminal.cli import BOT_TOKEN
 
     found: list[Handed] = BOT_TOKEN.load()()
     return found
@@ -124,7 +125,7 @@ def _token() -> list[Handed]:
 def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
     """Keep them up in this process; what they log is shown while there is a terminal."""
     from runner.terminal.keeper import Keeper
-    from runner.terminal.logfile import Shown, opened_log
+    from runner.terminal.service_log import Shown, opened_log
 
     with opened_log(folder) as output, Shown(folder, output) as shown:
 
@@ -144,9 +145,9 @@ def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
 
 def _tell_up(folder: str) -> None:
     """Who is up, and how to reach it."""
-    from runner import home
-    from runner.presence import written_pid
-    from runner.terminal.logfile import log_path
+    from runner.config import home
+    from runner.processes.process_lock import written_pid
+    from runner.terminal.service_log import log_path
 
     bot = written_pid(folder, home.BOT_LOCK) if _bot_is_ready(folder) else None
     whose = f"runner pid {written_pid(folder, home.RUNNER_LOCK)}" + (f", bot pid {bot}" if bot else "")
@@ -155,15 +156,15 @@ def _tell_up(folder: str) -> None:
 
 
 def _bot_is_ready(folder: str) -> bool:
-    from runner import home
-    from runner.presence import is_ready, written_pid
+    from runner.config import home
+    from runner.processes.process_lock import is_ready, written_pid
 
     pid = written_pid(folder, home.BOT_LOCK)
     return pid is not None and is_ready(folder, pid, home.BOT_LOCK, home.BOT_BELL)
 
 
 def _link(folder: str) -> str | None:
-    from runner import home
+    from runner.config import home
 
     if home.setting("CHAT") != "page" or not _bot_is_ready(folder):
         return None
@@ -174,7 +175,7 @@ def _link(folder: str) -> str | None:
 
 def _tell_link(folder: str) -> None:
     """Whoever has the link may do everything: into a log goes only where it is."""
-    from runner import home
+    from runner.config import home
 
     if link := _link(folder):
         print(f"The chat: {link}" if sys.stdout.isatty() else f"The chat's link is in {folder}/{home.PAGE_LINK}")
@@ -184,9 +185,9 @@ def _tell_link(folder: str) -> None:
 
 
 def _detach(folder: str, parts: list[Part]) -> int:
-    from runner import home
-    from runner.presence import KEEPER_LOCK, holder
-    from runner.terminal.logfile import log_path, opened_log
+    from runner.config import home
+    from runner.processes.process_lock import KEEPER_LOCK, holder
+    from runner.terminal.service_log import log_path, opened_log
     from runner.terminal.spawn import command, start
 
     already = holder(folder, home.RUNNER_LOCK) or holder(folder, KEEPER_LOCK)
@@ -207,8 +208,8 @@ def _detach(folder: str, parts: list[Part]) -> int:
 def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, with_bot: bool) -> int:
     """Until runner and bot answer, or the keeper or the bot gives up: then what was said."""
     from runner.terminal.keeper import IS_OFF
-    from runner.terminal.logfile import said_since
-    from runner.waiting import Changes
+    from runner.terminal.service_log import said_since
+    from runner.terminal.wait_for_jobs import Changes
 
     waited = _Waited()
     with contextlib.closing(Changes(folder)) as changes:
@@ -228,8 +229,8 @@ def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, 
 
 
 def _runner_is_ready(folder: str, keeper: int) -> bool:
-    from runner import home
-    from runner.presence import is_ready, written_pid
+    from runner.config import home
+    from runner.processes.process_lock import is_ready, written_pid
 
     pid = written_pid(folder, home.RUNNER_LOCK)
     return pid is not None and pid != keeper and is_ready(folder, pid)
@@ -250,9 +251,9 @@ class _Waited:
 
 def _bot_is_connected(folder: str, begin: int) -> bool:
     """Whether it has said so since: before that, Telegram may still refuse its token."""
-    from runner import home
-    from runner.presence import written_pid
-    from runner.terminal.logfile import said_since
+    from runner.config import home
+    from runner.processes.process_lock import written_pid
+    from runner.terminal.service_log import said_since
 
     return _bot_is_ready(folder) and f"bot pid {written_pid(folder, home.BOT_LOCK)} up" in said_since(folder, begin)
 
@@ -276,8 +277,8 @@ def _tell_if_held(folder: str) -> None:
 @click.command("down")
 def down() -> None:
     """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
-    from runner import home
-    from runner.presence import KEEPER_LOCK, ask_to_leave
+    from runner.config import home
+    from runner.processes.process_lock import KEEPER_LOCK, ask_to_leave
     from runner.terminal.takeover import take_over
 
     folder = home.state_folder()
@@ -305,8 +306,8 @@ def _still_running() -> str:
 @click.command("demo")
 def demo() -> int:
     """Try nightshift with a chat page, in a state folder of its own; GPUs are simulated where there are none."""
-    from runner import home, settings
-    from runner.presence import KEEPER_LOCK, holder
+    from runner.config import home, settings
+    from runner.processes.process_lock import KEEPER_LOCK, holder
     from runner.store.connection import prepare_home
 
     os.environ.setdefault("NIGHTSHIFT_HOME", os.path.expanduser(DEMO_HOME))
@@ -330,15 +331,15 @@ def demo() -> int:
 
 def _demo_gpus() -> str:
     """Real ones if NVML answers."""
-    from runner.gpu import fresh
+    from runner.gpu import driver_check
 
-    return DEMO_GPUS if fresh.check() else "auto"
+    return DEMO_GPUS if driver_check.check() else "auto"
 
 
 def _make_workspace(folder: str) -> None:
     """A place for chat jobs: where one stands, so that one's own scripts are at hand."""
     from runner.api import Queue
-    from runner.workspace import Workspace, validate
+    from runner.config.workspace import Workspace, validate
 
     here = os.getcwd()
     usual = here != "/" and os.access(here, os.W_OK | os.X_OK)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from click.shell_completion import CompletionItem
 
@@ -28,7 +28,7 @@ FEW = 100  # entries of a list that somebody may want to read
 def open_queue() -> Queue:
     """The queue of the state folder in force, used by whoever is at the terminal."""
     from runner.api import Queue
-    from runner.submit import user
+    from runner.terminal.submit import user
 
     return Queue(actor=user())
 
@@ -121,3 +121,21 @@ def print_json_list(values: Iterable[Any]) -> None:
 def counted(count: int, noun: str) -> str:
     """`1 job`, `2,000 jobs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+JOBS_ARGUMENT = click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1, required=True)
+
+
+def act_on_each(job_ids: Iterable[int], act: Callable[[Queue, int], str]) -> int:
+    """One that is refused does not keep back the others; 1 if any was."""
+    from runner.errors import UserError
+
+    refused = 0
+    with open_queue() as queue:
+        for job_id in dict.fromkeys(job_ids):
+            try:
+                print(act(queue, job_id), flush=True)
+            except UserError as error:
+                say(str(error))
+                refused = 1
+    return refused

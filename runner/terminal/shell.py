@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from runner.terminal.session import JOB, open_queue, say
-from runner.terminal.words import gpu_words, printable, state_words
+from runner.text.words import gpu_words, printable, state_words
 
 if TYPE_CHECKING:
     from runner.api import Queue
@@ -41,14 +41,16 @@ def shell(job_id: int, command: tuple[str, ...]) -> None:
 
 def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
     """What the job's processes have, but for what marks them as the job's."""
-    from runner import orders, rundir, settings
-    from runner.envfile import read_env_file
+    from runner import rundir
+    from runner.config import settings
+    from runner.config.env_file import read_env_file
+    from runner.engines import attempt_spec
 
     folder = rundir.folder_of(queue.home, job.id, job.attempt)
     spec = rundir.read(folder, rundir.SPEC)
     if spec is None:
         captured = queue.jobs.environment(job.spec.environment)
-        spec, _ = orders.order(job, job.attempt, job.gpus, captured, folder, settings.load())
+        spec, _ = attempt_spec.order(job, job.attempt, job.gpus, captured, folder, settings.load())
     from_file = read_env_file(spec["env_file"]) if spec.get("env_file") else {}
     here = {name: os.environ[name] for name in _OF_THIS_TERMINAL if name in os.environ}
     merged = {**spec["env"], **from_file, **spec["env_over"], **here}
@@ -58,10 +60,10 @@ def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
 def _folder(queue: Queue, job: Job) -> str:
     if not job.spec.snapshot:
         return job.spec.dir
-    from runner.snapshot import frozen
+    from runner.snapshot import code_copy
 
-    frozen.refuse_gone(queue.home, job.spec)
-    return frozen.work_folder(queue.home, job.spec)
+    code_copy.refuse_gone(queue.home, job.spec)
+    return code_copy.work_folder(queue.home, job.spec)
 
 
 def _where(queue: Queue, job: Job, folder: str) -> str:

@@ -10,7 +10,7 @@ import click
 
 from runner.errors import UserError
 from runner.terminal.session import JOB, counted, open_queue, print_json
-from runner.terminal.words import colour, duration_words, event_words, long_time, outcome_words, printable, state_words
+from runner.text.words import colour, duration_words, event_words, long_time, outcome_words, printable, state_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,16 +63,16 @@ def _described(queue: Queue, job: Job) -> dict[str, Any]:
 def _snapshot(queue: Queue, job: Job) -> dict[str, Any] | None:
     if not job.spec.snapshot:
         return None
-    from runner.snapshot import frozen
+    from runner.snapshot import code_copy
 
-    if not frozen.is_taken(job.spec):
+    if not code_copy.is_taken(job.spec):
         return {"folder": None}
-    folder = frozen.tree_folder(queue.home, job.spec)
+    folder = code_copy.tree_folder(queue.home, job.spec)
     return {**job.spec.snapshot, "folder": folder if os.path.isdir(folder) else None}
 
 
 def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
-    from runner.store.used import usage_of
+    from runner.store.gpu_usage import usage_of
 
     told = {"gpus": json.loads(row["gpus"]), **{name: _json(row[name]) for name in ("exit", "probe")}}
     return {**row, **told, "usage": usage_of(row)}
@@ -90,7 +90,7 @@ def _run_dir(queue: Queue, job: Job) -> str | None:
 
 
 def _headline(job: Job) -> str:
-    from runner.terminal.table import paint
+    from runner.text.table import paint
 
     return f"{f'Job {job.id}':<{LABEL}} {paint(state_words(job), colour(job.state))}"
 
@@ -155,12 +155,12 @@ def _where(job: Job, home: str) -> Iterator[tuple[str, str]]:
 
 
 def _copy_of_code(spec: JobSpec, home: str) -> Iterator[tuple[str, str]]:
-    from runner.snapshot import frozen
+    from runner.snapshot import code_copy
 
-    yield "Code", f"as submitted: {frozen.words(spec)}"
-    if not frozen.is_taken(spec):
+    yield "Code", f"as submitted: {code_copy.words(spec)}"
+    if not code_copy.is_taken(spec):
         return
-    folder = frozen.tree_folder(home, spec)
+    folder = code_copy.tree_folder(home, spec)
     yield "", folder if os.path.isdir(folder) else "(the copy has been removed)"
 
 
@@ -174,7 +174,7 @@ def _gpus(job: Job, indices: Mapping[str, int]) -> str:
 
 
 def _limits(job: Job) -> Iterator[tuple[str, str]]:
-    from runner.quantities import format_duration
+    from runner.units import format_duration
 
     if job.spec.priority.rank:
         yield "Priority", job.spec.priority.value
@@ -189,7 +189,7 @@ def _limits(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _host_room(spec: JobSpec) -> str:
-    from runner.quantities import format_mib
+    from runner.units import format_mib
 
     cores = counted(spec.cpus, "CPU core") if spec.cpus else ""
     return ", ".join(part for part in (cores, f"{format_mib(spec.ram_mib)} of memory" if spec.ram_mib else "") if part)
@@ -211,7 +211,7 @@ def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     from datetime import timedelta
 
     from runner import clock
-    from runner.quantities import format_duration
+    from runner.units import format_duration
 
     if job.state.final:
         return
@@ -227,7 +227,7 @@ def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     """What the supervisor saw of the last attempt's end."""
-    from runner.quantities import format_duration, format_mib
+    from runner.units import format_duration, format_mib
 
     made = queue.jobs.attempts(job.id)
     end = _attempt(made[-1])["exit"] if made else None
@@ -246,7 +246,7 @@ def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 def _usage(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     """What it made of its GPUs, as far as that is known; so far, while it runs."""
-    from runner.quantities import format_mib
+    from runner.units import format_mib
 
     used = queue.usage(job.id) if job.gpus else None
     if not used or not used["samples"]:
@@ -316,7 +316,7 @@ def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 def _events(queue: Queue, job: Job, indices: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     from runner import clock
-    from runner.quantities import format_duration
+    from runner.units import format_duration
 
     yield "", ""
     before = None

@@ -6,8 +6,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Protocol
 
-from runner import home
-from runner.interpreter import python_command
+from runner.config import home
+from runner.processes.interpreter import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

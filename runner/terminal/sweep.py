@@ -6,10 +6,10 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from runner import options, submit
+from runner.config import options
 from runner.errors import UserError
-from runner.sweep import options as sweep_options
-from runner.sweep import sweeps
+from runner.sweep import sweep_options, sweeps
+from runner.terminal import submit
 from runner.terminal.session import counted, say
 
 if TYPE_CHECKING:

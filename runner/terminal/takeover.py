@@ -12,8 +12,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runner.presence import KEEPER_LOCK, holder, make_leave
-from runner.supervisor import kernel
+from runner.processes import linux
+from runner.processes.process_lock import KEEPER_LOCK, holder, make_leave
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,9 @@ def remember(folder: str, pids: Mapping[str, int]) -> None:
     """Write down who is kept up; a full disk is no reason not to keep them up."""
     path = os.path.join(folder, FILE)
     with contextlib.suppress(OSError):
-        parts = {name: [pid, kernel.start_time(pid)] for name, pid in pids.items()}
+        parts = {name: [pid, linux.start_time(pid)] for name, pid in pids.items()}
         with open(f"{path}.tmp", "w", encoding="ascii") as draft:
-            json.dump({"boot": kernel.boot_id(), "parts": parts}, draft)
+            json.dump({"boot": linux.boot_id(), "parts": parts}, draft)
         os.replace(f"{path}.tmp", path)
 
 
@@ -51,7 +51,7 @@ def _remembered(folder: str) -> dict[str, tuple[int, int]]:
     try:
         with open(os.path.join(folder, FILE), encoding="ascii") as file:
             written = json.load(file)
-        if written["boot"] != kernel.boot_id():
+        if written["boot"] != linux.boot_id():
             return {}
         return {name: (int(pid), int(began)) for name, (pid, began) in written["parts"].items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -60,6 +60,6 @@ def _remembered(folder: str) -> dict[str, tuple[int, int]]:
 
 def _is_it(pid: int, began: int) -> bool:
     try:
-        return kernel.start_time(pid) == began
+        return linux.start_time(pid) == began
     except OSError:
         return False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.idle import Policy
-    from runner.watch.readings import Readings
+    from runner.idle_command.gpu_readings import Readings
 
 _SHORTEST_PERIOD_S = 0.05
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
@@ -65,8 +65,8 @@ def watch(
 
 
 def _run(policy: Policy, readings: Readings, command: Sequence[str]) -> int:
-    from runner.watch.child import to_execute
-    from runner.watch.loop import Watch
+    from runner.idle_command.child import to_execute
+    from runner.idle_command.watch_loop import Watch
 
     words = to_execute(command)
     try:
@@ -77,9 +77,9 @@ def _run(policy: Policy, readings: Readings, command: Sequence[str]) -> int:
 
 
 def _readings() -> Readings:
-    from runner import home
+    from runner.config import home
     from runner.errors import OperatorError
-    from runner.watch.readings import Readings
+    from runner.idle_command.gpu_readings import Readings
 
     gpus = home.setting("GPUS") or "auto"
     if gpus == "none":

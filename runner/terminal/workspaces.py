@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runner.terminal.group import HELP_NAMES, Commands, Entry
+from runner.terminal.command_group import HELP_NAMES, Commands, Entry
 from runner.terminal.session import open_queue, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runner.api import Queue
-    from runner.workspace import Workspace
+    from runner.config.workspace import Workspace
 
 _HERE = "runner.terminal.workspaces"
 
@@ -66,8 +66,8 @@ def add(
     probe_with: str | None,
 ) -> None:
     """Make the workspace NAME; its folder is the current one unless --dir says otherwise."""
+    from runner.config.workspace import Workspace
     from runner.errors import UserError
-    from runner.workspace import Workspace
 
     with open_queue() as queue:
         if any(known.name == name for known in queue.workspaces.all()):
@@ -119,7 +119,7 @@ def edit(
 
 def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> dict[str, Any]:
     """How its jobs are probed, with what is given changed; an empty text takes out what it would have set."""
-    from runner.probing.profiles import parse_settings
+    from runner.config.profiles import parse_settings
 
     name = old.get("profile") if profile is None else profile or None
     kept = {key: value for key, value in old.items() if key != "profile"} if settings != "" else {}
@@ -128,7 +128,7 @@ def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> di
 
 def _put(queue: Queue, workspace: Workspace) -> None:
     """Keep it once it has proved to work; the environment is captured now, so that a mistake shows now."""
-    from runner.workspace import environment_of, validate
+    from runner.config.workspace import environment_of, validate
 
     checked = validate(workspace)
     environment_of(checked)
@@ -142,7 +142,7 @@ def _absolute(path: str) -> str:
 
 
 def _parsed(variables: tuple[str, ...]) -> dict[str, str]:
-    from runner.options import parse_variable
+    from runner.config.options import parse_variable
 
     return {name: value for text in variables for name, value in parse_variable(text).items()}
 
@@ -178,7 +178,7 @@ def show(name: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_all(as_json: bool) -> None:
     """List the workspaces."""
-    from runner.terminal.table import Row, print_table
+    from runner.text.table import Row, print_table
 
     with open_queue() as queue:
         found = queue.workspaces.all()
@@ -208,7 +208,7 @@ def _described(workspace: Workspace) -> dict[str, Any]:
 
 
 def _names_in(env_file: str | None) -> list[str]:
-    from runner.envfile import read_env_file
+    from runner.config.env_file import read_env_file
     from runner.errors import UserError
 
     try:

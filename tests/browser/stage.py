@@ -8,12 +8,12 @@ import struct
 import zlib
 from typing import Any
 
-from bot.local_chat.api import BotApi
-from bot.local_chat.page import Page
-from bot.local_chat.page_socket import listen
-from bot.local_chat.params import Upload
-from bot.local_chat.testing import wire
-from bot.local_chat.world import World
+from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.bot_api.world import World
+from bot.local_chat.page.listening_socket import listen
+from bot.local_chat.page.server import Page
+from tests.telegram.testing import wire
 
 SECRET = "test-secret-behind-the-hash"
 COMMANDS = {

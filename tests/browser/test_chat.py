@@ -6,7 +6,7 @@ import re
 
 from playwright.async_api import Page, expect
 
-from bot.local_chat.params import Upload
+from bot.local_chat.bot_api.params import Upload
 from tests.browser.stage import Stage, buttons, picture
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from bot.local_chat.entities import Entity
-from bot.local_chat.text import FormattedText
+from bot.local_chat.bot_api.entities import Entity
+from bot.local_chat.bot_api.text import FormattedText
 from tests.browser.stage import Stage, buttons
 
 EVIL = (

@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from runner.home import BOT_LOCK, RUNNER_LOCK
-from runner.presence import KEEPER_LOCK, holder
+from runner.config.home import BOT_LOCK, RUNNER_LOCK
+from runner.processes.process_lock import KEEPER_LOCK, holder
 from tests.box import Box
 from tests.browser.squatter import Squatter
 from tests.browser.stage import Stage

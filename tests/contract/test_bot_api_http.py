@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from bot.local_chat.api import BotApi
-from bot.local_chat.control import Control
-from bot.local_chat.errors import PersonError
-from bot.local_chat.http import HttpServer
-from bot.local_chat.limits import Limits
-from bot.local_chat.remote import WorldProcess
-from bot.local_chat.world import TOKEN, World
+from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.api_errors import PersonError
+from bot.local_chat.bot_api.limits import Limits
+from bot.local_chat.bot_api.world import TOKEN, World
+from tests.telegram.control import Control
+from tests.telegram.http import HttpServer
+from tests.telegram.remote import WorldProcess
 
 
 @asynccontextmanager
@@ -189,7 +189,7 @@ def test_a_world_in_a_process_of_its_own(monkeypatch):
 
 def test_the_core_needs_neither_aiohttp_nor_telegram():
     code = (
-        "import sys, bot.local_chat.testing, bot.local_chat.control, bot.local_chat.remote\n"
+        "import sys, tests.telegram.testing, tests.telegram.control, tests.telegram.remote\n"
         "sys.exit(' '.join({'aiohttp', 'telegram', 'httpx'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -32,13 +32,13 @@ from telegram.error import (
 from telegram.ext import Application, CallbackQueryHandler, CommandHandler, TypeHandler
 from telegram.request import HTTPXRequest
 
-from bot.local_chat.api import BotApi
-from bot.local_chat.faults import Fault
-from bot.local_chat.http import HttpServer
-from bot.local_chat.limits import FloodLimits, Limits
-from bot.local_chat.request import LocalRequest
-from bot.local_chat.updates import KINDS
-from bot.local_chat.world import World
+from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.faults import Fault
+from bot.local_chat.bot_api.in_process_request import LocalRequest
+from bot.local_chat.bot_api.limits import FloodLimits, Limits
+from bot.local_chat.bot_api.updates import KINDS
+from bot.local_chat.bot_api.world import World
+from tests.telegram.http import HttpServer
 
 KEYBOARD = InlineKeyboardMarkup([[InlineKeyboardButton("Kill", callback_data="k:1", style="danger")]])
 PICTURE = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 7, 5)

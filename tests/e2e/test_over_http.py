@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bot.commands import COMMANDS
-from bot.local_chat.remote import WorldProcess
 from tests.box import Box
+from tests.telegram.remote import WorldProcess
 from tests.wait import eventually
 
 ADMIN, USER = 1001, 1002

@@ -14,7 +14,7 @@ from ast import literal_eval
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold
+from runner.gpu.sim.load import SimulatedOutOfMemoryError, hold
 
 TRAINING_S, VALIDATION_S = 0.3, 2.0  # the latter is seen by a sampler that is late, too
 GLOBALS = {

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold
+from runner.gpu.sim.load import SimulatedOutOfMemoryError, hold
 
 HOST_MIB = 10  # for each sample
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.local_chat.remote import WorldProcess
 from runner.api import Queue
 from runner.api.chat import Inbox, Messages, Workspace, stamp
 from runner.model import FINAL_STATES, Notice, State
 from tests.fault import told
+from tests.telegram.remote import WorldProcess
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from bot.app import Face
 from bot.chat import Chat
-from bot.local_chat.api import Reply
-from bot.local_chat.errors import ApiError, bad_request
-from bot.local_chat.http import HttpServer
-from bot.wire import Wire
+from bot.local_chat.bot_api.api import Reply
+from bot.local_chat.bot_api.api_errors import ApiError, bad_request
+from bot.telegram_client import Wire
 from runner.store.connection import StoreError
 from tests.room import Room
+from tests.telegram.http import HttpServer
 
 
 class HttpRoom(Room):

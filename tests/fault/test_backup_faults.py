@@ -7,17 +7,17 @@ import subprocess
 
 import pytest
 
-from runner import presence
 from runner.errors import OperatorError
+from runner.processes import process_lock
+from runner.processes.waiter import Waiter
 from runner.store import backup, restoring
 from runner.store.backup import Backup
 from runner.store.box import Box
 from runner.store.connection import DATABASE, open_store
 from runner.store.jobs import Jobs
-from runner.store.outbox import Outbox
+from runner.store.notices import Outbox
 from runner.terminal.checks import setup
-from runner.wait import Waiter
-from runner.watches.backup import BackupWatch
+from runner.watchdogs.backup import BackupWatch
 from tests.jobs import a_spec
 from tests.wait import eventually
 
@@ -152,7 +152,7 @@ def test_a_copy_that_hangs_is_told_once_and_nobody_waits_for_it_when_leaving(sto
 
 def test_the_doctor_knows_that_no_copies_are_made(store):
     Box(store).set("backup", {"folder": "/mnt", "is_apart": True, "failing_since": "2026-01-01"})
-    with presence.held(store.home, "runner.lock"):
+    with process_lock.held(store.home, "runner.lock"):
         found = {finding.name: (finding.level, finding.text) for finding in setup.runner(store.home)}
     assert found["copies"] == ("warn", "none since 2026-01-01")
     assert found["runner"][0] == "ok"

@@ -8,10 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from bot import answering, delivery, patience, poll
-from bot.local_chat.api import Reply
-from bot.local_chat.errors import ApiError, forbidden, migrated
-from bot.sender import REPEAT
+from bot import store_retry
+from bot.inbound import poll, routing
+from bot.local_chat.bot_api.api import Reply
+from bot.local_chat.bot_api.api_errors import ApiError, forbidden, migrated
+from bot.outbound import retry_policy
+from bot.outbound.sender import REPEAT
 from runner import clock, rundir
 from runner.model import State
 from tests.attempts import begin, end
@@ -21,11 +23,11 @@ from tests.room import data_of, in_room, labels
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(delivery, "FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr(delivery, "LONGEST_PAUSE_S", 0.1)
-    monkeypatch.setattr(delivery, "LONGEST_UNSURE_S", 0.1)
-    monkeypatch.setattr(patience, "TRY_AGAIN_S", 0.03)
-    monkeypatch.setattr(answering, "TRY_AGAIN_S", 0.03)
+    monkeypatch.setattr(retry_policy, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(retry_policy, "LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(retry_policy, "LONGEST_UNSURE_S", 0.1)
+    monkeypatch.setattr(store_retry, "TRY_AGAIN_S", 0.03)
+    monkeypatch.setattr(routing, "TRY_AGAIN_S", 0.03)
     monkeypatch.setattr(poll, "DISK_PAUSE_S", 0.03)
 
 
@@ -567,7 +569,7 @@ async def test_a_submission_that_has_to_wait_for_the_disk_counts_once(room):
 
     def full(*args):
         tries.append(args)
-        raise answering.StoreError("The disk is full.")
+        raise routing.StoreError("The disk is full.")
 
     room.chat.queue.submit = full
     room.people.send_text(room.uma, None, "/submit python a.py")

@@ -9,11 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from bot import delivery, poll, wire
-from bot.delivery import Then, Verdict
-from bot.local_chat.api import Reply
-from bot.local_chat.faults import Fault
-from bot.local_chat.http import HttpServer
+from bot import telegram_client
+from bot.inbound import poll
+from bot.local_chat.bot_api.api import Reply
+from bot.local_chat.bot_api.faults import Fault
+from bot.outbound import retry_policy
+from bot.outbound.retry_policy import Then, Verdict
 from runner import clock
 from runner.model import State
 from tests.attempts import begin, end
@@ -21,17 +22,18 @@ from tests.fault import told
 from tests.fault.rough import HttpRoom, instead, record, texts
 from tests.jobs import submit
 from tests.room import Room, data_of, in_room
+from tests.telegram.http import HttpServer
 
 UNSURE = {Fault.HANG_BEFORE, Fault.HANG_AFTER, Fault.CUT}
 
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(delivery, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(delivery, "LONGEST_PAUSE_S", 0.05)
-    monkeypatch.setattr(delivery, "LONGEST_UNSURE_S", 0.05)
-    monkeypatch.setattr(wire, "READ_S", 0.25)
-    monkeypatch.setattr(wire, "POLL_OVERDUE_S", 0.25)
+    monkeypatch.setattr(retry_policy, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(retry_policy, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(retry_policy, "LONGEST_UNSURE_S", 0.05)
+    monkeypatch.setattr(telegram_client, "READ_S", 0.25)
+    monkeypatch.setattr(telegram_client, "POLL_OVERDUE_S", 0.25)
     monkeypatch.setattr(poll, "CONFLICT_PAUSE_S", 0.1)
 
 
@@ -135,7 +137,7 @@ async def test_a_kill_that_is_confirmed_over_a_bad_line_stops_once(room):
 def test_six_hours_without_a_network(monkeypatch, tmp_path):
     """With the pauses as they are; the clock is put forward instead."""
     for name, value in (("FIRST_PAUSE_S", 1.0), ("LONGEST_PAUSE_S", 30.0)):
-        monkeypatch.setattr(delivery, name, value)
+        monkeypatch.setattr(retry_policy, name, value)
     monkeypatch.setattr(poll, "after_failure", lambda *_: Verdict(Then.AGAIN, 0.01))
     monkeypatch.setattr(poll, "pause_s", lambda _: 0.01)
     ahead, now, monotonic = timedelta(), clock.now, clock.monotonic
@@ -217,7 +219,7 @@ def test_a_network_that_is_not_there_yet_is_waited_for(tmp_path, caplog):
 @pytest.mark.parametrize("by_itself", [True, False], ids=["the connection times out", "it does not even do that"])
 def test_a_poll_that_stalls_is_started_anew(by_itself, monkeypatch, tmp_path, caplog):
     if not by_itself:
-        monkeypatch.setattr(wire, "POLL_OVERDUE_S", 60.0)
+        monkeypatch.setattr(telegram_client, "POLL_OVERDUE_S", 60.0)
         monkeypatch.setattr(poll, "STALLED_AFTER_S", 0.2)
 
     @in_room()

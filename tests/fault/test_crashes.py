@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from runner.doorbell import ring
+from runner.processes.doorbell import ring
 from tests.fault.chaos import Chaos
 from tests.wait import eventually
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from bot import answering, app
-from bot.dispatch import SET_ASIDE, TRIES
-from bot.handlers import submitting
-from bot.local_chat.remote import WorldProcess
-from bot.within import within
+from bot import app
+from bot.handlers import submit
+from bot.inbound import routing
+from bot.inbound.dispatch import SET_ASIDE, TRIES
+from bot.timeouts import within
 from tests import nursery
 from tests.fault.rough import texts
 from tests.room import Room, in_room
+from tests.telegram.remote import WorldProcess
 from tests.wait import eventually
 
 
@@ -36,7 +37,7 @@ def a_project_that_hangs(folder: Path):
 
 
 def test_a_copy_that_hangs_is_given_up_and_the_chat_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(answering, "LIMIT_S", 0.5)
+    monkeypatch.setattr(routing, "LIMIT_S", 0.5)
 
     @in_room()
     async def check(room):
@@ -55,8 +56,8 @@ def test_a_copy_that_hangs_is_given_up_and_the_chat_goes_on(tmp_path, monkeypatc
 def test_a_folder_that_does_not_answer_holds_up_nobody_else(tmp_path, monkeypatch):
     """As on a network folder whose server is gone: more calls hang than a pool has threads."""
     answers = threading.Event()
-    monkeypatch.setattr(submitting, "reach", lambda _: answers.wait())
-    monkeypatch.setattr(answering, "LIMIT_S", 0.02)
+    monkeypatch.setattr(submit, "reach", lambda _: answers.wait())
+    monkeypatch.setattr(routing, "LIMIT_S", 0.02)
 
     @in_room()
     async def check(room):
@@ -64,8 +65,8 @@ def test_a_folder_that_does_not_answer_holds_up_nobody_else(tmp_path, monkeypatc
             for _ in range(40):
                 room.people.send_text(room.uma, None, "/submit -g 0 true")
             await room.settle()
-            monkeypatch.setattr(submitting, "reach", lambda _: None)
-            monkeypatch.setattr(answering, "LIMIT_S", 40)
+            monkeypatch.setattr(submit, "reach", lambda _: None)
+            monkeypatch.setattr(routing, "LIMIT_S", 40)
             (said,) = await room.ask(room.una, "/submit -g 0 true")
             assert "queued" in said.text.text
             assert len(room.chat.queue.unfinished()) == 1

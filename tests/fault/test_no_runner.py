@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from bot import runner_watch
+from bot.outbound import no_runner
 from runner import clock
-from runner.home import RUNNER_LOCK
-from runner.presence import held
+from runner.config.home import RUNNER_LOCK
+from runner.processes.process_lock import held
 from tests.fault.rough import texts
 from tests.room import a_room, in_room
 
@@ -31,8 +31,8 @@ def told(room, person):
 
 
 def test_a_runner_that_is_killed_is_missed_and_its_return_is_told(box, monkeypatch):
-    monkeypatch.setattr(runner_watch, "LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr(runner_watch, "STEADY_S", 0.3)
+    monkeypatch.setattr(no_runner, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(no_runner, "STEADY_S", 0.3)
 
     async def check():
         box.start_runner()
@@ -55,7 +55,7 @@ def pass_s(monkeypatch):
     """Lets seconds pass, and looks at the runner after each ten of them."""
     ahead, monotonic = 0.0, clock.monotonic
     monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + ahead)
-    monkeypatch.setattr(runner_watch, "LOOK_EVERY_S", 3600.0)  # only when the test says so
+    monkeypatch.setattr(no_runner, "LOOK_EVERY_S", 3600.0)  # only when the test says so
 
     def let_pass(room, seconds):
         nonlocal ahead

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runner.errors import OperatorError
-from runner.gpu.client import SamplerClient
 from runner.gpu.published import FILE, read_published
-from runner.gpu.sim_state import start_time
-from runner.interpreter import python_command
+from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.sim.state import start_time
 from runner.model import GpuHealth
+from runner.processes.interpreter import python_command
 from tests.fakes.nvml import FakeNvml
 from tests.wait import eventually
 

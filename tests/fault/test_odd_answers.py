@@ -11,19 +11,20 @@ import time
 import pytest
 from telegram.error import NetworkError, RetryAfter, TelegramError
 
-from bot import delivery, transport, wire
-from bot.delivery import after_failure
-from bot.local_chat.api import Reply
-from bot.local_chat.http import HttpServer
-from bot.wire import Wire
+from bot import telegram_client, telegram_http
+from bot.local_chat.bot_api.api import Reply
+from bot.outbound import retry_policy
+from bot.outbound.retry_policy import after_failure
+from bot.telegram_client import Wire
 from tests.fault.rough import HttpRoom, instead, texts
+from tests.telegram.http import HttpServer
 
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch):
     for name in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S", "LONGEST_UNSURE_S"):
-        monkeypatch.setattr(delivery, name, 0.02)
-    monkeypatch.setattr(wire, "POLL_OVERDUE_S", 5.0)
+        monkeypatch.setattr(retry_policy, name, 0.02)
+    monkeypatch.setattr(telegram_client, "POLL_OVERDUE_S", 5.0)
 
 
 async def until(look, timeout=40.0):
@@ -272,7 +273,7 @@ def test_a_body_without_an_end_is_given_up(tmp_path):
             asking = asks(tmp_path, server)
             with pytest.raises(NetworkError, match="longer than 8 MiB") as caught:
                 await asking.bot.send_message(1, "x")
-            assert after_failure(caught.value, 1).then is delivery.Then.PERHAPS
+            assert after_failure(caught.value, 1).then is retry_policy.Then.PERHAPS
             await asking.close()
             assert server.sent < 32 << 20
 
@@ -292,7 +293,7 @@ def test_a_small_body_that_unpacks_to_a_huge_one_is_given_up(tmp_path):
 
 
 def test_a_body_that_comes_in_drops_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "BODY_WITHIN_S", 0.3)
+    monkeypatch.setattr(telegram_http, "BODY_WITHIN_S", 0.3)
 
     async def check():
         async with Endless(b" ", pause_s=0.05) as server:

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 from telegram import BotCommand
 
-from bot.local_chat.remote import WorldProcess
 from bot.secrets import quiet_log
 from bot.settings import ChatSettings
-from bot.wire import Wire
+from bot.telegram_client import Wire
 from runner import rundir
 from runner.api.chat import Workspace, stamp
 from runner.errors import OperatorError
 from runner.lifecycle import outcome
 from tests.jobs import an_exit
 from tests.room import in_room, labels
+from tests.telegram.remote import WorldProcess
 from tests.wait import eventually
 
 HUB, OPEN, WANDB = "Zx81kQpL0vTn55RwYb3MuA", "qL7-9vRt2_mNb4XcZ1sDfG6hJ", "9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"

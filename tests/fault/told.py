@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from bot.sender import REPEAT
+from bot.outbound.sender import REPEAT
 
 LATE = re.compile(r"\n(?:from \w{3} \d\d:\d\d; )?" + re.escape(REPEAT) + r"$|\nfrom \w{3} \d\d:\d\d$")
 ORDER = {"queued": 0, "started": 1, **dict.fromkeys(("finished", "failed", "stopped", "cancelled", "lost"), 2)}

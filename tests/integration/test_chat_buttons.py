@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from bot import notify
-from bot.handlers.taps import GONE
+from bot.handlers.button_taps import GONE
+from bot.outbound import notifier as notify
 from runner.lifecycle import outcome
 from runner.model import State
 from tests.jobs import an_exit

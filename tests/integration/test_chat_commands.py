@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot import words
+from bot.text import job_words
 from runner import rundir
 from runner.api import Queue
 from runner.model import State
@@ -516,8 +516,8 @@ async def test_a_file_of_somebody_who_may_not_submit_is_answered_and_a_strangers
 
 @in_room()
 async def test_a_file_that_is_gone_is_asked_for_again(room):
-    from bot.local_chat.api import error_reply
-    from bot.local_chat.errors import ApiError
+    from bot.local_chat.bot_api.api import error_reply
+    from bot.local_chat.bot_api.api_errors import ApiError
 
     async def gone(*_):
         return error_reply(ApiError(404, "Not Found"))
@@ -542,9 +542,9 @@ async def test_what_a_terminal_would_type_is_said_as_a_phone_can_do_it(room):
 @in_room()
 async def test_when_a_job_begins_is_said_once(room):
     await room.ask(room.uma, "/submit -g 0 python a.py")
-    line = words.waiting_line(job(room, 1), "begins at 19:56 on 16 Nov", "about 19:56")
+    line = job_words.waiting_line(job(room, 1), "begins at 19:56 on 16 Nov", "about 19:56")
     assert line == "⏳ <b>#1</b> python a.py — begins at 19:56 on 16 Nov"
-    assert words.waiting_line(job(room, 1), "needs 1 GPU, 0 free", "about 19:56").endswith("0 free · about 19:56")
+    assert job_words.waiting_line(job(room, 1), "needs 1 GPU, 0 free", "about 19:56").endswith("0 free · about 19:56")
 
 
 @in_room()

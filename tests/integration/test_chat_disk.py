@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bot import poll
+from bot.inbound import poll
 from tests.fault.rough import FullDisk, texts
 from tests.room import in_room
 

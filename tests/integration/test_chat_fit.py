@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bot.local_chat.photo import dimensions
+from bot.local_chat.bot_api.photo import dimensions
 from bot.pictures import plots
 from runner import clock
 from runner.batch import Measured, Plan, Settings, Unmeasured

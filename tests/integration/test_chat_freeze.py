@@ -119,13 +119,13 @@ def test_groups_whose_numbers_take_long_keep_nobody_waiting(tmp_path, monkeypatc
     asked, may_go_on = [], asyncio.Event()
 
     async def slow(chat, name):
-        from bot.grouped import results_of
+        from bot.outbound.group_results import results_of
 
         asked.append(name)
         await may_go_on.wait()
         return await results_of(chat, name)
 
-    monkeypatch.setattr("bot.notify.results_of", slow)
+    monkeypatch.setattr("bot.outbound.notifier.results_of", slow)
 
     @in_room()
     async def check(room):

@@ -11,11 +11,11 @@ import pytest
 from telegram import Update
 
 from bot.commands import BY_NAME, COMMANDS
-from bot.dispatch import let_in
-from bot.gate import Role
-from bot.handlers.taps import ACTIONS, GONE, JUST_NOW, NOT_YOURS
-from bot.local_chat.updates import KINDS
-from bot.local_chat.world import ANONYMOUS_ADMIN, CHANNEL_BOT
+from bot.handlers.button_taps import ACTIONS, GONE, JUST_NOW, NOT_YOURS
+from bot.inbound.admission import let_in
+from bot.local_chat.bot_api.updates import KINDS
+from bot.local_chat.bot_api.world import ANONYMOUS_ADMIN, CHANNEL_BOT
+from bot.roles import Role
 from runner import rundir
 from runner.api.chat import clock
 from runner.lifecycle import outcome
@@ -439,15 +439,15 @@ async def test_a_role_lost_while_the_message_was_being_worked_on_counts(room):
     workspaces = room.chat.queue.workspaces
     workspaces.known_environment = lambda *_: room.chat.people.revoke(room.sam.id) and None
     workspaces.keep_environment = lambda *_: ("key", {})
-    from bot.handlers import submitting
+    from bot.handlers import submit
 
-    usual = submitting.environment_of
-    submitting.environment_of = lambda _: {}
+    usual = submit.environment_of
+    submit.environment_of = lambda _: {}
     try:
         room.people.send_text(room.sam, None, SUBMIT)
         await room.settle()
     finally:
-        submitting.environment_of = usual
+        submit.environment_of = usual
     assert room.chat.queue.jobs.count(State.QUEUED) == 0
     assert "queued" not in text(room.said(room.sam))
 

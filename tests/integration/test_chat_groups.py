@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from bot.local_chat.model import Chat
-from bot.local_chat.updates import KINDS
+from bot.local_chat.bot_api.objects import Chat
+from bot.local_chat.bot_api.updates import KINDS
 from runner.model import State
 from tests.room import in_room, labels
 from tests.traces import differences, traces

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from bot import apart
-from bot.gate import Role
-from bot.handlers.taps import NOT_YOURS
-from bot.local_chat.photo import dimensions
-from bot.local_chat.remote import WorldProcess
+from bot import worker_process
+from bot.handlers.button_taps import NOT_YOURS
+from bot.local_chat.bot_api.photo import dimensions
 from bot.pictures import plots
-from bot.richtext import CAPTION_UNITS
+from bot.roles import Role
+from bot.telegram_html import CAPTION_UNITS
 from runner import clock
 from runner.model import Reason, State
 from tests.attempts import begin, end
 from tests.e2e.test_over_http import Telegram, text_of
 from tests.idle_stage import IdleStage
 from tests.room import Room, a_room, data_of, labels
+from tests.telegram.remote import WorldProcess
 from tests.wait import eventually, is_on_time
 
 UNLESS_KEPT = "unless it is kept or works again"
@@ -387,7 +387,7 @@ async def test_the_end_is_a_picture_too(room, stage):
 
 @pytest.mark.parametrize("broken", [["false"], ["/no/such/python"], ["echo", "no picture"]], ids=str)
 def test_without_a_picture_the_words_are_sent(broken, tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "python_command", lambda *_: broken)
+    monkeypatch.setattr(worker_process, "python_command", lambda *_: broken)
 
     @staged(pictures=True)
     async def scene(room, stage):
@@ -402,7 +402,7 @@ def test_without_a_picture_the_words_are_sent(broken, tmp_path, monkeypatch):
 
 
 def test_a_picture_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "python_command", lambda *_: ["sleep", "300"])
+    monkeypatch.setattr(worker_process, "python_command", lambda *_: ["sleep", "300"])
     monkeypatch.setattr(plots, "DRAW_S", 0.2)
 
     @staged(pictures=True)
@@ -443,7 +443,7 @@ def test_a_picture_is_drawn_beside_the_loop_and_once(tmp_path, monkeypatch):
             await asyncio.sleep(0.005)
             turns += 1
         assert turns > 10
-        monkeypatch.setattr(apart, "python_command", lambda *_: ["false"])
+        monkeypatch.setattr(worker_process, "python_command", lambda *_: ["false"])
         assert await plots.drawn(plot, str(tmp_path)) == drawing.result()
         return drawing.result()
 

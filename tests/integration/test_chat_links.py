@@ -8,8 +8,15 @@ from bot.commands import BY_NAME, COMMANDS
 from tests.room import ARGUMENT, in_room, stray_links
 
 ROOT = Path(__file__).parents[2]
-AT_THE_TERMINAL = {"bot/checks.py", "bot/cli.py", "bot/commands.py", "bot/pairing.py", "bot/wire.py", "runner/cli.py"}
-FOLDERS_AT_THE_TERMINAL = ("bot/local_chat/", "runner/terminal/", "runner/watch/")
+AT_THE_TERMINAL = {
+    "bot/terminal/doctor.py",
+    "bot/cli.py",
+    "bot/commands.py",
+    "bot/terminal/people.py",
+    "bot/telegram_client.py",
+    "runner/terminal/cli.py",
+}
+FOLDERS_AT_THE_TERMINAL = ("bot/local_chat/", "runner/terminal/", "runner/idle_command/")
 NAMES = ["train.py", "run.sh", "model.pt", "data.zip"]
 WRONG = ["12 13 nonsense", "--nonsense", "train.py", "1 nonsense train.py"]
 

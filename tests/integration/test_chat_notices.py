@@ -7,11 +7,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from bot import pauses
-from bot.notify import is_quiet
+from bot.outbound.notifier import is_quiet
+from bot.text import box_words
 from runner import clock
-from runner.backoff import Retry
 from runner.model import Phase, Reason, State
+from runner.schedule.backoff import Retry
 from tests.attempts import begin, end, lose
 from tests.jobs import an_exit, submit
 from tests.room import in_room, labels
@@ -491,7 +491,7 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
     assert said.text.text.splitlines()[0] == f"⏸ lab1 is paused: {why}"
     assert said.text.text.endswith("No more start. I try one job at 23:10. Resume if nothing is wrong with the box.")
     assert "#1, #2, #3" in said.text.text
-    words = pauses.paused({**paused, "tries": 0, "jobs": [1, 1, 1]}, "lab1")
+    words = box_words.paused({**paused, "tries": 0, "jobs": [1, 1, 1]}, "lab1")
     assert "#1. Running jobs go on. No more like them start. I try a job of another kind as soon as one waits" in words
     assert labels(said) == ["Resume", "Status"]
     assert not said.silent
@@ -675,8 +675,8 @@ async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
 @in_room()
 async def test_what_a_person_does_is_told_even_if_no_runner_is_up(room):
     """The bot's own bell is rung by whoever changes the queue."""
-    from runner.doorbell import Doorbell
-    from runner.home import BOT_BELL
+    from runner.config.home import BOT_BELL
+    from runner.processes.doorbell import Doorbell
 
     number = await a_job(room)
     bell = Doorbell(room.chat.queue.home, BOT_BELL)

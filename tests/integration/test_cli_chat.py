@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.local_chat.remote import WorldProcess
 from runner.api.chat import BOT_BELL, BOT_LOCK, People
-from runner.home import RUNNER_LOCK
-from runner.presence import KEEPER_LOCK, holder, is_ready, written_pid
+from runner.config.home import RUNNER_LOCK
+from runner.processes.process_lock import KEEPER_LOCK, holder, is_ready, written_pid
 from tests.page_door import is_let_in
+from tests.telegram.remote import WorldProcess
 from tests.wait import eventually
 
 SIMULATED = {"NIGHTSHIFT_GPUS": "sim:1x24GiB"}

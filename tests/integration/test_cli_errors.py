@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from runner.cli import main
+from runner.terminal.cli import main
 from tests.jobs import submit
 
 NO_JOB = "There is no job 5."

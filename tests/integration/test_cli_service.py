@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from runner.presence import KEEPER_LOCK, written_pid
+from runner.processes.process_lock import KEEPER_LOCK, written_pid
 from tests.jobs import submit
 from tests.wait import eventually
 

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from runner import clock, home, presence
+from runner import clock
+from runner.config import home
 from runner.gpu.published import publish
 from runner.model import Gpu, Reason, Snapshot
-from runner.supervisor import kernel
+from runner.processes import linux, process_lock
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import in_room
@@ -27,8 +28,8 @@ def a_runner_with_one_gpu(folder):
     """As far as others can see."""
     gpu = Gpu(index=0, uuid=GPU, memory_total_mib=24 << 10, memory_used_mib=0, utilization=0, processes=(),
               sampled_at=time.monotonic() + 3600)  # fmt: skip
-    with presence.held(folder, home.RUNNER_LOCK):
-        seen = Snapshot(at=clock.text(clock.now()), boot_id=kernel.boot_id(), simulated=False, gpus=(gpu,))
+    with process_lock.held(folder, home.RUNNER_LOCK):
+        seen = Snapshot(at=clock.text(clock.now()), boot_id=linux.boot_id(), simulated=False, gpus=(gpu,))
         publish(folder, json.dumps(seen.to_json()))
         yield
 

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
-from bot.gate import WRONG_CODES_AT_MOST, Role
+from bot.access.gate import WRONG_CODES_AT_MOST
 from bot.handlers.people import MOST_REVOKES
+from bot.roles import Role
 from runner.api.chat import clock
 from runner.model import State
 from tests.room import data_of, in_room, labels

@@ -6,7 +6,7 @@ import re
 import signal
 
 from runner import clock
-from runner.store.line import Line
+from runner.store.scheduling_queries import Line
 from tests.wait import eventually
 
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from runner import clock, rundir
+from runner.config.settings import Settings
 from runner.errors import UserError
-from runner.settings import Settings
-from runner.store.limits import keep_limits
-from runner.store.times import Times
-from runner.wait import Waiter
-from runner.watches.time_limit import TimeWatch, lead_s
+from runner.processes.waiter import Waiter
+from runner.store.box_limits import keep_limits
+from runner.store.time_limits import Times
+from runner.watchdogs.time_limit import TimeWatch, lead_s
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import data_of, in_room, labels

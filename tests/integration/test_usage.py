@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from runner.gpu.sim_state import folder_of
+from runner.gpu.sim.state import folder_of
 from tests.wait import eventually
 
 

@@ -2,7 +2,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from runner.batch import Known, Measured, OutOfMemory, Plan, Probe, Run, Settings, choose
-from runner.batch.fit import Point, proportional
+from runner.batch.memory_line import Point, proportional
 from runner.batch.plan import MOST_RESTARTS
 
 SETTINGS = Settings()

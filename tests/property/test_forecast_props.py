@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.forecast.estimates import forecast
-from runner.forecast.night import Held, Later, Length, Scene
+from runner.forecast.simulation import Held, Later, Length, Scene
 from runner.schedule.choice import Limits, Room, Running, Waiting, choose
 from runner.schedule.request import Request
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.commands import COMMANDS
-from bot.local_chat.entities import utf16_length
-from bot.richtext import fit
+from bot.local_chat.bot_api.entities import utf16_length
+from bot.telegram_html import fit
 from runner import rundir
 from runner.api.chat import Workspace
 from runner.errors import UserError
@@ -188,7 +188,10 @@ def test_three_thousand_hostile_texts(tmp_path, caplog):
 
 
 def test_the_siege_would_see_a_text_that_is_not_escaped(tmp_path):
-    with without("bot.words", "heading", "escape(job.spec.name)", "job.spec.name"), pytest.raises(AssertionError):
+    with (
+        without("bot.text.job_words", "heading", "escape(job.spec.name)", "job.spec.name"),
+        pytest.raises(AssertionError),
+    ):
         asyncio.run(besiege(tmp_path, 1, 3_000))
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.envfile import is_variable_name
+from runner.config.env_file import is_variable_name
+from runner.config.options import read_text, read_words
 from runner.errors import UserError
-from runner.options import read_text, read_words
 
 FLAGS = {
     "gpus": ("-g", "--gpus"),

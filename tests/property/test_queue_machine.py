@@ -10,11 +10,11 @@ from runner.model import Reason, State
 from runner.schedule.choice import Limits, in_turn
 from runner.schedule.request import request_in, request_of
 from runner.store.connection import open_store
-from runner.store.edits import Edits
 from runner.store.jobs import Jobs
-from runner.store.line import Line
-from runner.store.order import Order
-from runner.store.outbox import Outbox
+from runner.store.notices import Outbox
+from runner.store.queue_order import Order
+from runner.store.scheduling_queries import Line
+from runner.store.spec_changes import Edits
 from tests.jobs import a_spec, an_exit
 
 SLOTS = [("GPU-a", 0), ("GPU-a", 1), ("GPU-b", 0)]

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from bot import excerpt, parse, richtext
-from bot.local_chat.html_text import parse_html
-from bot.local_chat.testing import Trial
-from bot.richtext import Shrink, bold, code, escape, fit, italic, link, pre, quote, shorten, units, visible_units
+from bot import telegram_html
+from bot.inbound import parse
+from bot.local_chat.bot_api.html_text import parse_html
 from bot.secrets.names import is_telling
 from bot.secrets.redact import Redactor
+from bot.telegram_html import Shrink, bold, code, escape, fit, italic, link, pre, quote, shorten, units, visible_units
+from bot.text import log_excerpt, quiet_hours
 from runner.commands.arguments import changed
 from runner.errors import UserError
+from tests.telegram.testing import Trial
 
 KEEPS = st.sampled_from(["start", "end", "both"])
 HOSTILE = [
@@ -108,7 +110,7 @@ def test_whatever_is_put_together_is_sent(trial: Trial, parts: list[str | Shrink
     assert units(sent["text"]) <= limit
     assert visible_units(html) <= limit
     assert visible_units(html) == units(parse_html(html)[0])
-    assert len(html.encode()) <= richtext.RAW_BYTES
+    assert len(html.encode()) <= telegram_html.RAW_BYTES
 
 
 def test_a_thousand_hostile_strings_are_sent(trial: Trial) -> None:
@@ -118,16 +120,16 @@ def test_a_thousand_hostile_strings_are_sent(trial: Trial) -> None:
             numbers.choice([*HOSTILE, chr(numbers.randrange(0x110000))]) for _ in range(numbers.randrange(40))
         )
         html = fit([bold(text[:9]), Shrink(text, render=numbers.choice([escape, pre, quote])), code(text[:5])])
-        assert units(trial.send(html, parse_mode="HTML")["text"]) <= richtext.MESSAGE_UNITS
+        assert units(trial.send(html, parse_mode="HTML")["text"]) <= telegram_html.MESSAGE_UNITS
 
 
 @settings(max_examples=300, deadline=None)
 @given(text=TEXTS)
 def test_what_is_shown_is_what_was_meant(text: str) -> None:
     shown, entities = parse_html(escape(text))
-    assert shown == richtext.printable(text)
+    assert shown == telegram_html.printable(text)
     assert not entities
-    assert richtext.printable(shown) == shown
+    assert telegram_html.printable(shown) == shown
     assert units(shown) <= units(text)
 
 
@@ -135,7 +137,7 @@ def test_what_is_shown_is_what_was_meant(text: str) -> None:
 @given(text=TEXTS, limit=st.integers(-2, 60), keep=KEEPS)
 @example(text="🇩🇪" * 40, limit=5, keep="both")
 @example(text="e" + "\u0301" * 100, limit=9, keep="end")
-def test_shortened_text_is_short_and_still_text(text: str, limit: int, keep: richtext.Keep) -> None:
+def test_shortened_text_is_short_and_still_text(text: str, limit: int, keep: telegram_html.Keep) -> None:
     short = shorten(text, limit, keep=keep)
     assert units(short) <= max(limit, 0)
     if units(text) <= limit:
@@ -178,7 +180,7 @@ def test_code_stays_and_no_entity_is_too_odd(text: str, entities: list[tuple[str
 @settings(max_examples=300, deadline=None)
 @given(text=TEXTS)
 def test_nothing_people_type_breaks_anything(text: str) -> None:
-    for read in (parse.job_numbers, parse.quiet_hours):
+    for read in (parse.job_numbers, quiet_hours.quiet_hours):
         with suppress(UserError):
             read(text)
     assert all(line.strip() for line in parse.lines(text))
@@ -222,12 +224,12 @@ LOG = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(output=LOG, limit=st.integers(0, 400), lines=st.integers(-1, 5))
 def test_no_output_is_too_strange(output: bytes, limit: int, lines: int) -> None:
-    text = excerpt.clean(output)
-    told = excerpt.what_matters(text, limit=limit)
+    text = log_excerpt.clean(output)
+    told = log_excerpt.what_matters(text, limit=limit)
     assert units(told) <= limit
-    assert len(excerpt.tail(text, lines).split("\n")) <= max(lines, 1)
+    assert len(log_excerpt.tail(text, lines).split("\n")) <= max(lines, 1)
     assert not any(char < " " and char not in "\n\t" for char in text + told)
-    excerpt.wandb_link(text)
+    log_excerpt.wandb_link(text)
 
 
 SECRETS = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=8, max_size=40).filter(is_telling)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.settings import ChatSettings
-from runner.settings import Settings
+from runner.config.settings import Settings
 
 PATH = Path(__file__).parents[2] / ".env.example"
 HEAD = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import options
+from runner.config import options
 from runner.lifecycle import REASONS
 from tests import nursery
 from tests.repo import env_example

@@ -52,9 +52,9 @@ def test_no_condition_of_the_gate_is_idle(tmp_path):
     with Queue(str(fresh), actor="test", begin=True):
         pass
     for path in GATE:
-        for words, mutant in conditions("bot.gate", path):
+        for words, mutant in conditions("bot.access.gate", path):
             looked += 1
-            with replaced("bot.gate", path, mutant):
+            with replaced("bot.access.gate", path, mutant):
                 red = next((test for test in tests if turns_red(test, tmp_path / f"{next(numbers)}", fresh)), None)
             if red is None:
                 idle.append(words)
@@ -84,141 +84,145 @@ REQUIRE = ("turn.require(Role.ADMIN)", "pass")
 CONTROLS = {
     # -- three lines: what is fetched is judged, what was kept is judged again, and who acts once more
     "the poller's line": voided(
-        "bot.poll", "Poller._kept", "isinstance(verdict, Denied)",
+        "bot.inbound.poll", "Poller._kept", "isinstance(verdict, Denied)",
         whole.test_who_is_not_let_in_leaves_no_trace_and_hears_nothing,
     ),
     "groups are left": voided(
-        "bot.poll", "Poller._kept", "kept and isinstance(verdict, Added)",
+        "bot.inbound.poll", "Poller._kept", "kept and isinstance(verdict, Added)",
         groups.test_a_group_that_is_not_named_is_left_without_a_word,
     ),
     "only who may is told why": Control(
-        "bot.poll", "Poller._kept", "is None", "is Ellipsis", groups.test_a_strangers_invitations_leave_no_rows
+        "bot.inbound.poll", "Poller._kept", "is None", "is Ellipsis", groups.test_a_strangers_invitations_leave_no_rows
     ),
     "the application's door": Control(
-        "bot.dispatch", "let_in", "isinstance(verdict, Caller)", "True", whole.test_each_line_holds_by_itself
+        "bot.inbound.admission", "let_in", "isinstance(verdict, Caller)", "True", whole.test_each_line_holds_by_itself
     ),
     "the handler's own look": Control(
-        "bot.answering", "_taken", "if isinstance(caller, Caller) else None", "", whole.test_each_line_holds_by_itself
+        "bot.inbound.routing", "_taken", "if isinstance(caller, Caller) else None", "",
+        whole.test_each_line_holds_by_itself
     ),
     "the button's own look": Control(
-        "bot.answering", "tap", "isinstance(caller, Caller) and ", "", whole.test_each_line_holds_by_itself
+        "bot.inbound.routing", "tap", "isinstance(caller, Caller) and ", "", whole.test_each_line_holds_by_itself
     ),
     # -- roles, at the action
     "a role is asked for at all": voided(
-        "bot.turn", "Turn.require", "now is None or now < role", whole.test_what_only_an_admin_may
+        "bot.inbound.turn", "Turn.require", "now is None or now < role", whole.test_what_only_an_admin_may
     ),
     "to queue": Control(
-        "bot.handlers.submitting", "_queue", "turn.require(Role.USER)", "pass",
+        "bot.handlers.submit", "_queue", "turn.require(Role.USER)", "pass",
         whole.test_a_role_lost_while_the_message_was_being_worked_on_counts,
     ),
     "to rerun": Control(
-        "bot.handlers.submitting", "rerun", "turn.require(Role.USER)", "pass", "rerun"
+        "bot.handlers.rerun", "rerun", "turn.require(Role.USER)", "pass", "rerun"
     ),
-    "to rerun by a button": Control("bot.handlers.taps", "_rerun", "turn.require(Role.USER)", "pass", "button rerun"),
-    "to pause": Control("bot.handlers.acting", "pause", *REQUIRE, whole.test_what_only_an_admin_may),
-    "to drain": Control("bot.handlers.acting", "drain_now", *REQUIRE, "button drain"),
+    "to rerun by a button": Control("bot.handlers.button_taps", "_rerun", "turn.require(Role.USER)", "pass",
+    "button rerun"),
+    "to pause": Control("bot.handlers.control", "pause", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to drain": Control("bot.handlers.control", "drain_now", *REQUIRE, "button drain"),
     "to resume": Control(
-        "bot.rights", "role_to_resume", "Role.ADMIN if", "Role.USER if", whole.test_what_only_an_admin_may
+        "bot.chat", "role_to_resume", "Role.ADMIN if", "Role.USER if", whole.test_what_only_an_admin_may
     ),
     "to let in": Control("bot.handlers.people", "pair", *REQUIRE, whole.test_what_only_an_admin_may),
     "to revoke": Control("bot.handlers.people", "revoke", *REQUIRE, "button revoked"),
     "to cancel links": Control("bot.handlers.people", "cancel_links", *REQUIRE, "button cancel links"),
     "to read the audit": Control("bot.handlers.people", "audit", *REQUIRE, whole.test_what_only_an_admin_may),
-    "to choose the default": Control("bot.handlers.looking", "workspaces", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to choose the default": Control("bot.handlers.view", "workspaces", *REQUIRE, whole.test_what_only_an_admin_may),
     "to stop an idle box's command": Control(
-        "bot.handlers.taps", "_cancel_when_empty", *REQUIRE, "button cancel when empty"
+        "bot.handlers.button_taps", "_cancel_when_empty", *REQUIRE, "button cancel when empty"
     ),
     "to change a job": Control(
-        "bot.handlers.acting", "require_owner", "turn.require(Role.USER)", "pass", "button kill"
+        "bot.handlers.kill", "require_owner", "turn.require(Role.USER)", "pass", "button kill"
     ),
     "to change another's job": voided(
-        "bot.handlers.acting", "require_owner", "not turn.may_stop(job)",
+        "bot.handlers.kill", "require_owner", "not turn.may_stop(job)",
         whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
     "to stop a job, when it is done": Control(
-        "bot.handlers.acting", "stop_jobs", "require_owner(turn, job)", "pass",
+        "bot.handlers.kill", "stop_jobs", "require_owner(turn, job)", "pass",
         whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
     "to be asked about a job": Control(
-        "bot.handlers.acting", "_named", "require_owner(turn, job)", "pass",
+        "bot.handlers.kill", "_named", "require_owner(turn, job)", "pass",
         whole.test_only_owners_and_admins_are_asked_about_a_job,
     ),
     "to extend a job": Control(
-        "bot.handlers.acting", "extend", "require_owner(turn, job)", "pass",
+        "bot.handlers.limits", "extend", "require_owner(turn, job)", "pass",
         limits.test_extend_by_a_command_and_who_may,
     ),
     "to extend a job by a button": Control(
-        "bot.handlers.taps", "_extend", "acting.require_owner(turn, job)", "pass",
+        "bot.handlers.button_taps", "_extend", "kill.require_owner(turn, job)", "pass",
         whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
     "to edit or move another's job": Control(
-        "bot.handlers.editing", "_theirs", "require_owner(turn, job)", "pass",
+        "bot.handlers.edit", "changeable_jobs", "require_owner(turn, job)", "pass",
         editing.test_only_owners_and_admins_edit_and_move,
     ),
-    "to stop everyone's jobs": Control("bot.handlers.acting", "_chosen", *REQUIRE, whole.test_what_only_an_admin_may),
+    "to stop everyone's jobs": Control("bot.handlers.kill", "_chosen", *REQUIRE, whole.test_what_only_an_admin_may),
     "words mean one's own jobs": Control(
-        "bot.handlers.acting", "_chosen", "None if anybodys else turn.caller.actor", "None",
+        "bot.handlers.kill", "_chosen", "None if anybodys else turn.caller.actor", "None",
         editing.test_kill_by_state_and_group_asks_with_a_count,
     ),
     "to be told how a job is edited": Control(
-        "bot.handlers.taps", "_edit", "acting.require_owner(turn, job)", "pass",
+        "bot.handlers.button_taps", "_edit", "kill.require_owner(turn, job)", "pass",
         whole.test_a_button_for_a_job_of_another_is_for_its_owner_and_admins,
     ),
     "to stop or repeat a group's jobs of another": Control(
-        "bot.handlers.grouped", "_theirs", "turn.is_admin or one.owner == turn.caller.actor", "True",
+        "bot.handlers.groups", "_theirs", "turn.is_admin or one.owner == turn.caller.actor", "True",
         sweeps.test_users_act_on_their_own_jobs_of_a_group_admins_on_all,
     ),
     "to stop or repeat a group": Control(
-        "bot.handlers.grouped", "_theirs", "turn.require(Role.USER)", "pass", "button kill group"
+        "bot.handlers.groups", "_theirs", "turn.require(Role.USER)", "pass", "button kill group"
     ),
     "to change another's group": voided(
-        "bot.handlers.grouped", "_require_owner_of_group", "owner != turn.caller.actor and not turn.is_admin",
+        "bot.handlers.groups", "_require_owner_of_group", "owner != turn.caller.actor and not turn.is_admin",
         sweeps.test_users_act_on_their_own_jobs_of_a_group_admins_on_all,
     ),
     # -- buttons
     "a button is one person's": Control(
-        "bot.handlers.taps", "tapped", " or button.person != turn.caller.id", "",
+        "bot.handlers.button_taps", "tapped", " or button.person != turn.caller.id", "",
         whole.test_anothers_button_is_no_button,
     ),
     "a question has its time": Control(
-        "bot.handlers.taps", "tapped", "button.expired or ", "", whole.test_a_question_is_good_once_and_for_five_minutes
+        "bot.handlers.button_taps", "tapped", "button.expired or ", "",
+        whole.test_a_question_is_good_once_and_for_five_minutes
     ),
     "a question has one answer": Control(
-        "bot.handlers.taps", "tapped", "question.used", "False",
+        "bot.handlers.button_taps", "tapped", "question.used", "False",
         whole.test_a_used_question_is_used_also_for_its_other_answer,
     ),
     "a button is used up": Control(
-        "bot.turn", "Turn.effect", "self.chat.buttons.use(nonce)", "pass", whole.test_two_taps_at_once_count_once
+        "bot.inbound.turn", "Turn.effect", "self.chat.buttons.use(nonce)", "pass",
+        whole.test_two_taps_at_once_count_once
     ),
     # -- what goes out
     "nothing is sent to who may not": Control(
-        "bot.sender", "Sender._send", "not self._chat.gate.may_reach(message.person, message.chat)", "False",
+        "bot.outbound.sender", "Sender._send", "not self._chat.gate.may_reach(message.person, message.chat)", "False",
         pairing.test_what_waits_to_be_sent_to_somebody_revoked_is_not_sent,
     ),
     "notices go to who may": Control(
-        "bot.notify", "Notifier._at", "gate.may_reach(thread.person, thread.chat)", "True",
+        "bot.outbound.notifier", "Notifier._at", "gate.may_reach(thread.person, thread.chat)", "True",
         pairing.test_notices_of_somebody_revoked_go_to_the_admins,
     ),
     "only a served group is followed": voided(
-        "bot.sender", "follow", "not chat.gate.serves(old)",
+        "bot.outbound.sender", "follow", "not chat.gate.serves(old)",
         groups.test_a_message_to_a_group_that_moved_and_is_not_served_is_parked,
     ),
     "nothing secret is said": Control(
         "bot.chat", "Chat.presentable", "self.redactor.text(html)", "html", secret.test_no_secret_leaves_in_the_chat
     ),
     "no secret of a job is shown": Control(
-        "bot.handlers.looking", "_last_lines", "excerpt.presentable(kept, redactor)", "excerpt.clean(kept)",
+        "bot.handlers.view", "_last_lines", "excerpt.presentable(kept, redactor)", "excerpt.clean(kept)",
         secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret of a job is told": Control(
-        "bot.notify", "_told_by", "excerpt.presentable(output.tail(LOG_BYTES), redactor)",
+        "bot.outbound.notifier", "_told_by", "excerpt.presentable(output.tail(LOG_BYTES), redactor)",
         "excerpt.clean(output.tail(LOG_BYTES))", secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret is in a sweep's values": Control(
         "bot.chat", "Chat.shown", "redactor.ends(value)", "value", sweeps.test_no_secret_leaves_with_the_results
     ),
     "no secret is in a file": Control(
-        "bot.documents", "_document", 'b"".join(redactor.stream(piece for _, piece in output.parts()))',
+        "bot.outbound.documents", "_document", 'b"".join(redactor.stream(piece for _, piece in output.parts()))',
         'b"".join(piece for _, piece in output.parts())', secret.test_no_secret_leaves_in_the_chat,
     ),
     # -- pairing

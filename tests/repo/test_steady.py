@@ -20,7 +20,7 @@ echo run >>runs
 case $(wc -l <runs) in
     2) echo 'FAILED tests/a.py::test_one[x y] - AssertionError: no'; echo 'ERROR tests/a.py::test_two'; exit 1 ;;
     3)
-        echo 'ERROR    bot.sender:sender.py:12 no'
+        echo 'ERROR    bot.outbound.sender:sender.py:12 no'
         echo 'FAILED tests/a.py::test_two - no'
         echo 'ERROR tests/a.py::test_two - again'
         exit 1 ;;

@@ -8,9 +8,9 @@ import pytest
 
 from runner import clock
 from runner.api import Queue
-from runner.backoff import LONGEST_S, Retry, is_news, pause_s
 from runner.model import Reason, State
-from runner.store.line import Line
+from runner.schedule.backoff import LONGEST_S, Retry, is_news, pause_s
+from runner.store.scheduling_queries import Line
 from tests.attempts import begin
 from tests.jobs import submit
 

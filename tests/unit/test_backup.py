@@ -8,7 +8,7 @@ from runner.store import backup
 from runner.store.backup import Backup
 from runner.store.connection import DATABASE, open_store
 from runner.store.jobs import Jobs
-from runner.store.line import Line
+from runner.store.scheduling_queries import Line
 from tests.jobs import a_spec, an_exit
 from tests.wait import eventually
 

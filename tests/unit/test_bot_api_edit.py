@@ -2,13 +2,12 @@
 
 import pytest
 
-from bot.local_chat.errors import ApiError
-from bot.local_chat.limits import Limits
-from bot.local_chat.methods.editing import NOT_MODIFIED
-from bot.local_chat.model import ADMINISTRATOR
-from bot.local_chat.params import Upload
-from bot.local_chat.reactions import REACTIONS
-from bot.local_chat.testing import Trial
+from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.limits import Limits
+from bot.local_chat.bot_api.methods.editing import NOT_MODIFIED, REACTIONS
+from bot.local_chat.bot_api.objects import ADMINISTRATOR
+from bot.local_chat.bot_api.params import Upload
+from tests.telegram.testing import Trial
 
 BUTTONS = {"inline_keyboard": [[{"text": "Kill", "callback_data": "k:1"}]]}
 OTHER = {"inline_keyboard": [[{"text": "Sure?", "callback_data": "k:2"}]]}

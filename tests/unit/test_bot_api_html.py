@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.local_chat.entities import Entity, tidy, utf16_length
-from bot.local_chat.errors import ApiError
-from bot.local_chat.html_text import parse_html
-from bot.local_chat.testing import Trial
+from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.entities import Entity, tidy, utf16_length
+from bot.local_chat.bot_api.html_text import parse_html
+from tests.telegram.testing import Trial
 
 MEANINGS = {
     "plain": ("plain", []),

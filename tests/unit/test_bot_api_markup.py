@@ -2,9 +2,9 @@
 
 import pytest
 
-from bot.local_chat import links
-from bot.local_chat.errors import ApiError
-from bot.local_chat.testing import Trial
+from bot.local_chat.bot_api import links
+from bot.local_chat.bot_api.api_errors import ApiError
+from tests.telegram.testing import Trial
 
 
 def inline(*buttons):

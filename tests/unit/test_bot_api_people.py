@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from bot.local_chat.errors import PersonError
-from bot.local_chat.model import ADMINISTRATOR, LEFT
-from bot.local_chat.testing import Trial
-from bot.local_chat.updates import KINDS
+from bot.local_chat.bot_api.api_errors import PersonError
+from bot.local_chat.bot_api.objects import ADMINISTRATOR, LEFT
+from bot.local_chat.bot_api.updates import KINDS
+from tests.telegram.testing import Trial
 
 
 def kinds(trial):

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from bot.local_chat.api import BotApi, Ending
-from bot.local_chat.control import Control
-from bot.local_chat.errors import ApiError, PersonError
-from bot.local_chat.faults import Fault, Faults
-from bot.local_chat.limits import FloodLimits, Limits
-from bot.local_chat.model import ADMINISTRATOR, LEFT
-from bot.local_chat.testing import Trial
-from bot.local_chat.world import TOKEN
+from bot.local_chat.bot_api.api import BotApi, Ending
+from bot.local_chat.bot_api.api_errors import ApiError, PersonError
+from bot.local_chat.bot_api.faults import Fault, Faults
+from bot.local_chat.bot_api.limits import FloodLimits, Limits
+from bot.local_chat.bot_api.objects import ADMINISTRATOR, LEFT
+from bot.local_chat.bot_api.world import TOKEN
+from tests.telegram.control import Control
+from tests.telegram.testing import Trial
 
 
 def refused(act):

@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
-from bot.local_chat.errors import ApiError
-from bot.local_chat.limits import Limits
-from bot.local_chat.model import ADMINISTRATOR, KICKED, LEFT
-from bot.local_chat.params import Upload
-from bot.local_chat.photo import dimensions
-from bot.local_chat.testing import Trial
+from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.limits import Limits
+from bot.local_chat.bot_api.objects import ADMINISTRATOR, KICKED, LEFT
+from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.bot_api.photo import dimensions
+from tests.telegram.testing import Trial
 
 
 def refused(act):

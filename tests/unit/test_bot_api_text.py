@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.local_chat.detect import detect
-from bot.local_chat.entities import utf16_length
-from bot.local_chat.errors import ApiError
-from bot.local_chat.limits import Limits
-from bot.local_chat.testing import Trial
+from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.detect_entities import detect
+from bot.local_chat.bot_api.entities import utf16_length
+from bot.local_chat.bot_api.limits import Limits
+from tests.telegram.testing import Trial
 
 LENGTHS = {
     "the longest": ("x" * 4096, None),

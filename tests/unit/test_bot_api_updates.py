@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from bot.local_chat.errors import ApiError
-from bot.local_chat.limits import Limits
-from bot.local_chat.testing import Trial, wire
-from bot.local_chat.updates import DEFAULT, KINDS, OTHER_POLLER, WEBHOOK_SET
-from bot.local_chat.world import World
+from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.limits import Limits
+from bot.local_chat.bot_api.updates import DEFAULT, KINDS, OTHER_POLLER, WEBHOOK_SET
+from bot.local_chat.bot_api.world import World
+from tests.telegram.testing import Trial, wire
 
 
 def texts(updates):

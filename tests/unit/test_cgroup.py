@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.interpreter import ROOT
+from runner.processes.interpreter import ROOT
 from runner.supervisor import cgroup
 
 CODE = f"""
 import json, os, shutil, sys
 sys.path.insert(0, {ROOT!r})
 from pathlib import Path
-from runner.supervisor import cgroup, kernel
+from runner.supervisor import cgroup; from runner.processes import linux as kernel
 from runner.supervisor.supervise import Execution, get_ready
 
 folder, unit, command, events, delegated = sys.argv[1:]

@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from runner import doctor
-from runner.terminal.checks import gpus, host, setup, state
+from runner.terminal import doctor
+from runner.terminal.checks import gpus, host, setup, state_folder
 
 
 def only(findings):
@@ -17,8 +17,8 @@ def named(findings, name):
 
 
 def test_a_network_mount_is_refused_with_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("runner.store.disk.filesystem_of", lambda *_: "nfs4")
-    found = named(state.disk(str(tmp_path)), "its disk")
+    monkeypatch.setattr("runner.store.filesystem.filesystem_of", lambda *_: "nfs4")
+    found = named(state_folder.disk(str(tmp_path)), "its disk")
     assert found.level == "fail"
     assert f"NIGHTSHIFT_BACKUP_DIR={tmp_path}" in found.fix
 
@@ -28,17 +28,17 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch, free_mib, level):
     usage = os.statvfs(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free_mib << 20}))
     assert usage.f_favail > 1000 or usage.f_files == 0
-    assert state.room(str(tmp_path), "free space").level == level
+    assert state_folder.room(str(tmp_path), "free space").level == level
 
 
 def test_anothers_folder_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 4242)
-    assert named(state.folder(str(tmp_path)), "state folder").level == "fail"
+    assert named(state_folder.folder(str(tmp_path)), "state folder").level == "fail"
 
 
 def test_an_sqlite_that_can_damage_a_queue_is_told(monkeypatch):
     monkeypatch.setattr("runner.store.connection.SOUND_SQLITE", (99, 0, 0))
-    found = only(state.sqlite())
+    found = only(state_folder.sqlite())
     assert (found.level, "pysqlite3" in found.fix) == ("warn", True)
 
 
@@ -46,8 +46,8 @@ def test_a_folder_where_no_socket_can_be(monkeypatch, tmp_path):
     def refuse(*_):
         raise OSError
 
-    monkeypatch.setattr("runner.doorbell.Doorbell", refuse)
-    assert only(state.sockets(str(tmp_path))).level == "fail"
+    monkeypatch.setattr("runner.processes.doorbell.Doorbell", refuse)
+    assert only(state_folder.sockets(str(tmp_path))).level == "fail"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_binding_must_be_nvidias_own(monkeypatch, installed, level):
 
 def test_an_orphan_that_goes_elsewhere_is_told(monkeypatch):
     assert host.orphans_come_to_us()
-    monkeypatch.setattr("runner.supervisor.kernel.become_subreaper", lambda: None)
+    monkeypatch.setattr("runner.processes.linux.become_subreaper", lambda: None)
     assert not host.orphans_come_to_us()
     assert only(host.subreaper()).level == "fail"
 
@@ -90,7 +90,7 @@ def test_changes_that_are_not_told(monkeypatch, tmp_path):
         def close(self):
             pass
 
-    monkeypatch.setattr("runner.waiting.Changes", Deaf)
+    monkeypatch.setattr("runner.terminal.wait_for_jobs.Changes", Deaf)
     assert only(host.inotify(str(tmp_path))).level == "warn"
     assert list(tmp_path.iterdir()) == []
 
@@ -131,7 +131,7 @@ def test_limits_say_whether_they_are_enforced_and_how_they_would_be(tmp_path, mo
     from runner.supervisor import cgroup
 
     assert "known when a runner is up" in only(host.limits(str(tmp_path))).text
-    monkeypatch.setattr("runner.presence.holder", lambda *_: os.getpid())
+    monkeypatch.setattr("runner.processes.process_lock.holder", lambda *_: os.getpid())
     monkeypatch.setattr(cgroup, "MOUNT", str(tmp_path))
     found = only(host.limits(str(tmp_path)))
     assert (found.level, "not enforced: this host has no unified" in found.text) == ("info", True)

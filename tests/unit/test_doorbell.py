@@ -1,4 +1,4 @@
-from runner.doorbell import Doorbell, ring
+from runner.processes.doorbell import Doorbell, ring
 
 
 def heard(bell):

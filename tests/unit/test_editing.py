@@ -10,15 +10,15 @@ import pytest
 from runner import clock
 from runner.api import Queue
 from runner.api.edits import CLEAR, Edit, options_of
+from runner.config.options import read_words
+from runner.config.workspace import Workspace
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Gpu, Priority, Snapshot, State
-from runner.options import read_words
 from runner.schedule.request import request_of
-from runner.snapshot.frozen import work_folder
+from runner.snapshot.code_copy import work_folder
 from runner.store.box import Box
-from runner.store.limits import TIMES
-from runner.store.line import CPU
-from runner.workspace import Workspace
+from runner.store.box_limits import TIMES
+from runner.store.scheduling_queries import CPU
 from tests.jobs import submit
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runner import environment
-from runner.environment import captured, carries_own_venv, fingerprint, for_job, login_environment
+from runner.config import environment
+from runner.config.environment import captured, carries_own_venv, fingerprint, for_job, login_environment
 from runner.errors import UserError
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 from runner import clock
 from runner.api.outlook import Outlook
 from runner.forecast.estimates import Estimate, Forecast, agree, forecast, length_of
-from runner.forecast.night import UNKNOWN, Held, Later, Length, Rest, Scene
+from runner.forecast.simulation import UNKNOWN, Held, Later, Length, Rest, Scene
 from runner.schedule.choice import Limits
 from tests.unit.test_schedule import gpu, runs, wants
 

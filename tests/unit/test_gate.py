@@ -6,8 +6,9 @@ import itertools
 import pytest
 from telegram import Update
 
-from bot.gate import WRONG_CODES_AT_MOST, Added, Caller, Candidate, Denied, Gate, Moved, Role, actor_of, person_of
-from bot.local_chat.updates import KINDS
+from bot.access.gate import WRONG_CODES_AT_MOST, Added, Caller, Candidate, Denied, Gate, Moved, actor_of, person_of
+from bot.local_chat.bot_api.updates import KINDS
+from bot.roles import Role
 from bot.settings import ChatSettings
 from runner.api import Queue
 from runner.api.chat import People, clock

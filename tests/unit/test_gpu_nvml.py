@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from runner.gpu import nvml, sim_state
+from runner.gpu import nvml
 from runner.gpu.nvml import open_session
-from runner.gpu.sim import SimulatedDriver
-from runner.gpu.trouble import NvmlUnavailableError, about_device, cannot_open
+from runner.gpu.nvml_errors import NvmlUnavailableError, about_device, cannot_open
+from runner.gpu.sim import state
+from runner.gpu.sim.driver import SimulatedDriver
 from runner.model import Gpu, GpuHealth
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(pynvml, "nvmlLib", None)
-    sim_state.build(str(tmp_path), "sim:2x24GiB")
+    state.build(str(tmp_path), "sim:2x24GiB")
     yield str(tmp_path)
     pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 def _faults(folder: str, text: str) -> None:
-    sim_state._write(f"{folder}/faults.conf", text)
+    state._write(f"{folder}/faults.conf", text)
 
 
 def test_a_lost_gpu_keeps_what_it_is_and_comes_back(folder: str) -> None:
@@ -53,8 +54,8 @@ def test_a_gpu_lost_from_the_start_is_known_from_before_or_has_no_uuid(folder: s
     unknown = second.read()
     assert (unknown.gpu.health, unknown.gpu.uuid, unknown.broken) == (GpuHealth.UNKNOWN, "unknown-1", True)
     _faults(folder, "")
-    assert first.read().gpu.uuid == sim_state.cards(folder)[0].uuid, "what the driver says wins over memory"
-    assert second.read().gpu.uuid == sim_state.cards(folder)[1].uuid
+    assert first.read().gpu.uuid == state.cards(folder)[0].uuid, "what the driver says wins over memory"
+    assert second.read().gpu.uuid == state.cards(folder)[1].uuid
 
 
 def test_one_failing_query_hides_nothing_else(folder: str) -> None:
@@ -114,7 +115,7 @@ def test_a_split_gpu_is_listed_and_not_supported(folder: str) -> None:
 
 
 def test_a_driver_without_gpus_is_an_operators_error(folder: str) -> None:
-    sim_state._write(f"{folder}/gpus.conf", "")
+    state._write(f"{folder}/gpus.conf", "")
     with pytest.raises(NvmlUnavailableError, match="lists no GPU"):
         open_session(SimulatedDriver(folder))
 
@@ -198,8 +199,8 @@ def test_a_gpu_without_memory_of_its_own_is_known_by_how_it_finds_memory(folder:
     ],
 )  # fmt: skip
 def test_or_by_its_family(folder: str, name: str, unified: bool) -> None:
-    card = sim_state.cards(folder)[0]
-    sim_state._write(f"{folder}/gpus.conf", f"0 {card.uuid} 24576 300 {name}\n")
+    card = state.cards(folder)[0]
+    state._write(f"{folder}/gpus.conf", f"0 {card.uuid} 24576 300 {name}\n")
     (device,) = open_session(SimulatedDriver(folder)).devices
     gpu = device.read().gpu
     assert (gpu.name, gpu.unified, gpu.memory_used_mib) == (name, unified, None if unified else 0)

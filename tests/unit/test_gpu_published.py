@@ -12,11 +12,11 @@ import pytest
 
 from runner.api import Queue
 from runner.errors import UserError
-from runner.gpu.known import KnownGpus
+from runner.gpu.known_gpus import KnownGpus
 from runner.gpu.published import FILE, publish, read_published
 from runner.gpu.selection import Selection
 from runner.model import Gpu, GpuHealth, GpuProcess, Snapshot
-from runner.supervisor import kernel
+from runner.processes import linux
 from runner.terminal import gpus
 from tests.jobs import submit
 
@@ -32,7 +32,7 @@ def _snapshot(**changes: Any) -> Snapshot:
         processes=(GpuProcess(pid=1, memory_mib=5),),
         sampled_at=time.monotonic() - 30,
     )
-    usual: dict[str, Any] = {"at": "2026-01-01T00:00:00.000000+00:00", "boot_id": kernel.boot_id(), "simulated": False}
+    usual: dict[str, Any] = {"at": "2026-01-01T00:00:00.000000+00:00", "boot_id": linux.boot_id(), "simulated": False}
     return Snapshot(**{**usual, "gpus": (gpu,), **changes})
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from runner import hung
 from runner.errors import OperatorError
-from runner.gpu import sim_state
-from runner.gpu.client import SamplerClient
 from runner.gpu.nvml import open_session
-from runner.gpu.sim import SimulatedDriver
-from runner.gpu.sim_load import hold
-from runner.gpu.sim_state import Claim
+from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.sim import state
+from runner.gpu.sim.driver import SimulatedDriver
+from runner.gpu.sim.load import hold
+from runner.gpu.sim.state import Claim
+from runner.idle import hung_rule
 from runner.model import GpuHealth, GpuProcess
 from tests.fakes.nvml import FakeNvml
 from tests.wait import eventually
@@ -51,12 +51,12 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulate]:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A state folder with two simulated GPUs of 24 GiB."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    sim_state.build(sim_state.folder_of(str(tmp_path)), "sim:2x24GiB")
+    state.build(state.folder_of(str(tmp_path)), "sim:2x24GiB")
     return str(tmp_path)
 
 
 def test_idle_gpus(home: str, simulate: Simulate) -> None:
-    first, second = simulate(sim_state.folder_of(home))()
+    first, second = simulate(state.folder_of(home))()
     assert (first.index, second.index) == (0, 1)
     assert first.uuid != second.uuid
     assert first.name == "Simulated 24GiB"
@@ -68,7 +68,7 @@ def test_idle_gpus(home: str, simulate: Simulate) -> None:
 
 
 def test_what_a_process_holds_is_seen_and_gone_with_it(home: str, simulate: Simulate) -> None:
-    read = simulate(sim_state.folder_of(home))
+    read = simulate(state.folder_of(home))
     with hold(memory_mib=8000, load=90, gpu=1, home=home) as held:
         with hold(memory_mib=1000, load=30, gpu=1, home=home):
             idle, busy = read()
@@ -83,22 +83,22 @@ def test_what_a_process_holds_is_seen_and_gone_with_it(home: str, simulate: Simu
 
 
 def test_what_only_spins_is_busy_and_draws_little(home: str, simulate: Simulate) -> None:
-    read = simulate(sim_state.folder_of(home))
+    read = simulate(state.folder_of(home))
     with hold(memory_mib=8000, load=90, gpu=0, home=home) as held:
         held.spin()
         spinning = read()[0]
         assert (spinning.utilization, spinning.memory_used_mib) == (100, 8000)
-        assert spinning.power_w < hung.SPINNING_POWER * spinning.power_limit_w
+        assert spinning.power_w < hung_rule.SPINNING_POWER * spinning.power_limit_w
 
 
 def test_sigkill_releases_memory_even_of_an_unreaped_process(home: str, simulate: Simulate) -> None:
-    folder = sim_state.folder_of(home)
+    folder = state.folder_of(home)
     read = simulate(folder)
     child = subprocess.Popen(["sleep", "60"])
     try:
-        started = sim_state.start_time(child.pid)
+        started = state.start_time(child.pid)
         assert started is not None
-        sim_state.write_claim(folder, f"0.{child.pid}", Claim(child.pid, started, 5000, 50))
+        state.write_claim(folder, f"0.{child.pid}", Claim(child.pid, started, 5000, 50))
         assert read()[0].memory_used_mib == 5000
         child.send_signal(signal.SIGKILL)
         eventually(lambda: _state(child.pid) == "Z")
@@ -126,7 +126,7 @@ def test_sigkill_releases_memory_in_the_c_library_too(tmp_path: Path) -> None:
 
 
 def test_the_old_form_of_memory_counts_reserved_as_used(home: str, simulate: Simulate) -> None:
-    simulate(sim_state.folder_of(home))
+    simulate(state.folder_of(home))
     old = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
     assert (old.used, old.total - old.free) == (300 << 20, 300 << 20)
 
@@ -137,26 +137,26 @@ def _state(pid: int) -> str:
 
 
 def test_a_pid_that_is_another_process_now_holds_nothing(home: str, simulate: Simulate) -> None:
-    folder = sim_state.folder_of(home)
+    folder = state.folder_of(home)
     read = simulate(folder)
-    sim_state.write_claim(folder, f"0.{os.getpid()}", Claim(os.getpid(), 1, 5000, 50))
+    state.write_claim(folder, f"0.{os.getpid()}", Claim(os.getpid(), 1, 5000, 50))
     assert read()[0].memory_used_mib == 0
 
 
 def test_uuids_belong_to_the_folder(tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in ("a", "b")]
     for folder in folders:
-        sim_state.build(folder, "sim:2x24GiB+1x80GiB")
-    first, second = ([card.uuid for card in sim_state.cards(folder)] for folder in folders)
+        state.build(folder, "sim:2x24GiB+1x80GiB")
+    first, second = ([card.uuid for card in state.cards(folder)] for folder in folders)
     assert len({*first, *second}) == 6
-    sim_state.build(folders[0], "sim:2x24GiB+1x80GiB")
-    assert [card.uuid for card in sim_state.cards(folders[0])] == first
-    assert [card.total_mib for card in sim_state.cards(folders[0])] == [24576, 24576, 81920]
+    state.build(folders[0], "sim:2x24GiB+1x80GiB")
+    assert [card.uuid for card in state.cards(folders[0])] == first
+    assert [card.total_mib for card in state.cards(folders[0])] == [24576, 24576, 81920]
 
 
 def test_a_kind_may_have_the_name_of_a_type(tmp_path: Path) -> None:
-    sim_state.build(str(tmp_path), "sim:1x11GiB:GTX 1080 Ti+1x24GiB")
-    assert [card.name for card in sim_state.cards(str(tmp_path))] == ["Simulated GTX 1080 Ti", "Simulated 24GiB"]
+    state.build(str(tmp_path), "sim:1x11GiB:GTX 1080 Ti+1x24GiB")
+    assert [card.name for card in state.cards(str(tmp_path))] == ["Simulated GTX 1080 Ti", "Simulated 24GiB"]
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_a_kind_may_have_the_name_of_a_type(tmp_path: Path) -> None:
 )
 def test_a_bad_spec_is_answered_with_the_right_form(spec: str) -> None:
     with pytest.raises(OperatorError, match="sim:2x24GiB"):
-        sim_state.parse_spec(spec)
+        state.parse_spec(spec)
 
 
 def test_there_is_a_most(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="64 is the most"):
-        sim_state.parse_spec("sim:65x24GiB")
+        state.parse_spec("sim:65x24GiB")
 
 
 def _nothing(_: FakeNvml) -> None:

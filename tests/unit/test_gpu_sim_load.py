@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runner.errors import UserError
-from runner.gpu import sim_state
-from runner.gpu.sim_load import SimulatedOutOfMemoryError, hold, main
+from runner.gpu.sim import state
+from runner.gpu.sim.load import SimulatedOutOfMemoryError, hold, main
 from tests.wait import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROOM_MIB = 24576 - sim_state.RESERVED_MIB
+ROOM_MIB = 24576 - state.RESERVED_MIB
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_HOME", str(tmp_path))
-    sim_state.build(sim_state.folder_of(str(tmp_path)), "sim:2x24GiB")
+    state.build(state.folder_of(str(tmp_path)), "sim:2x24GiB")
     return str(tmp_path)
 
 
 def _start(*options: str) -> subprocess.Popen[bytes]:
-    start = "import sys; from runner.gpu.sim_load import main; sys.exit(main(sys.argv[1:]))"
+    start = "import sys; from runner.gpu.sim.load import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", start, *options]
     return subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _used(home: str, index: int) -> int:
-    return sum(claim.memory_mib for claim in sim_state.Claims(sim_state.folder_of(home)).on(index))
+    return sum(claim.memory_mib for claim in state.Claims(state.folder_of(home)).on(index))
 
 
 def test_exact_fit_and_not_one_more(home: str) -> None:
@@ -87,13 +87,13 @@ def test_claims_made_at_once_never_overlap(home: str) -> None:
 
 
 def test_a_claim_waits_for_the_one_before_it(home: str) -> None:
-    folder = sim_state.folder_of(home)
+    folder = state.folder_of(home)
     with ThreadPoolExecutor(1) as pool:
-        with sim_state.locked(folder):
+        with state.locked(folder):
             claim = pool.submit(hold, memory_mib=20000, gpu=0)
             with pytest.raises(TimeoutError):
                 claim.result(timeout=0.2)
-            sim_state.write_claim(folder, "0.4711", sim_state.Claim(4711, sim_state.ELSEWHERE, 20000, 0))
+            state.write_claim(folder, "0.4711", state.Claim(4711, state.ELSEWHERE, 20000, 0))
         with pytest.raises(SimulatedOutOfMemoryError):
             claim.result(timeout=10)
 
@@ -104,7 +104,7 @@ def test_the_dead_make_room_and_are_swept(home: str) -> None:
     load.kill()
     load.wait()
     with hold(memory_mib=ROOM_MIB, gpu=0):
-        (name,) = os.listdir(os.path.join(sim_state.folder_of(home), sim_state.PROCS))
+        (name,) = os.listdir(os.path.join(state.folder_of(home), state.PROCS))
         assert name.startswith(f"0.{os.getpid()}")
 
 
@@ -116,7 +116,7 @@ def test_one_gpu_without_room_leaves_the_other_alone(home: str) -> None:
 
 
 def test_visible_devices_are_obeyed(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (card.uuid for card in sim_state.cards(sim_state.folder_of(home)))
+    first, second = (card.uuid for card in state.cards(state.folder_of(home)))
     for value, expected in {
         second: [1],
         second[:12]: [1],

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from bot.group_words import ROWS, WIDTH, table
+from bot.text.group_words import ROWS, WIDTH, table
 from runner.api import groups
 from runner.model import Job, State
 from tests.jobs import a_spec

@@ -7,10 +7,10 @@ import pytest
 
 from runner.api import Queue, groups
 from runner.api.edits import Edit
+from runner.config.options import read_words
 from runner.errors import UserError
 from runner.model import Reason, State
-from runner.options import read_words
-from runner.retention import Rules, prune
+from runner.store.retention import Rules, prune
 from runner.sweep.metrics import Metric
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit
 

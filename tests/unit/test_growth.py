@@ -14,27 +14,28 @@ from pathlib import Path
 
 import pytest
 
-from bot import excerpt, parse
-from bot.local_chat.detect import detect
-from bot.local_chat.errors import ApiError
-from bot.local_chat.html_text import decode_references, parse_html
-from bot.richtext import Shrink, escape, fit, shorten, visible_units
+from bot.inbound import parse
+from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.detect_entities import detect
+from bot.local_chat.bot_api.html_text import decode_references, parse_html
 from bot.secrets.names import is_telling, likeness
 from bot.secrets.redact import Redactor
-from bot.tracebacks import chains
-from runner import oom
+from bot.telegram_html import Shrink, escape, fit, shorten, visible_units
+from bot.text import log_excerpt, quiet_hours
+from bot.text.tracebacks import chains
 from runner.api.chat import read_text
+from runner.batch import oom
 from runner.commands.arguments import changed
-from runner.commands.leaving import refuse_leaving
-from runner.commands.shelltext import pieces
-from runner.envfile import read_env_file
+from runner.commands.background_check import refuse_leaving
+from runner.commands.memory_kind import kind_of, words_of
+from runner.commands.shell_parser import pieces
+from runner.config.env_file import read_env_file
 from runner.errors import UserError
-from runner.probing.signature import kind_of, words_of
-from runner.quantities import parse_duration, parse_size_mib
 from runner.sweep.metrics import parse_metric, readings
 from runner.sweep.sweeps import parse_text
-from runner.terminal.numbers import spans_in
-from runner.terminal.words import printable
+from runner.terminal.job_numbers import spans_in
+from runner.text.words import printable
+from runner.units import parse_duration, parse_size_mib
 from tests.slow_patterns import ALWAYS, ENDS, attacks, grown, used_patterns
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -101,11 +102,11 @@ REDACTOR = Redactor(["123456:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghi", "a" * 3000 + 
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "clean": lambda text: excerpt.clean(text.encode()),
-    "presentable": lambda text: excerpt.presentable(text.encode(), REDACTOR),
-    "tail": lambda text: excerpt.tail(text, 30),
-    "what matters": lambda text: excerpt.what_matters(text, limit=2500),
-    "wandb link": excerpt.wandb_link,
+    "clean": lambda text: log_excerpt.clean(text.encode()),
+    "presentable": lambda text: log_excerpt.presentable(text.encode(), REDACTOR),
+    "tail": lambda text: log_excerpt.tail(text, 30),
+    "what matters": lambda text: log_excerpt.what_matters(text, limit=2500),
+    "wandb link": log_excerpt.wandb_link,
     "tracebacks": lambda text: chains(text.split("\n")),
     "redact text": REDACTOR.text,
     "redact ends": lambda text: Redactor(["abc123456"]).ends(text),
@@ -121,7 +122,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "command": lambda text: parse.command_of(text, "bot"),
     "job numbers": parse.job_numbers,
     "lines": parse.lines,
-    "quiet hours": parse.quiet_hours,
+    "quiet hours": quiet_hours.quiet_hours,
     "suggestion": lambda text: parse.suggestion(text, ["submit", "status"]),
     "options": read_text,
     "shell text": pieces,

@@ -176,12 +176,12 @@ def test_a_terminal_that_is_gone_or_stuck_stops_neither_parts_nor_log(keep, tmp_
 
 
 def test_a_log_that_has_grown_large_begins_anew_under_its_writers(tmp_path, monkeypatch):
-    from runner.terminal import logfile
+    from runner.terminal import service_log
 
-    monkeypatch.setattr(logfile, "LARGE_LOG", 10)
-    with logfile.opened_log(str(tmp_path)) as output:
+    monkeypatch.setattr(service_log, "LARGE_LOG", 10)
+    with service_log.opened_log(str(tmp_path)) as output:
         os.write(output, b"old " * 5)
-        logfile.shorten(str(tmp_path))
+        service_log.shorten(str(tmp_path))
         os.write(output, b"new")
     assert (tmp_path / "nightshift.log").read_text() == "new"
     assert (tmp_path / "nightshift.log.1").read_text() == "old " * 5

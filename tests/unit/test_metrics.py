@@ -4,7 +4,7 @@ import pytest
 
 from runner.errors import UserError
 from runner.sweep.metrics import STEP_BYTES, metric_of, parse_metric, readings
-from runner.sweep.options import metric_in, parse_at_most
+from runner.sweep.sweep_options import metric_in, parse_at_most
 
 
 def found(tmp_path, text, metric):

@@ -12,7 +12,7 @@ from benchmarks.night import CRASH, GPUS, IDLES, OOM, SPINS, Night
 from benchmarks.night_box import SHIPPED, Ours
 from benchmarks.night_rules import hung_s, idle_stop_s
 from benchmarks.nights import DOCUMENT, NIGHTS, line_of, row, rows, written
-from runner import hung
+from runner.idle import hung_rule
 
 
 def test_the_document_shows_this_night():
@@ -47,9 +47,9 @@ def test_every_night_has_all_that_can_go_wrong():
 
 def test_the_rules_are_those_of_the_runner():
     assert idle_stop_s(1000.0) == pytest.approx(1300.0, abs=6)
-    assert hung_s(1000.0, hung.DEFAULT) == pytest.approx(1600.0, abs=12)
-    assert hung_s(60.0, hung.DEFAULT) == pytest.approx(660.0, abs=12)
-    assert hung_s(60.0, hung.parse_policy("off")) == math.inf
+    assert hung_s(1000.0, hung_rule.DEFAULT) == pytest.approx(1600.0, abs=12)
+    assert hung_s(60.0, hung_rule.DEFAULT) == pytest.approx(660.0, abs=12)
+    assert hung_s(60.0, hung_rule.parse_policy("off")) == math.inf
 
 
 def test_a_longer_night_has_the_same_jobs_and_faults():

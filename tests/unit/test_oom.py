@@ -1,6 +1,6 @@
 import pytest
 
-from runner.oom import Where, recognise
+from runner.batch.oom import Where, recognise
 
 TORCH = (
     "Traceback (most recent call last):\n"

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
+from runner.config.options import OPTIONS, Option, help_rows, read_text, read_words
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
-from runner.options import OPTIONS, Option, help_rows, read_text, read_words
 
 UUID = "GPU-5e1f0c3a-0000-4000-8000-000000000001"
 
@@ -157,9 +157,9 @@ def test_help_has_a_row_for_every_option() -> None:
 
 
 def test_a_client_that_reads_options_loads_nothing_heavy() -> None:
-    modules = ["options", "quantities", "commands.leaving", "environment", "envfile"]
+    modules = ["config.options", "units", "commands.background_check", "config.environment", "config.env_file"]
     code = f"import sys; {'; '.join(f'import runner.{m}' for m in modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"pydantic", "click", "sqlite_utils", "pathlib", "logging", "subprocess", "inspect", "difflib"}
-    assert "runner.commands.leaving" in done.stdout.split()
+    assert "runner.commands.background_check" in done.stdout.split()
     assert not heavy & set(done.stdout.split())

@@ -7,9 +7,9 @@ import pytest
 
 from runner.gpu import nvml
 from runner.gpu.attribution import own_load
-from runner.gpu.sim import simulate
-from runner.gpu.sim_load import Hold
-from runner.gpu.sim_state import Claim, cards, folder_of, write_claim
+from runner.gpu.sim.driver import simulate
+from runner.gpu.sim.load import Hold
+from runner.gpu.sim.state import Claim, cards, folder_of, write_claim
 from runner.model import Gpu, GpuProcess
 
 OWN = {10, 11}

@@ -13,15 +13,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.local_chat.limits import Limits
-from bot.local_chat.page import STATIC, WRONG_SECRET, Page
-from bot.local_chat.page_security import KEY_HEADER
-from bot.local_chat.page_socket import listen
-from bot.local_chat.page_stream import WAITING_FRAMES
-from bot.local_chat.params import Upload
-from bot.local_chat.testing import Trial
+from bot.local_chat.bot_api.limits import Limits
+from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.page.listening_socket import listen
+from bot.local_chat.page.security import KEY_HEADER
+from bot.local_chat.page.server import STATIC, WRONG_SECRET, Page
+from bot.local_chat.page.stream import WAITING_FRAMES
 from runner.errors import OperatorError
 from tests.page_door import mac, prove
+from tests.telegram.testing import Trial
 
 SECRET = "correct-horse"
 STATUS = {"box": "b", "runner_up": True, "simulated": False, "running": 0, "queued": 0, "held": None, "gpus": []}

@@ -1,6 +1,7 @@
 import pytest
 
-from bot.parse import belong_together, command_of, job_numbers, lines, quiet_hours, straighten, suggestion
+from bot.inbound.parse import belong_together, command_of, job_numbers, lines, straighten, suggestion
+from bot.text.quiet_hours import quiet_hours
 from runner.errors import UserError
 
 

@@ -7,8 +7,8 @@ import pytest
 from runner.batch import Known, Measured, Plan, Probe, Run, Settings
 from runner.model import Gpu, State
 from runner.probing.probes import Probes
+from runner.store.batch_memory import KnownBatches
 from runner.store.connection import open_store
-from runner.store.known import KnownBatches
 from tests.jobs import a_spec
 
 BUDGET_MIB = 24_000

@@ -12,10 +12,10 @@ from runner.api.edits import Edit
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
 from runner.schedule.choice import in_turn
-from runner.store.limits import box_limits
-from runner.store.line import CPU
-from runner.store.standstill import Standstill
-from runner.waiting import wait_for
+from runner.store.box_limits import box_limits
+from runner.store.remaining_work import Standstill
+from runner.store.scheduling_queries import CPU
+from runner.terminal.wait_for_jobs import wait_for
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit, submit
 
 

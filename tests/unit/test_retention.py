@@ -5,14 +5,14 @@ import pytest
 
 from runner import clock, rundir
 from runner.model import Reason, State
-from runner.retention import TIDIED_AT, Rules, main, prune, tidy
 from runner.store.box import Box
 from runner.store.buttons import Buttons
 from runner.store.connection import open_store
 from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
 from runner.store.messages import Messages
-from runner.store.outbox import Outbox
+from runner.store.notices import Outbox
+from runner.store.retention import TIDIED_AT, Rules, main, prune, tidy
 from tests.jobs import a_spec, an_exit
 
 DAY = 86400.0

@@ -1,7 +1,7 @@
 import pytest
 
 from runner.schedule.choice import DAY_S, Limits, Push, Room, Running, Start, Waiting, choose, free_slots, in_turn
-from runner.schedule.fitting import never_fits
+from runner.schedule.feasibility import never_fits
 from runner.schedule.request import Request, lane_of, request_in
 
 RANKS = {"low": -1, "normal": 0, "high": 1}

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from runner import home, settings
+from runner.config import home, settings
 from runner.errors import OperatorError
 
 

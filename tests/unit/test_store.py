@@ -12,17 +12,17 @@ import pytest
 import sqlite_utils
 
 from runner.errors import OperatorError
-from runner.interpreter import ROOT
 from runner.model import Reason, State
-from runner.store import connection, disk, schema
+from runner.processes.interpreter import ROOT
+from runner.store import connection, filesystem, schema
 from runner.store.audit import Audit
+from runner.store.batch_memory import KnownBatches
 from runner.store.connection import DATABASE, SCHEMA_VERSION, connect, open_store
+from runner.store.gpu_usage import Used
 from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
-from runner.store.known import KnownBatches
-from runner.store.line import Line
-from runner.store.outbox import Outbox
-from runner.store.used import Used
+from runner.store.notices import Outbox
+from runner.store.scheduling_queries import Line
 from runner.store.workspaces import Workspaces
 from tests.jobs import a_spec, an_exit
 
@@ -145,15 +145,15 @@ MOUNTS = """\
 def test_network_mounts_are_told_from_local_disks(tmp_path, path, kind, network):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
-    assert disk.filesystem_of(path, str(mounts)) == kind
-    assert disk.is_network(kind) is network
+    assert filesystem.filesystem_of(path, str(mounts)) == kind
+    assert filesystem.is_network(kind) is network
 
 
 def test_a_network_mount_is_refused_with_the_way_out(tmp_path):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
     with pytest.raises(OperatorError, match=r"nfs4[\s\S]*NIGHTSHIFT_BACKUP_DIR=/workspace/me"):
-        disk.refuse_network_mount("/workspace/me", str(mounts))
+        filesystem.refuse_network_mount("/workspace/me", str(mounts))
 
 
 def test_the_same_key_gives_the_same_job(store):

@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from runner import home, presence
+from runner.config import home
 from runner.errors import OperatorError
+from runner.processes import process_lock
 from runner.terminal import takeover
 
 HANGS = """
 import signal, sys
-from runner.presence import held
+from runner.processes.process_lock import held
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with held(sys.argv[1], sys.argv[2]):
     print("up", flush=True)
@@ -31,14 +32,14 @@ def bot(tmp_path):
 
 
 def test_a_bot_that_hangs_is_killed(bot, tmp_path, monkeypatch):
-    monkeypatch.setattr(presence, "LEAVES_WITHIN_S", 0.1)
+    monkeypatch.setattr(process_lock, "LEAVES_WITHIN_S", 0.1)
     takeover.remember(str(tmp_path), {"bot": bot.pid})
     assert takeover.take_over(str(tmp_path)) == ["bot"]
     assert bot.wait() == -9
 
 
 def test_one_that_is_not_ours_is_neither_asked_nor_killed(bot, tmp_path, monkeypatch):
-    monkeypatch.setattr(presence, "LEAVES_WITHIN_S", 0.1)
+    monkeypatch.setattr(process_lock, "LEAVES_WITHIN_S", 0.1)
     takeover.remember(str(tmp_path), {"bot": bot.pid})
     kept = tmp_path / takeover.FILE
     written = json.loads(kept.read_text())
@@ -53,7 +54,7 @@ def test_one_that_is_not_ours_is_neither_asked_nor_killed(bot, tmp_path, monkeyp
         kept.write_text(json.dumps(other))
         assert takeover.take_over(str(tmp_path)) == []
     with pytest.raises(OperatorError, match="has not left"):  # `nightshift down` kills nobody
-        presence.ask_to_leave(str(tmp_path), home.BOT_LOCK)
+        process_lock.ask_to_leave(str(tmp_path), home.BOT_LOCK)
     assert bot.poll() is None
 
 

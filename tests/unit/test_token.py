@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bot import settings
-from bot.secrets import token
-from runner import home
+from bot import settings, token
+from runner.config import home
 from runner.errors import OperatorError
 from runner.terminal import spawn
 from tests.wait import eventually
@@ -105,7 +104,7 @@ def run(code, **env):
 
 ASK = """
 import os, sys, time
-from bot.secrets import token
+from bot import token
 number = os.environ["NIGHTSHIFT_TOKEN_FD"]
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
@@ -172,13 +171,13 @@ def answer_to(asking):
 
 
 def test_a_descriptor_that_is_none():
-    done = run("from bot.secrets import token; token.out_of_sight('bot')", NIGHTSHIFT_TOKEN_FD="77")
+    done = run("from bot import token; token.out_of_sight('bot')", NIGHTSHIFT_TOKEN_FD="77")
     assert "NIGHTSHIFT_TOKEN_FD=77 is no socket" in done.stderr
 
 
 SHOW = """
 import os, sys
-from bot.secrets import token
+from bot import token
 token.out_of_sight(sys.argv[1])
 seen = open('/proc/self/environ', 'rb').read()
 print(token.handed(), b'4242:' in seen, 'NIGHTSHIFT_TOKEN' in os.environ, sys.argv[1:], os.getpid())
@@ -201,7 +200,7 @@ def test_a_process_starts_anew_without_it(command, has):
 def test_others_of_the_same_account_cannot_look_inside():
     nobody = 65534
     code = (
-        "import ctypes, os, sys; from bot.secrets.token import guard\n"
+        "import ctypes, os, sys; from bot.token import guard\n"
         f"os.setuid({nobody}); ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)\n"  # as any process of that account is
         "print('open', flush=True); sys.stdin.readline(); guard(); print('guarded', flush=True); sys.stdin.readline()"
     )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.config.workspace import Workspace, environment_of, stamp, validate
 from runner.errors import UserError
-from runner.workspace import Workspace, environment_of, stamp, validate
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_stamp_changes_with_the_script_that_is_sourced(home: Path, line: str) 
 def test_a_stamp_changes_with_the_profiles_of_the_box(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.workspace._PROFILE_FOLDER", str(tmp_path / "profile.d"))
+    monkeypatch.setattr("runner.config.workspace._PROFILE_FOLDER", str(tmp_path / "profile.d"))
     workspace = Workspace(name="a", dir=str(home / "project"))
     stamps = [stamp(workspace)]
     (tmp_path / "profile.d").mkdir()

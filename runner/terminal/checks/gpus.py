@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from runner import presence
+from runner.config.home import RUNNER_LOCK
 from runner.errors import NightshiftError
-from runner.gpu import probe_check, sim_state
-from runner.home import RUNNER_LOCK
+from runner.gpu import load_check
+from runner.gpu.sim import state
+from runner.processes import process_lock
 from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding, verdict
 
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from runner.model import Snapshot
 
 OLDEST_BINDING = (12, 535, 108)
-_LEVELS = {probe_check.OK: OK, probe_check.WARNING: WARN, probe_check.ERROR: FAIL}
+_LEVELS = {load_check.OK: OK, load_check.WARNING: WARN, load_check.ERROR: FAIL}
 
 
 def binding() -> Iterator[Finding]:
     """NVIDIA's own, and none of its namesakes."""
-    from runner.gpu.trouble import WRONG_BINDING
+    from runner.gpu.nvml_errors import WRONG_BINDING
 
     version = _version_of("nvidia-ml-py")
     namesakes = [name for name in ("pynvml", "nvidia-ml-py3") if _version_of(name)]
@@ -50,8 +51,8 @@ def driver(home: str, gpus: str) -> Iterator[Finding]:
         return
     try:
         if gpus.startswith("sim:"):
-            sim_state.parse_spec(gpus)
-        is_up = presence.holder(home, RUNNER_LOCK) is not None
+            state.parse_spec(gpus)
+        is_up = process_lock.holder(home, RUNNER_LOCK) is not None
         snapshot = (_published(home) if is_up else None) or _sampled(home, gpus)
     except NightshiftError as error:
         yield Finding(FAIL, "GPUs", str(error), "nightshift needs them, unless NIGHTSHIFT_GPUS=none")
@@ -74,7 +75,7 @@ def _published(home: str) -> Snapshot | None:
 
 
 def _sampled(home: str, gpus: str) -> Snapshot:
-    from runner.gpu.client import SamplerClient
+    from runner.gpu.sampler_client import SamplerClient
 
     with SamplerClient(home, gpus, "--private") as sampler:
         return sampler.sample(timeout_s=60.0)
@@ -82,6 +83,6 @@ def _sampled(home: str, gpus: str) -> Snapshot:
 
 def under_load(home: str, gpus: str) -> Iterator[Finding]:
     """Load each free GPU and watch it: `doctor --gpu`."""
-    for found in probe_check.check(home, gpus):
+    for found in load_check.check(home, gpus):
         level = _LEVELS[found.level]
         yield Finding(level, "GPU load", found.sentence, "see `nvidia-smi` and `dmesg`" if level == FAIL else None)

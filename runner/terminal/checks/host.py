@@ -74,9 +74,9 @@ def orphans_come_to_us() -> bool:
 
 
 def _adopts_an_orphan() -> bool:
-    from runner.supervisor import kernel
+    from runner.processes import linux
 
-    kernel.become_subreaper()
+    linux.become_subreaper()
     told, tell = os.pipe()
     parent = os.fork()
     if parent == 0:
@@ -92,10 +92,10 @@ def _adopts_an_orphan() -> bool:
 
 def proc() -> Iterator[Finding]:
     """/proc, where a job's processes are found."""
-    from runner.supervisor import kernel
+    from runner.processes import linux
 
     try:
-        seen = os.getpid() in kernel.Family().pids and os.path.exists("/proc/self/environ")
+        seen = os.getpid() in linux.Family().pids and os.path.exists("/proc/self/environ")
     except OSError:
         seen = False
     yield verdict(
@@ -115,7 +115,7 @@ def bash() -> Iterator[Finding]:
 
 def inotify(folder: str) -> Iterator[Finding]:
     """Whether changes of files are told."""
-    from runner.waiting import Changes
+    from runner.terminal.wait_for_jobs import Changes
 
     path = os.path.join(folder, f".doctor.{os.getpid()}")
     with closing(Changes(folder)) as changes:
@@ -162,8 +162,8 @@ def clock() -> Iterator[Finding]:
 
 def limits(home: str) -> Iterator[Finding]:
     """Whether the kernel keeps jobs to the cores and the memory they asked for; good to have, not needed."""
-    from runner.home import RUNNER_LOCK
-    from runner.presence import holder
+    from runner.config.home import RUNNER_LOCK
+    from runner.processes.process_lock import holder
     from runner.supervisor import cgroup
 
     pid = holder(home, RUNNER_LOCK)

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding, verdict
-from runner.terminal.group import nearest
+from runner.terminal.command_group import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from runner.settings import Settings
+    from runner.config.settings import Settings
 
 # What a job finds in its environment; a doctor called from within one must not take them for mistakes.
 _IN_JOBS = (
@@ -41,8 +41,8 @@ def shown(name: str, value: object) -> str:
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Names that begin like ours and mean nothing."""
-    from runner.home import PREFIX
-    from runner.settings import CHAT_SETTINGS, Settings
+    from runner.config.home import PREFIX
+    from runner.config.settings import CHAT_SETTINGS, Settings
 
     known = [name.upper() for name in (*Settings.model_fields, *CHAT_SETTINGS)]
     for variable in sorted(environ):
@@ -54,8 +54,8 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def runner(home: str) -> Iterator[Finding]:
     """Who is up, and whether jobs may start."""
-    from runner.home import RUNNER_LOCK
-    from runner.presence import KEEPER_LOCK, holder
+    from runner.config.home import RUNNER_LOCK
+    from runner.processes.process_lock import KEEPER_LOCK, holder
     from runner.store.connection import DATABASE
 
     pid = holder(home, RUNNER_LOCK)

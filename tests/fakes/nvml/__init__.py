@@ -5,7 +5,7 @@
     subprocess.Popen(..., env={**os.environ, **nvml.env})
     nvml.fault(0, "lost")
 
-The folder is laid out as `runner/gpu/sim_state.py` describes, faults as `runner/gpu/sim_faults.py` does; on top of
+The folder is laid out as `runner/gpu/sim/state.py` describes, faults as `runner/gpu/sim/faults.py` does; on top of
 those `fault("all", "driver", "535.54.03")` sets the version the driver tells. An upgrade is
 `replace_library(build=2)`, which leaves the old driver loaded, and a reload of the driver `fault("all", "loaded", 2)`.
 """
@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.gpu import sim_state
-from runner.gpu.sim_state import ELSEWHERE, Claim
+from runner.gpu.sim import state
+from runner.gpu.sim.state import ELSEWHERE, Claim
 
 SOURCES = [Path(__file__).parent / name for name in ("nvml.c", "folder.c")]
 LIBRARY = "libnvidia-ml.so.1"
@@ -44,7 +44,7 @@ class FakeNvml:
         self._driver = driver
         self._gpus: list[str] = []
         self._faults: dict[tuple[str, str], str] = {}
-        (self.folder / sim_state.PROCS).mkdir(parents=True)
+        (self.folder / state.PROCS).mkdir(parents=True)
         self._libraries.mkdir()
         self.replace_library()
 
@@ -63,18 +63,18 @@ class FakeNvml:
         """One more GPU; returns its UUID."""
         gpu_uuid = gpu_uuid or f"GPU-{uuid.uuid4()}"
         self._gpus.append(f"{len(self._gpus)} {gpu_uuid} {total_mib} {reserved_mib} {name}\n")
-        _replace(self.folder / sim_state.GPUS, "".join(self._gpus))
+        _replace(self.folder / state.GPUS, "".join(self._gpus))
         return gpu_uuid
 
     def hold(self, pid: int, gpu: int, mib: int, util: int = 0, *, elsewhere: bool = False) -> None:
         """A process holds memory and makes load until it dies or lets go; one from elsewhere never dies."""
-        started = ELSEWHERE if elsewhere else sim_state.start_time(pid)
+        started = ELSEWHERE if elsewhere else state.start_time(pid)
         assert started is not None, f"process {pid} is dead"
-        sim_state.write_claim(str(self.folder), f"{gpu}.{pid}", Claim(pid, started, mib, util))
+        state.write_claim(str(self.folder), f"{gpu}.{pid}", Claim(pid, started, mib, util))
 
     def release(self, pid: int, gpu: int) -> None:
         """A process lets go of a GPU."""
-        sim_state.drop_claim(str(self.folder), f"{gpu}.{pid}")
+        state.drop_claim(str(self.folder), f"{gpu}.{pid}")
 
     def fault(self, gpu: int | str, what: str, value: object = "") -> None:
         """Something goes wrong with a GPU, or with `all` of the driver."""

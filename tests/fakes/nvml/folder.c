@@ -1,4 +1,4 @@
-/* Reads the folder, laid out as runner/gpu/sim_state.py and sim_faults.py describe. Writes nothing. */
+/* Reads the folder, laid out as runner/gpu/sim/state.py and faults.py describe. Writes nothing. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 for tests: answers from a folder of text files, named by FAKE_NVML_DIR.
  *
- * The folder is laid out as runner/gpu/sim_state.py and sim_faults.py describe. The library only reads. What it
+ * The folder is laid out as runner/gpu/sim/state.py and faults.py describe. The library only reads. What it
  * does not have is meant to be missing, so that callers meet an absent symbol. A handle that was seen lost stays
  * lost: only a new one works again, as with a real driver after a reset.
  *

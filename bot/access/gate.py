@@ -1,0 +1,198 @@
+"""The single door: who may do what. Everything that comes from outside passes here, or goes nowhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from telegram.constants import ChatID, ChatType
+
+from bot.roles import ROLES, Role
+
+if TYPE_CHECKING:
+    from telegram import Chat, Message, Update, User
+
+    from bot.settings import ChatSettings
+    from runner.api.chat import People
+
+# accounts that stand for whoever writes in a group's or a channel's name, and Telegram's own
+NOBODY = {int(ChatID.ANONYMOUS_ADMIN), int(ChatID.FAKE_CHANNEL), int(ChatID.SERVICE_CHAT)}
+WRONG_CODES_AT_MOST = 5
+STRANGER = "a stranger"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who may come in, and where they speak."""
+
+    id: int
+    name: str
+    role: Role
+    chat: int
+    private: bool
+
+    @property
+    def actor(self) -> str:
+        """How jobs and the audit name them."""
+        return actor_of(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Somebody who sent, in private, a code that is still good and gives them more than they have."""
+
+    id: int
+    name: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Telegram says that a group we serve has a new id."""
+
+    chat: int
+    became: int
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The bot was put into a chat where it may not be."""
+
+    chat: int
+    title: str
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Nothing happens and nothing is said."""
+
+    why: str
+
+
+Verdict = Caller | Candidate | Moved | Added | Denied
+
+
+def actor_of(person_id: int) -> str:
+    """A person of the chat, as the owner of jobs."""
+    return f"tg:{person_id}"
+
+
+def person_of(actor: str) -> int | None:
+    """The inverse of actor_of; None for somebody at a terminal."""
+    kind, _, number = actor.partition(":")
+    return int(number) if kind == "tg" and number.isascii() and number.isdigit() else None
+
+
+def _is_somebody(user: User) -> bool:
+    """Whether this is a person, and not a bot or one of the accounts that stand for others."""
+    return not (user.is_bot or user.id <= 0 or user.id in NOBODY)
+
+
+class Gate:
+    """Rights come from the settings, then from pairings; nobody else has any."""
+
+    def __init__(self, settings: ChatSettings, people: People) -> None:
+        self._people = people
+        self._groups = frozenset(settings.groups)
+        self._by_settings = {
+            **dict.fromkeys(settings.viewers, Role.VIEWER),
+            **dict.fromkeys(settings.users, Role.USER),
+            **dict.fromkeys(settings.admins, Role.ADMIN),
+        }
+        self._wrong_codes: Counter[int] = Counter()
+        self.turned_away: Counter[str] = Counter()
+
+    def role_of(self, person_id: int) -> Role | None:
+        """What this person may do, now."""
+        if (role := self._by_settings.get(person_id)) is not None:
+            return role
+        return ROLES.get(self._people.get(person_id).role or "")
+
+    def everybody(self) -> dict[int, Role]:
+        """All who have a role."""
+        return {person.id: ROLES[person.role] for person in self._people.paired() if person.role} | self._by_settings
+
+    def admins(self) -> list[int]:
+        """Who may do everything."""
+        return sorted(person for person, role in self.everybody().items() if role is Role.ADMIN)
+
+    def is_from_settings(self, person_id: int) -> bool:
+        """Whether their role is written down on the box, where no chat can change it."""
+        return person_id in self._by_settings
+
+    def serves(self, chat: int) -> bool:
+        """Whether this group was allowed, under its present id or one it had before."""
+        roots = {chat} | {old for old, new in self._people.successors().items() if new == chat}
+        return bool(self._groups & roots)
+
+    def may_reach(self, person_id: int, chat: int) -> bool:
+        """Whether something may be told to this person there."""
+        return self.role_of(person_id) is not None and (chat == person_id or (chat < 0 and self.serves(chat)))
+
+    def judge(self, update: Update) -> Verdict:
+        """Who this is, if they may come in."""
+        if update.callback_query is not None:
+            query = update.callback_query
+            place = query.message.chat if query.message else None
+            return self._person(query.from_user, place)
+        if update.my_chat_member is not None:
+            return self._membership(update)
+        if update.message is None:
+            return Denied("a kind of update that is not served")
+        return self._message(update.message)
+
+    def _message(self, message: Message) -> Verdict:
+        if message.migrate_to_chat_id is not None:
+            served = self.serves(message.chat.id)
+            return Moved(message.chat.id, message.migrate_to_chat_id) if served else Denied("a group")
+        if message.edit_date or message.forward_origin or message.via_bot or message.sender_chat:
+            return Denied("not written here by a person")
+        if message.is_automatic_forward or message.sender_business_bot or message.business_connection_id:
+            return Denied("not written here by a person")
+        user, place = message.from_user, message.chat
+        verdict = self._person(user, place)
+        if user is not None and _is_somebody(user) and place.type == ChatType.PRIVATE and place.id == user.id:
+            return self._candidate(user, message.text or "") or verdict
+        return verdict
+
+    def _person(self, user: User | None, place: Chat | None) -> Caller | Denied:
+        if user is None or place is None:
+            return Denied("nobody in particular")
+        if not _is_somebody(user):
+            return Denied("a bot")
+        role = self.role_of(user.id)
+        if role is None:
+            return Denied(STRANGER)
+        if place.type == ChatType.PRIVATE and place.id == user.id:
+            return Caller(user.id, user.full_name, role, place.id, private=True)
+        if place.type in {ChatType.GROUP, ChatType.SUPERGROUP} and self.serves(place.id):
+            return Caller(user.id, user.full_name, role, place.id, private=False)
+        return Denied("a chat that is not served")
+
+    def _candidate(self, user: User, text: str) -> Candidate | None:
+        """The way in, and up: a code made on the box or by an admin. What the settings say, no code changes."""
+        command, _, rest = text.partition(" ")
+        code, role = rest.strip(), self.role_of(user.id)
+        if command != "/start" or not code or self.is_from_settings(user.id):
+            return None
+        if self._wrong_codes[user.id] >= WRONG_CODES_AT_MOST:
+            return None
+        found = self._people.invitation(code)
+        if found is None:
+            self._wrong_codes[user.id] += role is None  # whoever is in already is asked about several times
+            return None
+        return Candidate(user.id, user.full_name, code) if ROLES[found[0]] > (role or 0) else None
+
+    def _membership(self, update: Update) -> Added | Denied:
+        change = update.my_chat_member
+        assert change is not None
+        there = change.new_chat_member.status in {"member", "administrator", "restricted"}
+        if change.chat.type == ChatType.PRIVATE or not there or self.serves(change.chat.id):
+            return Denied("a change of membership")
+        return Added(change.chat.id, change.chat.title or "", change.from_user.id)
+
+    def turn_away(self, denied: Denied) -> None:
+        """Count somebody who was not let in."""
+        self.turned_away[denied.why] += 1

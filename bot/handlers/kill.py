@@ -1,0 +1,133 @@
+"""Stopping jobs: /kill and its button."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.handlers import groups
+from bot.inbound.turn import STALE_S
+from bot.roles import Role
+from bot.telegram_html import bold, escape, fit
+from bot.text import job_words, keyboards
+from runner.api.chat import format_duration
+from runner.errors import UserError
+from runner.model import State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bot.inbound.turn import Turn
+    from runner.model import Job
+
+SHOWN = 12
+EVERYONE = "everyone"
+STATES = {"queued": (State.QUEUED,), "running": (State.STARTING, State.RUNNING)}
+UNFINISHED = (State.QUEUED, State.STARTING, State.RUNNING)
+DOING = {"queued": "waits", "running": "runs"}
+KILL_LIKE = "`/kill 12`, `/kill 12 13`, `/kill sweep-1`, `/kill queued` or `/kill all`"
+
+
+async def kill(turn: Turn, rest: str) -> None:
+    """Ask before stopping jobs: those named, all of theirs, those of a state or a group."""
+    turn.require(Role.USER)
+    jobs = _meant(turn, rest)
+    live = [job for job in jobs if not job.state.final]
+    if not live:
+        raise UserError(_already(jobs))
+    lines = [f"{job_words.sign(job)} {bold(f'#{job.id}')} {escape(job_words.called(job))}" for job in live[:SHOWN]]
+    lines += [f"… and {len(live) - SHOWN} more"] if len(live) > SHOWN else []
+    asked = f"You sent this {format_duration(turn.age_s)} ago. " if turn.age_s > STALE_S else ""
+    question = f"{asked}Stop {'this job' if len(live) == 1 else f'these {len(live)} jobs'}?"
+    only = live[0].id if len(live) == 1 else None
+    turn.reply(fit(["\n".join([question, *lines])]), keyboards.sure([job.id for job in live], back={}), job_id=only)
+
+
+def _meant(turn: Turn, rest: str) -> list[Job]:
+    """By number, by group, or by words that narrow each other, also as they are typed in the terminal."""
+    kinds, group, numbers = _filters(turn, rest.split())
+    if not kinds and group is None:
+        is_group = groups.is_group(turn, rest.strip())
+        return [turn.job(one) for one in groups.to_stop(turn, rest.strip())] if is_group else _named(turn, rest)
+    chosen = _chosen(turn, kinds, group)
+    if not numbers:
+        return [turn.job(number) for number in chosen]
+    found = [number for number in turn.numbers(" ".join(numbers), KILL_LIKE) if number in set(chosen)]
+    if not found:
+        yours = "" if _anybodys(turn, kinds, group) else "is yours and "
+        raise UserError(f"None of these {yours}{_doing(kinds)}.")
+    return [turn.job(number) for number in found]
+
+
+def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, list[str]]:
+    """All, mine, queued, running and, for admins, everyone; the name after group; and what is left: numbers."""
+    everything = EVERYONE if turn.is_admin else "all"
+    kinds, group, numbers, words_left = set[str](), None, list[str](), list(told)
+    while words_left:
+        word = words_left.pop(0).lower()
+        bare = everything if word == "--all" else word.removeprefix("--")
+        if bare == "group" and words_left:
+            group = words_left.pop(0)
+        elif bare in {"all", "mine", EVERYONE, *STATES}:
+            kinds.add(bare)
+        elif word == "--state":
+            if not words_left or words_left[0].lower() not in STATES:
+                raise UserError(f"--state is one of {' and '.join(STATES)}: send `/kill --state queued`.")
+        else:
+            numbers.append(word)
+    return kinds, group, numbers
+
+
+def _chosen(turn: Turn, kinds: Collection[str], group: str | None) -> list[int]:
+    if EVERYONE in kinds:
+        turn.require(Role.ADMIN)
+    anybodys = _anybodys(turn, kinds, group)
+    states = [state for word in STATES if word in kinds for state in STATES[word]] or [*UNFINISHED]
+    owner = None if anybodys else turn.caller.actor
+    found = turn.chat.queue.unfinished(owner=owner, group=group, states=states)
+    if not found:
+        whose, of_group = "No job" if anybodys else "None of your jobs", f" of group {group}" if group else ""
+        raise UserError(f"{whose}{of_group} {_doing(kinds)}.")
+    return found
+
+
+def _anybodys(turn: Turn, kinds: Collection[str], group: str | None) -> bool:
+    return EVERYONE in kinds or (group is not None and "mine" not in kinds and turn.is_admin)
+
+
+def _doing(kinds: Collection[str]) -> str:
+    named = [verb for word, verb in DOING.items() if word in kinds]
+    return " or ".join(named or DOING.values())
+
+
+def _named(turn: Turn, rest: str) -> list[Job]:
+    jobs = [turn.job(number) for number in turn.numbers(rest, KILL_LIKE)]
+    for job in jobs:
+        require_owner(turn, job)
+    return jobs
+
+
+def require_owner(turn: Turn, job: Job) -> None:
+    """Owners and admins may stop a job."""
+    turn.require(Role.USER)
+    if not turn.may_stop(job):
+        owner = turn.chat.name_of(job.spec.owner)
+        raise UserError(f"#{job.id} belongs to {owner}: only they or an admin may change it.")
+
+
+def _already(jobs: Sequence[Job]) -> str:
+    if len(jobs) == 1:
+        return f"#{jobs[0].id} has already ended ({jobs[0].state.value.lower()})."
+    return "All of these have already ended."
+
+
+def stop_jobs(turn: Turn, numbers: Sequence[int]) -> str:
+    """Stop those that are still under way; a sentence about it. Inside `effect`."""
+    said = []
+    for number in numbers:
+        job = turn.job(number)
+        require_owner(turn, job)
+        if not job.state.final:
+            said.append(turn.queue.stop(number))
+    if not said:
+        return _already([turn.job(number) for number in numbers])
+    return said[0] if len(said) == 1 else f"{len(said)} jobs are being stopped."

@@ -1,0 +1,52 @@
+"""Running a job again: /rerun and its button."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.handlers.submit import reach, refuse_too_many, why_it_waits
+from bot.roles import Role
+from bot.text import keyboards, views
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from bot.inbound.turn import Turn
+
+
+async def rerun(turn: Turn, rest: str) -> None:
+    """The same job again, perhaps with other arguments."""
+    turn.require(Role.USER)
+    first, _, more = rest.strip().partition(" ")
+    if turn.chat.queue.groups.get(first) is not None:
+        from bot.handlers.groups import rerun_failed
+
+        if more.strip().lower() != "failed":
+            raise UserError(f"Of a group what failed is run again: `/rerun {first} failed`")
+        await rerun_failed(turn, first)
+        return
+    if first and not first.lstrip("#").isdigit():
+        first, more = "", rest.strip()
+    job_id = turn.numbers(first, "`/rerun 12`")[0]
+    await rerun_job(turn, job_id, more)
+
+
+async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
+    """Queue it anew, for whoever asked now."""
+    import shlex
+
+    job = turn.job(job_id)
+    refuse_too_many(turn, 1)
+    turn.chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
+    try:
+        words = shlex.split(changes)
+    except ValueError:
+        raise UserError("A quote among the changes is left open. Send it like `/rerun 12 --lr 3e-4`") from None
+    await asyncio.to_thread(reach, [job.spec.dir])
+    with turn.effect():
+        new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)
+        turn.thread(new)
+        made = turn.job(new)
+        html = views.submitted(made, why_it_waits(turn, made), made.spec.command, again=job.id)
+        turn.answer(f"#{job.id} again, as #{new}")
+        turn.reply(html, keyboards.of_job(made), job_id=new)

@@ -1,0 +1,288 @@
+"""Queueing jobs: one command, many lines, an attached file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from telegram.error import BadRequest, InvalidToken
+
+from bot.inbound import parse
+from bot.roles import Role
+from bot.telegram_html import Shrink, bold, fit, pre
+from bot.text import group_words, keyboards, views
+from bot.text.keyboards import Press
+from runner.api import groups, job_spec
+from runner.api.chat import STARTS_NEXT, Workspace, environment_of, read_text, stamp, validate
+from runner.errors import TransientError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.chat import Chat
+    from bot.inbound.turn import Turn
+    from runner.model import Job, JobSpec
+
+LARGEST_FILE = 1 << 20
+MOST_JOBS = 1000
+UMASK = 0o022
+NO_COMMAND = "What is to be run? Send it like this:\n`/submit python train.py --lr 3e-4`"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and as what a chat job runs."""
+
+    workspace: Workspace
+    key: str
+    variables: dict[str, str]
+
+
+async def submit(turn: Turn, rest: str) -> None:
+    """Queue what the message says; with several lines ask how they are meant."""
+    turn.require(Role.USER)
+    if not rest.strip():
+        raise UserError(NO_COMMAND)
+    values, text = _general(rest)
+    lines = parse.lines(text)
+    if len(lines) > 1:
+        await _ask(turn, values, text, lines)
+        return
+    own, command = ({}, text) if "\n" not in rest.strip() else read_text(text)
+    if not command.strip():
+        raise UserError(NO_COMMAND)
+    await queue_one(turn, {**values, **own}, command.strip())
+
+
+def _general(rest: str) -> tuple[dict[str, Any], str]:
+    """The options beside the command, which count for every line below it, and all that is to be run."""
+    head, _, body = rest.partition("\n")
+    values, command = read_text(head)
+    return values, f"{command}\n{body}".strip("\n")
+
+
+async def batch(turn: Turn, rest: str) -> None:
+    """One job per line, without asking."""
+    turn.require(Role.USER)
+    values, text = _general(rest)
+    lines = parse.lines(text)
+    if not lines:
+        raise UserError("One command per line, please:\n`/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4`")
+    await queue_lines(turn, values, lines)
+
+
+async def attached(turn: Turn, caption: str) -> None:
+    """A file of commands, or a script; /batch as its caption says which."""
+    named = parse.command_of(caption, turn.chat.username)
+    if named is None and not turn.caller.private:
+        return  # people of a group show each other files
+    turn.require(Role.USER)
+    name, rest = named or ("submit", caption)
+    values, words = read_text(rest)
+    if words.strip() or name not in {"submit", "batch"}:
+        raise UserError("A caption beside a file may hold options only, like `/submit -g 2 --name night`")
+    text, file_name = await _downloaded(turn)
+    lines = parse.lines(text)
+    if name == "batch":
+        await queue_lines(turn, values, lines)
+    else:
+        await _ask(turn, values, text, lines, file_name)
+
+
+async def _downloaded(turn: Turn) -> tuple[str, str]:
+    """The text of an attached file, and its name."""
+    document = turn.document
+    assert document is not None
+    if (document.file_size or 0) > LARGEST_FILE:
+        raise UserError("That file is larger than 1 MiB. Put it on the box, and send `/submit bash FILE`")
+    try:
+        content = bytes(await (await document.get_file()).download_as_bytearray())
+    except (BadRequest, InvalidToken) as error:  # a file that is gone is not found, as if by a wrong token
+        raise UserError("Telegram no longer has that file. Send it again.") from error
+    if len(content) > LARGEST_FILE:
+        raise UserError("That file is larger than 1 MiB.")
+    text, name = _readable(content), document.file_name or "file"
+    if name.endswith(".py") and not text.startswith("#!"):
+        text = f"#!/usr/bin/env python3\n{text}"
+    return text, name
+
+
+def _readable(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise UserError("That file is not text. Send a script, or a list of commands, one per line.")
+    if not text.strip():
+        raise UserError("That file is empty.")
+    return text.replace("\r\n", "\n")
+
+
+async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], name: str = "") -> None:
+    """Several lines can be several jobs, or one script."""
+    if text.startswith("#!") or len(lines) < 2:
+        lines = []
+    data = {"values": values, "text": text}
+    called = data if not name else {**data, "values": {"name": _job_name(name), **values}}
+    most = min(MOST_JOBS, turn.chat.settings.queued_per_person)
+    jobs = Press(f"{len(lines)} jobs", "lines", data=data, question=True)
+    script = Press("One script", "script", data=called, question=True)
+    whole = parse.belong_together(text)
+    choices = [script, jobs] if whole else [jobs, script]
+    if not 1 < len(lines) <= most:
+        choices = [script]
+    title = f"{bold(name)}: " if name else ""
+    shown = text.splitlines() if whole or not lines else lines
+    preview = "\n".join(shown[:8]) + (f"\n… {len(shown) - 8} more lines" if len(shown) > 8 else "")
+    either = f"one script, or {len(lines)} jobs?" if whole else f"{len(lines)} jobs, or one script?"
+    asks = either if lines else "run it as one script?"
+    if len(lines) > most:
+        asks = f"{len(lines):,} lines are more than the {most} jobs that may wait. Run it as one script?"
+    rows = [[*choices, Press("Neither", "dismiss", question=True)]]
+    turn.reply(fit([f"{title}{asks}\n", Shrink(preview, pre, keep="start")]), rows)
+
+
+def _job_name(file_name: str) -> str | None:
+    """What to call a script that came as a file; None if nothing of its name can be one."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file_name).strip("-")[:64] or None
+
+
+async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) -> None:
+    """One job per line, each with its own options over the general ones."""
+    if len(lines) > MOST_JOBS:
+        raise UserError(f"{len(lines):,} jobs at once are too many: {MOST_JOBS} at most.")
+    wanted = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            own, command = read_text(line)
+        except UserError as error:
+            raise UserError(f"Line {number}: {error}") from None
+        if not command:
+            raise UserError(f"Line {number} has options, but no command.")
+        wanted.append(({**values, **own}, command))
+    await _queue(turn, wanted)
+
+
+async def queue_one(turn: Turn, values: dict[str, Any], command: str, *, script: bool = False) -> None:
+    """Put this into the queue and say so."""
+    await _queue(turn, [(values, command)], script=script)
+
+
+async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], sweep: groups.Template) -> None:
+    """The jobs of a sweep, as one group."""
+    if len(wanted) > MOST_JOBS:
+        raise UserError(
+            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: `/sweep -n 100 …`"
+        )
+    await _queue(turn, wanted, sweep=sweep)
+
+
+def refuse_too_many(turn: Turn, count: int) -> None:
+    """So many more may not wait."""
+    most = turn.chat.settings.queued_per_person
+    if turn.chat.queue.queued_of(turn.caller.actor) + count > most:
+        raise UserError(
+            f"{most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON); nothing was queued. /queue shows "
+            "what waits."
+        )
+
+
+async def _queue(
+    turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, script: bool = False,
+    sweep: groups.Template | None = None,
+) -> None:  # fmt: skip
+    """All or none."""
+    chat = turn.chat
+    places = {name: await place_of(chat, name) for name in dict.fromkeys(of.get("workspace") for of, _ in wanted)}
+    specs = [_spec(turn, of, text, places[of.get("workspace")], script=script) for of, text in wanted]
+    await asyncio.to_thread(reach, [spec.dir for spec in specs])
+    for spec in specs:
+        turn.queue.check(spec)
+    chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
+    if any(spec.snapshot is not None for spec in specs):
+        specs = await asyncio.to_thread(turn.queue.frozen, specs)
+    refuse_too_many(turn, len(specs))
+    with turn.effect():
+        turn.require(Role.USER)  # a login shell or a download took its time: they may have lost their role in it
+        keys = [f"update {turn.update_id}.{number}" for number in range(len(specs))]
+        ids = turn.queue.submit(specs, {place.key: place.variables for place in places.values()}, keys, sweep)
+        for job_id in ids:
+            turn.thread(job_id)
+        _acknowledge(turn, ids, swept=sweep is not None)
+
+
+def why_it_waits(turn: Turn, job: Job) -> str | None:
+    """Why a new job does not start at once; None if it does, since the message would say so for ever."""
+    reason = turn.chat.queue.waiting_reasons([job]).get(job.id)
+    return turn.chat.named(reason) if reason and not reason.startswith(STARTS_NEXT) else None
+
+
+def _acknowledge(turn: Turn, ids: list[int], *, swept: bool = False) -> None:
+    jobs = [turn.job(job_id) for job_id in ids[:1]]
+    reason = why_it_waits(turn, jobs[0])
+    if swept:
+        standing = groups.standing(turn.chat.queue, str(jobs[0].spec.group))
+        html = group_words.queued(standing.group.name, ids, standing.group.at_most, reason)
+        turn.reply(html, keyboards.of_group(standing))
+        return
+    if len(ids) == 1:
+        html = views.submitted(jobs[0], reason, jobs[0].spec.command)
+        rows = keyboards.of_job(jobs[0])
+    else:
+        html, rows = views.submitted_many(ids, reason), keyboards.of_queue_link()
+    if turn.query_id is None:
+        turn.reply(html, rows, job_id=ids[0])
+    else:
+        turn.answer("queued")
+        turn.edit(html, rows, job_id=ids[0])
+
+
+def _spec(turn: Turn, values: dict[str, Any], command: str, place: Place, *, script: bool) -> JobSpec:
+    return job_spec(
+        values, command=command, script=script, owner=turn.caller.actor, folder=place.workspace.dir,
+        environment_key=place.key, umask=UMASK, workspace=place.workspace,
+    )  # fmt: skip
+
+
+def reach(folders: Iterable[str]) -> None:
+    """Return when these folders answer; a network folder may never do, and the bot's loop must not ask it first."""
+    for folder in set(folders):
+        os.path.isdir(folder)
+
+
+async def place_of(chat: Chat, name: str | None) -> Place:
+    """The workspace named, or the default one; its environment is captured beside the loop, for a login takes time."""
+    workspaces = chat.queue.workspaces
+    workspace = workspaces.get(name) if name else workspaces.default() or _first_workspace(chat)
+    now = await asyncio.to_thread(stamp, workspace)
+    known = workspaces.known_environment(workspace, now)
+    if known is None:
+        try:
+            variables = await asyncio.to_thread(environment_of, workspace)
+        except TransientError as error:
+            raise UserError(str(error)) from error
+        known = workspaces.keep_environment(workspace, now, variables)
+    return Place(workspace, *known)
+
+
+def _first_workspace(chat: Chat) -> Workspace:
+    """Until somebody makes one, jobs run as if typed after logging in: in the account's home folder."""
+    workspace = validate(Workspace(name="home", dir="~", default=True))
+    chat.queue.workspaces.put(workspace)
+    return workspace
+
+
+async def lines_chosen(turn: Turn, data: dict[str, Any]) -> None:
+    """The button said: each line is a job."""
+    turn.require(Role.USER)
+    await queue_lines(turn, data["values"], parse.lines(data["text"]))
+
+
+async def script_chosen(turn: Turn, data: dict[str, Any]) -> None:
+    """The button said: all of it is one script."""
+    turn.require(Role.USER)
+    await queue_one(turn, data["values"], data["text"], script=True)

@@ -1,0 +1,1 @@
+"""From Telegram to a handler: poll, inbox, gate, dispatch, parse."""

@@ -1,0 +1,119 @@
+"""The inbox to the handlers: in order for each chat, and none of them twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from telegram import Update
+
+from bot.access.gate import Caller
+from bot.store_retry import patiently
+from runner.api.chat import QueueLostError
+
+if TYPE_CHECKING:
+    from telegram.ext import Application
+
+    from bot.chat import Chat
+
+log = logging.getLogger(__name__)
+
+TRIES = 5  # at an update that each time was still open when the bot ended
+SET_ASIDE = (
+    "⚠️ Each time I worked on this I was stopped before it was done, so I set it aside and nothing was done. Tell"
+    " whoever runs the box; its log has more."
+)
+
+
+class Dispatcher:
+    """Hands each kept update to the application, and sees to it that it counts as handled."""
+
+    def __init__(self, chat: Chat, application: Application[Any, Any, Any, Any, Any, Any]) -> None:
+        self._chat, self._application = chat, application
+        self._wake = asyncio.Event()
+        self._under_way: set[int] = set()
+        self._left_open = {update_id for update_id, _ in chat.inbox.open()}  # by a bot before us
+        self._lanes: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[int, list[Update]] = {}
+
+    def wake(self) -> None:
+        """There may be something in the inbox."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled. What was kept before we came up comes first."""
+        try:
+            while True:
+                self._wake.clear()
+                await patiently(self.take)
+                await self._wake.wait()
+        finally:
+            for task in self._lanes.values():
+                task.cancel()
+            await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+
+    def take(self) -> None:
+        """Start on everything in the inbox that nobody is at yet."""
+        for update_id, raw in self._chat.inbox.open():
+            if update_id in self._under_way:
+                continue
+            update = self._understood(update_id, raw)
+            if update is None:
+                continue
+            self._under_way.add(update_id)
+            lane = update.effective_chat.id if update.effective_chat else 0
+            self._waiting.setdefault(lane, []).append(update)
+            if lane not in self._lanes:
+                self._lanes[lane] = asyncio.get_running_loop().create_task(self._lane(lane))
+
+    def _understood(self, update_id: int, raw: dict[str, Any]) -> Update | None:
+        """It was understood when it came; another version of us may find otherwise."""
+        try:
+            return Update.de_json(raw, self._application.bot)
+        except Exception:
+            log.exception("update %s cannot be read", update_id)
+            self._chat.inbox.handled(update_id)
+            return None
+
+    async def _lane(self, lane: int) -> None:
+        try:
+            while self._waiting[lane]:
+                update = self._waiting[lane].pop(0)
+                try:
+                    await self._handle(update)
+                finally:
+                    self._under_way.discard(update.update_id)
+        except QueueLostError as error:  # it makes the bot leave
+            log.error("update not handled: %s", error)
+        finally:
+            del self._waiting[lane], self._lanes[lane]
+
+    async def _handle(self, update: Update) -> None:
+        if not await patiently(partial(self._chat.inbox.is_open, update.update_id)):
+            return
+        if update.update_id in self._left_open and await patiently(partial(self._set_aside, update)):
+            return
+        try:
+            await self._application.process_update(update)
+        except Exception:
+            log.exception("update %s could not be handled", update.update_id)
+        await patiently(partial(self._close, update.update_id))
+
+    def _set_aside(self, update: Update) -> bool:
+        """Whether it was tried often enough: what ends us each time must not keep the rest of its chat waiting."""
+        with self._chat.transaction():
+            if self._chat.inbox.try_again(update.update_id) <= TRIES:
+                return False
+            log.error("update %s was left open %s times and is set aside", update.update_id, TRIES)
+            self._chat.inbox.handled(update.update_id)
+            caller = self._chat.gate.judge(update)
+            if isinstance(caller, Caller):
+                quoted = update.message.message_id if update.message else None
+                self._chat.say(caller.chat, caller.id, SET_ASIDE, reply_to=quoted)
+        return True
+
+    def _close(self, update_id: int) -> None:
+        if self._chat.inbox.is_open(update_id):  # nobody had anything to do with it
+            self._chat.inbox.handled(update_id)

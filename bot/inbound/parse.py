@@ -1,0 +1,156 @@
+"""From what people type on a phone to what they mean: plain requests, or a UserError that says what to send. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from difflib import get_close_matches
+from itertools import accumulate
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+from bot.telegram_html import LOOSE_JOINER, quoted
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+MOST_JOBS = 100
+
+_EXACT = frozenset({"code", "pre"})
+_BLANKS = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_UNSEEN = "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064"
+_UNSEEN += "\u2066\u2067\u2068\u2069\ufeff"
+_SAME_MEANING = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»＂", '"'),
+        **dict.fromkeys("‘’‚‛＇", "'"),
+        **dict.fromkeys("‐‑−﹣－", "-"),
+        **dict.fromkeys("―⸺⸻", "—"),
+        **dict.fromkeys("\u2028\u2029", "\n"),
+        **dict.fromkeys(_BLANKS, " "),
+        **dict.fromkeys(_UNSEEN, ""),
+        "…": "...",
+    }
+)
+_LONG_DASH = re.compile(r"(?<!-)-*[–—][-–—]*")
+_INSIDE = re.compile(r"\w", re.UNICODE)
+_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+|$)")
+_RANGE_SIGN = re.compile(r"(?:(?<!\s)\s+)?(?:[-–—]{1,2}|\.{2,3}|…)\s*")
+_NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
+_OF_A_SCRIPT = re.compile(
+    r"(?<!<)<<(?!<)-?[ \t]*['\"\\]?[A-Za-z_]"  # a heredoc
+    r"|(?:[{(|]|&&)[ \t]*$"  # a line that goes on below
+    r"|^(?:for|while|until|if|case|select)\b(?!.*\b(?:done|fi|esac)\b)|^(?:do|done|then|elif|else|fi|esac|[})])(?!\S)"
+    r"|^(?:cd|export|source|set)(?:[ \t][^&;|\n]*)?$|^[A-Za-z_]\w*=\S*$",  # alone in its line, so for those below it
+    re.MULTILINE,
+)
+_ASK_NUMBERS = "send job numbers like 12, 12 13 or 12-15"
+
+
+def straighten(text: str, entities: Sequence[tuple[str, int, int]] = ()) -> str:
+    """Undo what a phone's keyboard makes of quotes, dashes and blanks; code is left exactly as typed.
+
+    Entities are (type, offset, length) in UTF-16 units, as Telegram gives them.
+    """
+    done, at = "", 0
+    for start, end in _exact_stretches(text, entities):
+        done += _straight(text[at:start], done[-1:]) + text[start:end]
+        at = end
+    return done + _straight(text[at:], done[-1:])
+
+
+def _exact_stretches(text: str, entities: Sequence[tuple[str, int, int]]) -> list[tuple[int, int]]:
+    """Where code stands, counted in characters; in order and apart."""
+    exact = sorted((offset, offset + length) for kind, offset, length in entities if kind in _EXACT)
+    places = [0, *accumulate(1 + (char > "\uffff") for char in text)] if exact else []
+    found: list[tuple[int, int]] = []
+    for offset, ending in exact:
+        start, end = (max(bisect_right(places, place) - 1, 0) for place in (offset, ending))
+        start = max(start, found[-1][1] if found else 0)
+        if end > start:
+            found.append((start, end))
+    return found
+
+
+def _straight(part: str, before: str) -> str:
+    part = LOOSE_JOINER.sub("", part.translate(_SAME_MEANING))
+    return _LONG_DASH.sub(lambda dash: _dash(dash[0], part[dash.start() - 1] if dash.start() else before), part)
+
+
+def _dash(run: str, before: str) -> str:
+    """The hyphens a long dash stands for: two where an option begins; a short one inside a word is one."""
+    return "-" if run == "–" and _INSIDE.match(before) else "--"
+
+
+def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
+    """A command's name and what follows it; None if there is none, or it is meant for another bot."""
+    text = text.lstrip()
+    found = _COMMAND.match(text)
+    if found is None or (found[2] or bot_username).lower() != bot_username.lower():
+        return None
+    return found[1].lower(), text[found.end() :]
+
+
+def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> list[int]:
+    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given.
+
+    A range leaves out the numbers that no job has; a number that stands alone is meant.
+    """
+    words = [word for word in re.split(r"[\s,;]+", _RANGE_SIGN.sub("-", text)) if word]
+    if not words:
+        raise UserError(f"Which job? {_ASK_NUMBERS.capitalize()}.")
+    numbers: dict[int, None] = {}
+    for word in words:
+        numbers |= dict.fromkeys(_span(word, exists))
+        if len(numbers) > MOST_JOBS:
+            raise UserError(f"That is more than {MOST_JOBS} jobs at once; send fewer.")
+    return list(numbers)
+
+
+def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
+    found = _NUMBERS.fullmatch(word)
+    if found is None or not int(found[1]):
+        raise UserError(f"“{quoted(word)}” is no job number; {_ASK_NUMBERS}.")
+    first = int(found[1])
+    last = int(found[2] or first)
+    if last < first:
+        raise UserError(f"“{word}” runs backwards; {_ASK_NUMBERS}.")
+    if last - first >= MOST_JOBS:
+        raise UserError(f"“{word}” is more than {MOST_JOBS} jobs at once; send fewer.")
+    there = [number for number in range(first, last + 1) if first == last or exists(number)]
+    if not there:
+        raise UserError(f"There are no jobs {word}. /status lists the latest.")
+    return there
+
+
+def lines(text: str) -> list[str]:
+    """Commands, one per line: without blank lines and comments, and with lines that end in a backslash joined."""
+    found: list[str] = []
+    begun: list[str] = []
+    for raw in re.split(r"\r\n|\r|\n", text):
+        line = raw.rstrip()
+        if not begun and line.lstrip().startswith("#"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            begun += [line[:-1]] if line[:-1] else []
+            continue
+        found.append("".join([*begun, line]).strip())
+        begun = []
+    return [line for line in [*found, "".join(begun).strip()] if line]
+
+
+def belong_together(text: str) -> bool:
+    """Whether lines look like one script: a loop, a heredoc, a line that goes on or is indented, a change of state."""
+    joined = dedent(text.replace("\\\n", " "))
+    below = joined.split("\n")[1:]
+    return bool(_OF_A_SCRIPT.search(joined)) or any(line[:1].isspace() and line.strip() for line in below)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, if any comes near."""
+    by_name = {name.lower(): name for name in known}
+    meant = word.lower()[:64]
+    begins = [name for name in by_name if len(meant) >= 2 and name.startswith(meant)]
+    near = begins if len(begins) == 1 else get_close_matches(meant, by_name, n=1, cutoff=0.6)
+    return by_name[near[0]] if near else None

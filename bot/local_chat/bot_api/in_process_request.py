@@ -1,0 +1,98 @@
+"""Serves a python-telegram-bot bot from a world in the same process, without sockets.
+
+api = BotApi()
+bot = Bot(api.world.token, request=LocalRequest(api), get_updates_request=LocalRequest(api))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from telegram.error import NetworkError, TimedOut
+from telegram.request import BaseRequest, RequestData
+
+from bot.local_chat.bot_api.api import BotApi, Ending, Reply
+from bot.local_chat.bot_api.params import Upload
+from bot.timeouts import within
+
+if TYPE_CHECKING:
+    from telegram._utils.types import ODVInput
+
+METHOD = re.compile(r"/bot([^/]+)/([^/]+)")
+FILE = re.compile(r"/file/bot([^/]+)/(.+)")
+FOREVER_S = 24 * 60 * 60.0
+
+
+class LocalRequest(BaseRequest):
+    """The wire between a bot and a BotApi: a function call."""
+
+    def __init__(self, api: BotApi, read_timeout: float | None = 5.0) -> None:
+        self._api = api
+        self._read_timeout = read_timeout
+
+    @property
+    def read_timeout(self) -> float | None:
+        """How long an answer is waited for unless a call says otherwise."""
+        return self._read_timeout
+
+    async def initialize(self) -> None:
+        """Nothing to open."""
+
+    async def shutdown(self) -> None:
+        """Nothing to close."""
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,  # noqa: ARG002
+        request_data: RequestData | None = None,
+        read_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
+        write_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,  # noqa: ARG002
+        connect_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,  # noqa: ARG002
+        pool_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,  # noqa: ARG002
+    ) -> tuple[int, bytes]:
+        """Hand the call over; what breaks on the way is raised as PTB's own transport would raise it."""
+        limit_s = read_timeout if isinstance(read_timeout, float | int | None) else self._read_timeout
+        try:
+            reply = await within(limit_s, self._answer(url, request_data))
+        except asyncio.TimeoutError as error:
+            raise TimedOut from error
+        return reply.status, reply.body
+
+    async def _answer(self, url: str, data: RequestData | None) -> Reply:
+        reply = await self._ask(unquote(urlsplit(url).path), data)
+        if reply.ending is Ending.RESET:
+            raise NetworkError("httpx.ConnectError: All connection attempts failed")
+        if reply.ending is Ending.CUT:
+            raise NetworkError(
+                "httpx.RemoteProtocolError: peer closed connection without sending complete message body"
+            )
+        if reply.ending is Ending.HANG:
+            await asyncio.sleep(FOREVER_S)
+        return reply
+
+    async def _ask(self, path: str, data: RequestData | None) -> Reply:
+        if file := FILE.fullmatch(path):
+            return await self._api.download(file[1], file[2])
+        called = METHOD.fullmatch(path)
+        token, method = called.groups() if called else ("", "")
+        params = data.json_parameters if data else {}
+        return await self._api.call(token, method, params, _uploads(data))
+
+
+def _uploads(data: RequestData | None) -> dict[str, Upload]:
+    if data is None or not data.contains_files:
+        return {}
+    parts = data.multipart_data.items()
+    return {field: Upload(name, _bytes(content), mime_type) for field, (name, content, mime_type) in parts}
+
+
+def _bytes(content: object) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    read = content.read()  # type: ignore[attr-defined]
+    assert isinstance(read, bytes)
+    return read

@@ -1,0 +1,63 @@
+"""The parameters of one call: on the wire each is a string, or a file beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bot.local_chat.bot_api.api_errors import bad_request
+from bot.local_chat.bot_api.fields import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TRUE = frozenset({"true", "yes", "1"})
+FALSE = frozenset({"", "false", "no", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file sent along with a call."""
+
+    name: str
+    data: bytes
+    mime_type: str = "application/octet-stream"
+
+
+class Params:
+    """Typed reading of what came over the wire. What nobody reads is ignored, as Telegram does."""
+
+    def __init__(self, values: Mapping[str, str], files: Mapping[str, Upload] | None = None) -> None:
+        self.values = values
+        self.files: Mapping[str, Upload] = files or {}
+
+    def text(self, name: str) -> str:
+        """A string as sent, empty if it is not there."""
+        value = self.values.get(name, "")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise bad_request("strings must be encoded in UTF-8") from None
+        return value
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """A whole number."""
+        value = self.values.get(name, "").strip()
+        if not value:
+            return default
+        try:
+            return int(value)
+        except ValueError:
+            raise bad_request(f"invalid {name} specified") from None
+
+    def boolean(self, name: str) -> bool:
+        """A truth value, false if it is not there."""
+        value = self.values.get(name, "").strip().lower()
+        if value not in TRUE | FALSE:
+            raise bad_request(f"invalid {name} specified")
+        return value in TRUE
+
+    def json(self, name: str, what: str) -> Any:
+        """The JSON in a parameter, None if it is not there."""
+        value = self.text(name)
+        return decode(value, what) if value else None

@@ -1,0 +1,133 @@
+"""Updates that wait for the bot, and the one long poll that waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.local_chat.bot_api.api_errors import conflict
+from bot.local_chat.bot_api.limits import update_life_s
+from bot.timeouts import within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.local_chat.bot_api.fields import JsonObject
+
+KINDS = (
+    *("message", "edited_message", "channel_post", "edited_channel_post", "inline_query", "chosen_inline_result"),
+    *("callback_query", "shipping_query", "pre_checkout_query", "poll", "poll_answer", "my_chat_member"),
+    *("chat_member", "chat_join_request", "chat_boost", "removed_chat_boost", "message_reaction"),
+    *("message_reaction_count", "business_connection", "business_message", "edited_business_message"),
+    *("deleted_business_messages", "purchased_paid_media", "managed_bot", "guest_message"),
+)
+ON_REQUEST = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
+DEFAULT = frozenset(KINDS) - ON_REQUEST
+OTHER_POLLER = "terminated by other getUpdates request; make sure that only one bot instance is running"
+WEBHOOK_SET = "terminated by setWebhook request"
+AHEAD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Something that happened, for the bot."""
+
+    update_id: int
+    kind: str
+    payload: JsonObject
+    expires_at: float
+
+    def to_json(self) -> JsonObject:
+        """As getUpdates gives it."""
+        return {"update_id": self.update_id, self.kind: self.payload}
+
+
+class UpdateQueue:
+    """Keeps updates until the bot confirms them by asking for later ones."""
+
+    def __init__(self, clock: Callable[[], float], first_id: int) -> None:
+        self._clock = clock
+        self._next_id = first_id
+        self._pending: dict[int, Update] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._repeats: tuple[random.Random, int] | None = None
+        self._again: list[tuple[Update, int]] = []
+        self.allowed = DEFAULT
+        self.given = 0
+
+    def repeat(self, seed: int, at_most: int) -> None:
+        """From now on each confirmed update is given up to so many times more; 0: never, as it should be."""
+        self._repeats = (random.Random(seed), at_most) if at_most else None  # noqa: S311 - repeatable on purpose
+
+    def add(self, kind: str, payload: JsonObject) -> int | None:
+        """Queue an update and wake the poll; None if the bot does not want such updates."""
+        if kind not in self.allowed:
+            return None
+        update_id = self._next_id
+        self._next_id += 1
+        self._pending[update_id] = Update(update_id, kind, payload, self._clock() + update_life_s(kind))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        return update_id
+
+    def allow(self, kinds: list[str]) -> None:
+        """Remember which kinds the bot wants, from now on; none known means the default."""
+        self.allowed = frozenset(kinds) & frozenset(KINDS) or DEFAULT
+
+    def pending(self) -> list[Update]:
+        """What waits and is not too old, in order."""
+        now = self._clock()
+        self._pending = {key: update for key, update in self._pending.items() if update.expires_at > now}
+        return list(self._pending.values())
+
+    def confirm(self, offset: int) -> None:
+        """Forget what lies before the offset; a negative one keeps that many from the end."""
+        waiting = self.pending()
+        if offset > self._next_id + AHEAD:
+            # an offset from another life of the queue confirms nothing
+            return
+        keep = waiting[offset:] if offset < 0 else [update for update in waiting if update.update_id >= offset]
+        if self._repeats is not None:
+            draw, at_most = self._repeats
+            drawn = [(update, draw.randint(0, at_most)) for update in waiting if update not in keep]
+            self._again += [(update, times) for update, times in drawn if times]
+        self._pending = {update.update_id: update for update in keep}
+
+    def clear(self) -> None:
+        """Forget everything that waits."""
+        self._pending.clear()
+
+    async def get(self, offset: int, limit: int, timeout_s: float) -> list[JsonObject]:
+        """Confirm, then give what is there; with nothing there wait for it, and end another's waiting."""
+        self.confirm(offset)
+        again = self._given_again(limit)
+        if not self._pending and not again and timeout_s > 0:
+            self.end_poll(OTHER_POLLER)
+            await self._wait(timeout_s)
+        found = [*again, *self.pending()][:limit]
+        self.given += len(found)
+        return [update.to_json() for update in found]
+
+    def _given_again(self, limit: int) -> list[Update]:
+        """Those that are to be given once more, now."""
+        due = self._again[:limit]
+        self._again = [(update, left - 1) for update, left in due if left > 1] + self._again[len(due) :]
+        return [update for update, _ in due]
+
+    def end_poll(self, reason: str) -> None:
+        """Answer a waiting poll with a conflict."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(conflict(reason))
+
+    async def _wait(self, timeout_s: float) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiter = waiter
+        try:
+            await within(timeout_s, waiter)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            if self._waiter is waiter:
+                self._waiter = None

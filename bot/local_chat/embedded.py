@@ -1,0 +1,99 @@
+"""The chat without Telegram: the world inside this process, and a page on this machine for its one person."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.in_process_request import LocalRequest
+from bot.local_chat.bot_api.world import World
+from bot.local_chat.page import history as keep
+from bot.local_chat.page import listening_socket
+from bot.local_chat.page.server import Page
+from bot.telegram_client import Wire
+from bot.terminal import page_link
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable
+
+    from bot.chat import Chat
+    from bot.settings import ChatSettings
+
+PERSON = 1
+HISTORY = "page.json"
+
+
+@dataclass
+class LocalChat:
+    """A wire that leads to the page instead of to Telegram."""
+
+    wire: Wire
+    settings: ChatSettings  # with the person at the page as its admin
+    changed: Callable[[], None]
+    status: Status
+
+
+class Status:
+    """What the strip above the chat shows, once there is a chat to ask."""
+
+    def __init__(self, box: str) -> None:
+        self._box = box
+        self.chat: Chat | None = None
+
+    def now(self) -> dict[str, Any]:
+        """As the page wants it."""
+        if self.chat is None:
+            return {"box": self._box, "runner_up": False, "simulated": False, "running": 0, "queued": 0,
+                    "held": None, "gpus": []}  # fmt: skip
+        queue = self.chat.queue
+        counts, known = queue.overview(), queue.snapshot()
+        return {
+            "box": self._box,
+            "runner_up": queue.runner_is_up(),
+            "simulated": bool(known and known[0].simulated),
+            "running": counts.running,
+            "queued": counts.queued + counts.not_yet,
+            "held": self.chat.named(queue.held() or "") or None,
+            "gpus": queue.gpus(),
+        }
+
+
+async def open_page(stack: contextlib.AsyncExitStack, settings: ChatSettings) -> LocalChat:
+    """Bring up the world and its page; its link is then in the state folder."""
+    # Numbers go on above those of any world before this one: the queue remembers them.
+    world = World(first_message_id=int(time.time()) - 1_700_000_000)
+    api = BotApi(world)
+    person = world.add_user(_account(), user_id=PERSON)
+    history = os.path.join(settings.home, HISTORY)
+    keep.load(world, person, history)
+    await stack.enter_async_context(keep.Keeper(world, person, history))
+    status = Status(settings.box)
+    listener = listening_socket.inherited() or listening_socket.listen(settings.page_port)
+    page = Page(api, person, listener=listener, secret=page_link.secret_of(settings.home), status=status.now)
+    await stack.enter_async_context(page)
+    page_link.keep_link(settings.home, page.url)
+    if not world.chats[person.id].messages:
+        api.people.start(person)
+    wire = Wire(world.token, request=LocalRequest(api))
+    changed = partial(_changed, page, settings.home)
+    return LocalChat(wire, settings.model_copy(update={"admins": (PERSON,)}), changed, status)
+
+
+def _changed(page: Page, home: str) -> None:
+    """The bell rang: show what is new, and see whether the link is to be another."""
+    page.status_changed()
+    if page.use_secret(page_link.secret_of(home)):
+        page_link.keep_link(home, page.url)
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "you"

@@ -1,0 +1,171 @@
+"""The chat as a page in a browser on this machine.
+
+    async with Page(api, person, listener=listen(8765), secret=secret, status=status) as page:
+        print(page.url)
+
+The link's secret stands behind the #, which browsers keep to themselves. Page and server prove to each other that they
+know it (`page_proof`); with files goes a key that is good for one connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.local_chat.bot_api.api_errors import PersonError
+from bot.local_chat.page.actions import Acts
+from bot.local_chat.page.listening_socket import HOST
+from bot.local_chat.page.proof import Keys
+from bot.local_chat.page.security import Doorkeeper
+from bot.local_chat.page.stream import OpenPage, Stream, read_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.local_chat.bot_api.api import BotApi
+    from bot.local_chat.bot_api.objects import User
+    from bot.local_chat.page.listening_socket import Listener
+
+STATIC = os.path.join(os.path.dirname(__file__), "static")
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+GREETING_S = 10.0
+HEARTBEAT_S = 20.0
+FRAME_BYTES = 64 * 1024
+FORM_BYTES = 64 * 1024
+WRONG_SECRET = 4401
+
+
+class Page:
+    """The chat in a browser on this machine; whoever has the link is its one person."""
+
+    def __init__(
+        self, api: BotApi, person: User, *, listener: Listener, secret: str, status: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._world = api.world
+        self._listener = listener
+        self._secret = secret
+        self._door = Doorkeeper(Keys(secret, listener.session), listener.port)
+        self._acts = Acts(api, person)
+        self._stream = Stream(api.world, person, self._acts, status)
+        self._runner = web.AppRunner(self._app(), shutdown_timeout=1.0, access_log=None)
+        self._feeding: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """The link to the chat, the same after a restart with the same port and secret."""
+        return f"http://{HOST}:{self._listener.port}/#{self._secret}"
+
+    def use_secret(self, secret: str) -> bool:
+        """Whether it is another: then the former is refused from now on, and pages that came with it are cut off."""
+        if secret == self._secret:
+            return False
+        self._secret = secret
+        self._door.change(Keys(secret, self._listener.session))
+        self._stream.cut_off()
+        return True
+
+    def status_changed(self) -> None:
+        """Show the status anew on open pages."""
+        self._stream.status_changed()
+
+    async def __aenter__(self) -> Page:
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._listener.socket).start()
+        self._feeding = asyncio.create_task(self._stream.run())
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        assert self._feeding is not None
+        self._feeding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._feeding
+        await self._runner.cleanup()
+
+    def _app(self) -> web.Application:
+        app = web.Application(
+            middlewares=[self._door.middleware], client_max_size=self._world.limits.download_bytes + FORM_BYTES
+        )
+        app.on_response_prepare.append(self._door.add_headers)
+        app.on_shutdown.append(self._close_pages)
+        app.router.add_get("/", self._index)
+        app.router.add_get("/static/{session}/{name}", self._static)
+        app.router.add_post("/clean", self._clean)
+        app.router.add_get("/chat", self._chat)
+        app.router.add_post("/file", self._take_file)
+        app.router.add_get("/file/{file_id}", self._give_file)
+        return app
+
+    async def _close_pages(self, _app: web.Application) -> None:
+        await self._stream.close()
+
+    async def _index(self, _request: web.Request) -> web.StreamResponse:
+        # under addresses for which no other program can have put something into the browser's cache
+        session = f"/static/{self._listener.session}/".encode()
+        return _answer("index.html", _static_file("index.html").replace(b"/static/", session))
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        return _answer(name, _static_file(name))
+
+    async def _clean(self, _request: web.Request) -> web.StreamResponse:
+        """Have the browser forget all it keeps for this address: a page that is not let in has no use for it."""
+        return web.Response(headers={"Clear-Site-Data": '"cache", "storage"', "Cache-Control": "no-store"})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        connection = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=FRAME_BYTES)
+        await connection.prepare(request)
+        meeting = self._door.meet((await read_frame(connection, GREETING_S)).get("nonce"))
+        if meeting is not None:
+            await connection.send_json(meeting.challenge())
+            greeting = await read_frame(connection, GREETING_S)
+            if request.transport is not None and self._door.let_in(meeting, greeting.get("proof")):
+                try:
+                    await self._stream.serve(OpenPage(connection, request.transport), greeting, meeting.keys.seal)
+                finally:
+                    self._door.let_go(meeting)
+                return connection
+        await connection.close(code=WRONG_SECRET)
+        return connection
+
+    async def _take_file(self, request: web.Request) -> web.StreamResponse:
+        self._door.check_key(request)
+        form = await request.post()
+        file = form.get("file")
+        if not isinstance(file, web.FileField):
+            raise web.HTTPBadRequest(text="No file came.")
+        with file.file:
+            content = (file.filename or "file", file.file.read(), file.content_type or "application/octet-stream")
+        reply_to = str(form.get("reply_to", ""))
+        try:
+            message_id = self._acts.send_document(
+                str(form.get("id", "")), content, str(form.get("caption", "")), int(reply_to) if reply_to else None
+            )
+        except (PersonError, ValueError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        return web.json_response({"message_id": message_id}, headers={"Cache-Control": "no-store"})
+
+    async def _give_file(self, request: web.Request) -> web.StreamResponse:
+        self._door.check_key(request)
+        stored = self._world.files.get(request.match_info["file_id"])
+        if stored is None:
+            raise web.HTTPNotFound(text="This file is no longer kept.")
+        # never a type that a browser would show by itself: the script knows what is a picture
+        headers = {"Cache-Control": "no-store", "Content-Disposition": "attachment"}
+        return web.Response(body=stored.data, content_type="application/octet-stream", headers=headers)
+
+
+def _static_file(name: str) -> bytes:
+    """One of the page's own files. Read each time: they are few, small and local."""
+    if name not in os.listdir(STATIC):
+        raise web.HTTPNotFound(text="Not here.")
+    with open(os.path.join(STATIC, name), "rb") as file:
+        return file.read()
+
+
+def _answer(name: str, content: bytes) -> web.Response:
+    kind = TYPES[os.path.splitext(name)[1]]
+    return web.Response(body=content, content_type=kind, charset="utf-8", headers={"Cache-Control": "no-store"})

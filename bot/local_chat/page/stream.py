@@ -1,0 +1,197 @@
+"""What open pages are told: the chat as it is, everything that happens in it, and the strip of GPUs.
+
+A page says which event it saw last. If this is still the same server it gets what came after that; else it gets the
+chat as it is now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import WSCloseCode, web
+
+from bot.local_chat.bot_api import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.local_chat.bot_api.events import Event
+    from bot.local_chat.bot_api.objects import User
+    from bot.local_chat.bot_api.world import World
+    from bot.local_chat.page.actions import Acts
+
+log = logging.getLogger(__name__)
+
+STATUS_EVERY_S = 1.0
+STATUS_GAP_S = 0.1
+WAITING_FRAMES = 2000
+SHOWN = frozenset({events.MESSAGE, events.EDITED, events.DELETED, events.REACTION, events.ANSWERED, events.ACTION})
+
+
+class OpenPage:
+    """One page that is connected; frames wait for it in order."""
+
+    def __init__(self, socket: web.WebSocketResponse, transport: asyncio.Transport) -> None:
+        self.socket = socket
+        self._transport = transport
+        self._frames: asyncio.Queue[str] = asyncio.Queue(WAITING_FRAMES)
+
+    def push(self, frame: str) -> None:
+        """Let a frame follow those that wait. A page that does not read is cut off; it comes back for the rest."""
+        try:
+            self._frames.put_nowait(frame)
+        except asyncio.QueueFull:
+            self.cut_off()
+
+    def cut_off(self) -> None:
+        """End the connection now, without a word."""
+        self._transport.abort()
+
+    async def write(self) -> None:
+        """Send frames as they come."""
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await self.socket.send_str(await self._frames.get())
+
+
+class Stream:
+    """Feeds every open page; while none is open it does nothing."""
+
+    def __init__(self, world: World, person: User, acts: Acts, status: Callable[[], dict[str, Any]]) -> None:
+        self._world = world
+        self._person = person
+        self._acts = acts
+        self._status = status
+        self._instance = secrets.token_hex(8)
+        self._pages: set[OpenPage] = set()
+        self._opened = asyncio.Event()
+        self._status_due = asyncio.Event()
+
+    async def run(self) -> None:
+        """Watch the world and tell the status about once a second, until cancelled."""
+        stop = self._world.events.watch(self._tell)
+        try:
+            while True:
+                await self._opened.wait()
+                self._status_due.clear()
+                self._push(self._status_frame())
+                await asyncio.sleep(STATUS_GAP_S)
+                # not wait_for: before Python 3.12 it can swallow a cancellation
+                timer = asyncio.get_running_loop().call_later(STATUS_EVERY_S - STATUS_GAP_S, self._status_due.set)
+                await self._status_due.wait()
+                timer.cancel()
+        finally:
+            stop()
+
+    def status_changed(self) -> None:
+        """Tell the status soon; several changes in a row are told once."""
+        self._status_due.set()
+
+    async def serve(self, page: OpenPage, greeting: dict[str, Any], seal: str) -> None:
+        """Bring a page up to date, then feed it and do what it asks until it goes."""
+        for frame in self._catch_up(greeting, seal):
+            page.push(frame)
+        self._pages.add(page)
+        self._opened.set()
+        writer = asyncio.create_task(page.write())
+        try:
+            async for asked in page.socket:
+                if page not in self._pages:
+                    break
+                page.push(json.dumps(self._acts.do(_read(asked.data))))
+        finally:
+            self._pages.discard(page)
+            if not self._pages:
+                self._opened.clear()
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writer
+
+    async def close(self) -> None:
+        """Send every page away; they will look for the next server."""
+        for page in list(self._pages):
+            await page.socket.close(code=WSCloseCode.GOING_AWAY)
+
+    def cut_off(self) -> None:
+        """End every page's connection now; what they have sent already is not done."""
+        while self._pages:
+            self._pages.pop().cut_off()
+
+    def _catch_up(self, greeting: dict[str, Any], seal: str) -> list[str]:
+        hello: dict[str, Any] = {
+            "type": "hello",
+            "seal": seal,
+            "instance": self._instance,
+            "number": self._world.events.last_number,
+            "me": self._person.to_json(),
+            "bot": self._world.bot.to_json(),
+            "commands": self._acts.commands(),
+            "limits": {"text": self._world.limits.text, "file_bytes": self._world.limits.download_bytes},
+        }
+        missed = self._missed(greeting)
+        if missed is None:
+            hello["messages"], hello["more"] = self._acts.messages()
+        frames = [json.dumps(hello), *(self._event_frame(event) for event in missed or () if self._is_shown(event))]
+        return [*frames, self._status_frame()]
+
+    def _missed(self, greeting: dict[str, Any]) -> list[Event] | None:
+        """What a page has not seen yet; None if that can no longer be told."""
+        seen = greeting.get("seen")
+        if greeting.get("instance") != self._instance or not isinstance(seen, int):
+            return None
+        missed = self._world.events.after(seen)
+        return missed if len(missed) == self._world.events.last_number - seen < WAITING_FRAMES // 2 else None
+
+    def _tell(self, event: Event) -> None:
+        if not self._pages:
+            return
+        if event.kind == events.COMMANDS:
+            self._push(json.dumps({"type": "commands", "commands": self._acts.commands()}))
+        elif self._is_shown(event):
+            self._push(self._event_frame(event))
+
+    def _is_shown(self, event: Event) -> bool:
+        if event.kind not in SHOWN or event.chat_id != self._person.id:
+            return False
+        return event.kind != events.ANSWERED or event.data["user_id"] == self._person.id
+
+    def _event_frame(self, event: Event) -> str:
+        frame = {"type": "event", "number": event.number, "kind": event.kind, "data": event.data}
+        if event.kind == events.MESSAGE and (name := self._acts.name_of(event.data["message_id"])):
+            frame["data"] = event.data | {"client": name}
+        return json.dumps(frame)
+
+    def _status_frame(self) -> str:
+        try:
+            status: dict[str, Any] | None = self._status()
+        except Exception:
+            log.exception("the page cannot tell the box's status")
+            status = None
+        return json.dumps({"type": "status", "status": status})
+
+    def _push(self, frame: str) -> None:
+        for page in list(self._pages):
+            page.push(frame)
+
+
+def _read(data: Any) -> dict[str, Any]:
+    """A frame's JSON object; what is none asks for nothing."""
+    try:
+        read = json.loads(data)
+    except (TypeError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+async def read_frame(socket: web.WebSocketResponse, timeout_s: float) -> dict[str, Any]:
+    """A page's next frame; empty if none comes in time."""
+    try:
+        frame = await socket.receive(timeout_s)
+    except asyncio.TimeoutError:
+        return {}
+    return _read(frame.data)

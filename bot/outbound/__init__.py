@@ -1,0 +1,1 @@
+"""From notices to messages to Telegram: notifier, sender, retry policy."""

@@ -1,0 +1,36 @@
+"""What came of a group of jobs, read from their output beside the bot's loop."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bot.worker_process import answer_of
+from runner.api import groups
+
+if TYPE_CHECKING:
+    from bot.chat import Chat
+
+READ_S = 20.0
+START_S = 10.0  # a process may take as long to begin on a busy box
+
+
+async def results_of(chat: Chat, name: str) -> groups.Results:
+    """Its jobs side by side; without numbers where output is to stay on the box, or cannot be read in time."""
+    kept = groups.Metric.from_json(groups.find(chat.queue, name).metric)
+    metric = kept if chat.settings.log_text else None
+    jobs = [chat.shown(job) for job in groups.members(chat.queue, name)]
+    found = groups.Readings({})
+    if metric is not None and (folders := groups.folders(chat.queue, jobs)):
+        question = json.dumps({"pattern": metric.pattern, "folders": folders, "within_s": READ_S})
+        within_s = READ_S + START_S
+        answer = await answer_of("runner.sweep.metrics", question, within_s=within_s, what="results could not be read")
+        found = _readings(answer)
+    return groups.compared(jobs, found.found, metric, found.trouble)
+
+
+def _readings(answer: bytes | None) -> groups.Readings:
+    if answer is None:
+        return groups.Readings({}, "the output of these jobs could not be read")
+    read, trouble = json.loads(answer)
+    return groups.Readings({int(number): groups.Reading(*reading) for number, reading in read.items()}, trouble)

@@ -1,0 +1,60 @@
+"""Tells the admins that no runner is up, and when one is again: without a runner nobody else would."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.store_retry import patiently
+from runner.api.chat import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.chat import Chat
+
+LOOK_EVERY_S = 10.0
+STEADY_S = 60.0  # a runner that is started again at once is no news, nor is one that dies at each start "back"
+AWAY = "no runner since"  # what the box remembers while the admins know
+
+
+class RunnerWatch:
+    """Looks at the runner's lock now and then. What was told outlives the bot."""
+
+    def __init__(self, chat: Chat, on_notice: Callable[[], None]) -> None:
+        self._chat, self._on_notice = chat, on_notice
+        self._away: tuple[float, str] | None = None  # since when, by the monotonic clock and on the wall
+        self._up: tuple[float, str] | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await patiently(self.look)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def look(self) -> None:
+        """See whether a runner is up, and tell if that has changed for good."""
+        now = clock.monotonic(), clock.text(clock.now())
+        if self._chat.queue.runner_is_up():
+            self._up = self._up or now
+            if now[0] - self._up[0] >= STEADY_S:
+                self._away = None
+                self._back(self._up[1])
+        else:
+            self._up, self._away = None, self._away or now
+            if now[0] - self._away[0] >= STEADY_S:
+                self._gone(self._away[1])
+
+    def _gone(self, since: str) -> None:
+        if self._chat.queue.box.get(AWAY) is None:
+            self._tell("no runner", since, {"since": since})
+
+    def _back(self, at: str) -> None:
+        if (since := self._chat.queue.box.get(AWAY)) is not None:
+            self._tell("runner back", None, {"since": since, "at": at})
+
+    def _tell(self, kind: str, away: str | None, data: dict[str, str]) -> None:
+        with self._chat.transaction():
+            self._chat.queue.outbox.add(kind, data)
+            self._chat.queue.box.set(AWAY, away)
+        self._on_notice()

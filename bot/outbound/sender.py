@@ -1,0 +1,356 @@
+"""Messages to Telegram: each chat in order, alerts before edits, until each has arrived or never can."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from telegram import (
+    BotCommand,
+    BotCommandScopeChat,
+    BotCommandScopeDefault,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    LinkPreviewOptions,
+    ReplyParameters,
+)
+from telegram.constants import ParseMode
+from telegram.error import InvalidToken, TelegramError
+
+from bot.outbound import simpler_forms
+from bot.outbound.documents import document_for, missing, not_taken
+from bot.outbound.retry_policy import Then, Verdict, after_failure
+from bot.pictures import plots
+from bot.store_retry import patiently
+from bot.telegram_html import CAPTION_UNITS, MESSAGE_UNITS, escape, italic, shorten, visible_units
+from bot.timeouts import within
+from runner.api.chat import clock
+from runner.errors import NightshiftError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from telegram import Bot
+
+    from bot.chat import Chat
+    from runner.api.chat import Message
+
+log = logging.getLogger(__name__)
+
+EDIT_TRIES = 4  # before a method is taken for one that this server does not have
+LATE = timedelta(minutes=10)
+REPEAT = "sent again: the first may have arrived"
+ORDER = {"answer": 0, "reply": 1, "send": 2, "edit": 3}  # who asks waits; news can
+NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+
+
+class Sender:
+    """Sends what waits; one task a chat, and one for its files, so that a large one holds up no alert."""
+
+    def __init__(self, chat: Chat, bot: Bot, on_doubt: Callable[[], None]) -> None:
+        self._chat, self._bot, self._on_doubt = chat, bot, on_doubt
+        self._wake = asyncio.Event()
+        self._busy: dict[tuple[int, bool], asyncio.Task[None]] = {}
+        self._quiet_until: dict[int, float] = {}  # per chat, after it asked us to wait; by the monotonic clock
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being sent."""
+        return bool(self._busy)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                wait_s = await patiently(self._start_lanes)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await within(wait_s, self._wake.wait())
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    async def settled(self) -> None:
+        """When nothing that could be sent now is left."""
+        while self._busy:
+            await asyncio.wait(self._busy.values())
+
+    def _start_lanes(self) -> float | None:
+        """Begin with everything that is due; in how many seconds something more will be."""
+        now = clock.monotonic()
+        self._quiet_until = {chat: until for chat, until in self._quiet_until.items() if until > now}
+        for message in self._chat.messages.due(now=now):
+            lane = (message.chat, message.lane == "file")
+            if lane not in self._busy and message.chat not in self._quiet_until:
+                task = asyncio.get_running_loop().create_task(self._lane(*lane))
+                self._busy[lane] = task
+                task.add_done_callback(partial(self._lane_ended, lane))
+        waits = [*(until - now for until in self._quiet_until.values()), self._chat.messages.next_try_in(now)]
+        return min((wait_s for wait_s in waits if wait_s is not None), default=None)
+
+    def _lane_ended(self, lane: tuple[int, bool], task: asyncio.Task[None]) -> None:
+        del self._busy[lane]
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("sending to chat %s broke off: %s", lane[0], problem, exc_info=_told_in_full(problem))
+        self._wake.set()
+
+    async def _lane(self, chat: int, files: bool) -> None:
+        """Everything due in one chat, one after the other."""
+        while (message := await patiently(partial(self._next, chat, files))) is not None:
+            await self._send(message)
+
+    def _next(self, chat: int, files: bool) -> Message | None:
+        if chat in self._quiet_until and self._quiet_until[chat] > clock.monotonic():
+            return None
+        due = [message for message in self._chat.messages.due(chat) if (message.lane == "file") == files]
+        return min(due, key=lambda message: ORDER.get(message.lane, 0), default=None)
+
+    async def _send(self, message: Message) -> None:
+        """One try, whose end is written down before anything else is sent there."""
+        messages = self._chat.messages
+        if message.expires_at and message.expires_at < clock.now():
+            await patiently(partial(messages.told, message.id))
+            return
+        if message.person is not None and not self._chat.gate.may_reach(message.person, message.chat):
+            await patiently(partial(messages.park, message.id, "no longer allowed"))
+            return
+        await self._picture(message)  # it takes its time, and nothing has been sent yet
+        await patiently(partial(messages.begin, message.id))
+        try:
+            number = await self._call(message)
+        except TelegramError as problem:
+            await patiently(partial(self._failed, message, _verdict(message, problem)))
+        except Exception:  # what cannot even be asked for must not hold up what comes after it
+            log.exception("message %s cannot be sent", message.id)
+            await patiently(partial(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent")))
+        else:
+            await patiently(partial(messages.told, message.id, number))
+
+    def _failed(self, message: Message, verdict: Verdict) -> None:
+        messages, then = self._chat.messages, verdict.then
+        if then in simpler_forms.AS_WORDS and (words := simpler_forms.in_words(message, verdict)) is not None:
+            log.warning("the file of message %s was refused, words are sent: %s", message.id, verdict.why)
+            messages.again(message.id, 0.0, arrived_perhaps=message.begun, body=words)
+        elif then is Then.DONE:
+            messages.told(message.id)
+        elif then is Then.PARK:
+            self._park(message, verdict.why)
+        elif then is Then.MOVE:
+            self._move(message, verdict.chat or 0)
+        elif then in simpler_forms.FORMS:
+            self._simplify(message, verdict)
+        else:
+            self._later(message, verdict)
+        if then is Then.DOUBT:
+            self._on_doubt()
+
+    def _move(self, message: Message, became: int) -> None:
+        self._chat.messages.again(message.id, 0.0, arrived_perhaps=message.begun)
+        if not follow(self._chat, message.chat, became):
+            self._park(message, "unreachable: the group has become another one")
+
+    def _simplify(self, message: Message, verdict: Verdict) -> None:
+        """What was refused as it was is sent in a plainer form, as long as there is one."""
+        body = simpler_forms.FORMS[verdict.then](message.body)
+        if body == message.body or message.method not in _CAN_BE_SIMPLER:
+            self._park(message, f"refused: {verdict.why}")
+            return
+        log.error("message %s was refused as it was: %s", message.id, verdict.why)
+        self._chat.messages.again(message.id, 0.0, arrived_perhaps=message.begun, body=body)
+
+    def _later(self, message: Message, verdict: Verdict) -> None:
+        perhaps = verdict.then is Then.PERHAPS or message.begun
+        if message.tries == 0:
+            log.warning("message %s to chat %s is tried again: %s", message.id, message.chat, shorten(verdict.why, 300))
+        self._chat.messages.again(message.id, verdict.after_s, arrived_perhaps=perhaps)
+        if verdict.then is Then.WAIT:
+            self._quiet_until[message.chat] = clock.monotonic() + verdict.after_s
+
+    def _park(self, message: Message, why: str) -> None:
+        """What cannot be told there is told to its owner in private, if that is another place."""
+        if message.lane in {"edit", "answer"}:
+            self._chat.messages.told(message.id)
+            return
+        log.warning("a message to chat %s cannot be delivered: %s", message.chat, why)
+        if message.notice_id is None or message.chat > 0 or message.person is None:
+            self._chat.messages.park(message.id, why)
+            return
+        with self._chat.transaction():
+            self._chat.messages.park(message.id, f"told in private: {why}")
+            body = {key: value for key, value in message.body.items() if key not in {"reply_to", "topic"}}
+            self._chat.messages.add(
+                message.person, message.method, body, person=message.person, job_id=message.job_id,
+                notice_id=message.notice_id, at=message.created_at,
+            )  # fmt: skip
+
+    async def _call(self, message: Message) -> int | None:
+        """Make the call; the number under which the message now stands in its chat."""
+        return await _CALLS[message.method](self, message)
+
+    async def _send_text(self, message: Message) -> int | None:
+        sent = await self._bot.send_message(
+            message.chat, _text(message), parse_mode=None if message.body.get("plain") else ParseMode.HTML,
+            reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW, **_placed(message.body),
+        )  # fmt: skip
+        return sent.message_id
+
+    async def _picture(self, message: Message) -> bytes | None:
+        plot = message.body.get("plot")
+        return await plots.drawn(plot, self._chat.settings.home) if plot else None
+
+    async def _send_picture(self, message: Message) -> int | None:
+        """Where it cannot be drawn its words say the same."""
+        picture = await self._picture(message)
+        if picture is None:
+            return await self._send_text(message)
+        caption = _with_notes(message, message.body["caption"], CAPTION_UNITS)
+        sent = await self._bot.send_photo(
+            message.chat, picture, caption=caption, parse_mode=ParseMode.HTML, reply_markup=_keyboard(message.body),
+            filename="plot.png", write_timeout=60, read_timeout=30, **_placed(message.body),
+        )  # fmt: skip
+        return sent.message_id
+
+    async def _send_document(self, message: Message) -> int | None:
+        refused = message.body.get("refused")
+        document = await document_for(self._chat, message.body) if refused is None else None
+        if document is None:
+            words = missing(message.body) if refused is None else not_taken(message.body)
+            sent = await self._bot.send_message(
+                message.chat, self._chat.presentable(escape(words)), parse_mode=ParseMode.HTML,
+                link_preview_options=NO_PREVIEW, **_placed(message.body),
+            )  # fmt: skip
+        else:
+            caption = ". ".join(part for part in (document.caption, _notes(message)) if part) or None
+            sent = await self._bot.send_document(
+                message.chat, document.content, filename=document.name, caption=caption,
+                write_timeout=120, read_timeout=60, **_placed(message.body),
+            )  # fmt: skip
+        return sent.message_id
+
+    async def _edit_text(self, message: Message) -> int | None:
+        await self._bot.edit_message_text(
+            _text(message), message.chat, message.body["message_id"],
+            parse_mode=None if message.body.get("plain") else ParseMode.HTML,
+            reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW,
+        )  # fmt: skip
+        return int(message.body["message_id"])
+
+    async def _edit_caption(self, message: Message) -> int | None:
+        await self._bot.edit_message_caption(
+            message.chat, message.body["message_id"], caption=message.body["caption"], parse_mode=ParseMode.HTML,
+            reply_markup=_keyboard(message.body),
+        )  # fmt: skip
+        return int(message.body["message_id"])
+
+    async def _edit_keyboard(self, message: Message) -> int | None:
+        await self._bot.edit_message_reply_markup(
+            message.chat, message.body["message_id"], reply_markup=_keyboard(message.body)
+        )
+        return int(message.body["message_id"])
+
+    async def _answer(self, message: Message) -> int | None:
+        body = message.body
+        await self._bot.answer_callback_query(body["query"], body["text"] or None, show_alert=body["alert"])
+        return None
+
+    async def _set_menu(self, message: Message) -> int | None:
+        scope = BotCommandScopeChat(message.chat) if message.chat else BotCommandScopeDefault()
+        await self._bot.set_my_commands([BotCommand(*shown) for shown in message.body["commands"]], scope=scope)
+        return None
+
+    async def _leave(self, message: Message) -> int | None:
+        await self._bot.leave_chat(message.chat)
+        return None
+
+
+_CALLS: dict[str, Callable[[Sender, Message], Awaitable[int | None]]] = {
+    "sendMessage": Sender._send_text,
+    "sendPhoto": Sender._send_picture,
+    "sendDocument": Sender._send_document,
+    "editMessageText": Sender._edit_text,
+    "editMessageCaption": Sender._edit_caption,
+    "editMessageReplyMarkup": Sender._edit_keyboard,
+    "answerCallbackQuery": Sender._answer,
+    "setMyCommands": Sender._set_menu,
+    "leaveChat": Sender._leave,
+}
+
+
+def follow(chat: Chat, old: int, new: int) -> bool:
+    """A group became a supergroup: what waits and what comes goes to its new id, if it may be served at all."""
+    if not chat.gate.serves(old):
+        return False
+    with chat.transaction():
+        known = chat.people.successors().get(old) == new  # told twice: by a refusal, and by a message in the group
+        chat.people.note_successor(old, new)
+        chat.messages.move(old, new)
+        chat.threads.move(old, new)
+        if known:
+            return True
+        chat.queue.audit.add("bot", "group moved", {"from": old, "to": new})
+        chat.tell_admins(
+            f"A group I serve became a supergroup: its id is now <code>{new}</code> instead of <code>{old}</code>. "
+            "I follow it there; put the new id into NIGHTSHIFT_GROUPS when you next edit the settings."
+        )
+    return True
+
+
+def _told_in_full(problem: BaseException) -> BaseException | None:
+    """What needs a traceback in the log; what we raise on purpose says all in its sentence."""
+    return None if isinstance(problem, NightshiftError) else problem
+
+
+def _text(message: Message) -> str:
+    return _with_notes(message, message.body["text"], MESSAGE_UNITS)
+
+
+def _with_notes(message: Message, text: str, limit: int) -> str:
+    """The text, with what must be known about its coming late or twice."""
+    notes = _notes(message)
+    if message.method not in _SPEAKS or not notes:
+        return text
+    added = "\n" + (notes if message.body.get("plain") else italic(notes))
+    return text + added if visible_units(text + added) <= limit else text
+
+
+def _notes(message: Message) -> str:
+    late = clock.now() - message.created_at > LATE
+    notes = [f"from {message.created_at.astimezone():%a %H:%M}"] if late else []
+    return "; ".join([*notes, REPEAT] if message.begun else notes)
+
+
+def _placed(body: dict[str, Any]) -> dict[str, Any]:
+    """Where in the chat, and how loud."""
+    placed: dict[str, Any] = {"disable_notification": bool(body.get("silent")), "message_thread_id": body.get("topic")}
+    if body.get("reply_to"):
+        placed["reply_parameters"] = ReplyParameters(body["reply_to"], allow_sending_without_reply=True)
+    return placed
+
+
+def _keyboard(body: dict[str, Any]) -> InlineKeyboardMarkup | None:
+    rows = body.get("keyboard")
+    return InlineKeyboardMarkup([[_button(one) for one in row] for row in rows]) if rows else None
+
+
+def _button(one: dict[str, str]) -> InlineKeyboardButton:
+    return InlineKeyboardButton(one["text"], callback_data=one.get("data"), url=one.get("url"), style=one.get("style"))
+
+
+def _verdict(message: Message, problem: TelegramError) -> Verdict:
+    """What to do about a failure. An edit by a method that is not known there must not hold up others for ever."""
+    if message.lane == "edit" and isinstance(problem, InvalidToken) and message.tries >= EDIT_TRIES:
+        return Verdict(Then.PARK, why="refused: there is no such method")
+    return after_failure(problem, message.tries + 1)
+
+
+_SPEAKS = {"sendMessage", "sendPhoto"}
+_CAN_BE_SIMPLER = {*_SPEAKS, "sendDocument"}

@@ -1,0 +1,153 @@
+"""HTTP to a Bot API that may answer anything: bodies have a limit, and their shape is checked before use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from telegram.error import TelegramError
+from telegram.request import HTTPXRequest
+
+from bot.outbound.retry_policy import NOT_JSON, SHORTEST_WAIT_S
+from bot.timeouts import within
+from runner.api.chat import LONGEST_WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST_BODY = 8 << 20  # fifty updates of the largest kind are half of that
+LONGEST_REFUSAL = 2000  # of what is refused the beginning says why, and it is put into the log
+BODY_WITHIN_S = 60.0
+LARGEST_NUMBER = 1 << 53
+
+
+class Client(httpx.AsyncClient):
+    """Reads no more of a body than it may be long, and for no longer than it may take."""
+
+    async def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
+        """Send a request and read its answer."""
+        response = await super().send(request, **{**how, "stream": True})
+        try:
+            body = await within(BODY_WITHIN_S, _body(response))
+        except asyncio.TimeoutError:
+            raise httpx.ReadTimeout(f"the answer took more than {BODY_WITHIN_S:.0f} s", request=request) from None
+        finally:
+            await response.aclose()
+        return httpx.Response(response.status_code, content=body, request=request)
+
+
+async def _body(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > LONGEST_BODY:
+            raise httpx.ReadError(f"the answer is longer than {LONGEST_BODY >> 20} MiB")
+    return bytes(body)
+
+
+class Transport(HTTPXRequest):
+    """python-telegram-bot's transport, which takes the shape of every answer for granted."""
+
+    def _build_client(self) -> httpx.AsyncClient:
+        return Client(**self._client_kwargs)
+
+    async def do_request(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
+        """Make a request; a long page in place of a refusal is cut."""
+        code, body = await super().do_request(*args, **kwargs)
+        return code, body if httpx.codes.is_success(code) else body[:LONGEST_REFUSAL]
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Read an answer; what it says beside its result has the types that it should have, or is left out."""
+        try:
+            answer = json.loads(payload.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            raise TelegramError(NOT_JSON) from None
+        if not isinstance(answer, dict):
+            raise TelegramError(NOT_JSON)
+        told = answer.get("description")
+        return {
+            "result": answer.get("result"),  # `result_of` judges it
+            "description": told if isinstance(told, str) else None,
+            "parameters": _parameters(answer.get("parameters")),
+        }
+
+
+def _parameters(told: Any) -> dict[str, Any]:
+    """What a refusal asks for, as far as it can be followed."""
+    found: dict[str, Any] = {}
+    if not isinstance(told, dict):
+        return found
+    if "retry_after" in told:
+        found["retry_after"] = _wait_s(told["retry_after"])
+    became = told.get("migrate_to_chat_id")
+    if isinstance(became, int) and _number(-became) is not None:
+        found["migrate_to_chat_id"] = became
+    return found
+
+
+def _wait_s(asked: Any) -> float:
+    """How long to wait; no sense or less than that is the shortest wait, and nobody waits for ever."""
+    if not isinstance(asked, int | float) or not asked > SHORTEST_WAIT_S:  # neither is NaN
+        return SHORTEST_WAIT_S
+    return float(min(asked, LONGEST_WAIT_S))
+
+
+def _number(value: Any) -> int | None:
+    is_one = isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER
+    return value if is_one else None
+
+
+# -- results -------------------------------------------------------------------------------------------
+
+
+def result_of(method: str, result: Any) -> Any:
+    """What a method gave, as far as we use it. One of another shape is no answer: it may be done, or not."""
+    judge: Callable[[Any], Any] = _RESULTS.get(method, _done)
+    taken = judge(result)
+    if taken is None:
+        raise TelegramError(NOT_JSON)
+    return taken
+
+
+def update_number(update: Any) -> int | None:
+    """The number by which an update is confirmed; None if it has none."""
+    return _number(update.get("update_id")) if isinstance(update, dict) else None
+
+
+def _done(result: Any) -> bool | None:
+    """Of what an edit gives back nothing is of use."""
+    return True if result is True or isinstance(result, dict) else None
+
+
+def _updates(result: Any) -> list[Any] | None:
+    return result if isinstance(result, list) else None
+
+
+def _file(result: Any) -> dict[str, Any] | None:
+    return result if isinstance(result, dict) else None
+
+
+def _sent(result: Any) -> dict[str, Any] | None:
+    """Of a message that was sent only its number is of use."""
+    number = _number(result.get("message_id")) if isinstance(result, dict) else None
+    return {"message_id": number, "date": 0, "chat": {"id": 0, "type": "private"}} if number is not None else None
+
+
+def _me(result: Any) -> dict[str, Any] | None:
+    if not isinstance(result, dict) or result.get("is_bot") is not True or _number(result.get("id")) is None:
+        return None
+    names = {name: str(result.get(name) or "") for name in ("first_name", "username")}
+    return {"id": result["id"], "is_bot": True, **names}
+
+
+_RESULTS: dict[str, Callable[[Any], Any]] = {
+    "getMe": _me,
+    "getUpdates": _updates,
+    "getFile": _file,
+    "sendMessage": _sent,
+    "sendPhoto": _sent,
+    "sendDocument": _sent,
+}

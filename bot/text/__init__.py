@@ -1,0 +1,1 @@
+"""Everything people read in the chat: jobs, the box, groups, warnings, buttons, log excerpts."""

@@ -1,0 +1,197 @@
+"""Jobs, GPUs and times in the few words a phone has room for. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot.telegram_html import bold, code, escape, link, shorten
+from runner.api.chat import format_duration, format_mib, printable, short_time, signal_name, state_words
+from runner.model import Phase, Reason, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from runner.model import Job
+
+SIGNS = {
+    State.QUEUED: "⏳",
+    State.STARTING: "▶️",
+    State.RUNNING: "▶️",
+    State.SUCCEEDED: "✅",
+    State.FAILED: "❌",
+    State.CANCELLED: "⏹",
+    State.LOST: "💥",
+}
+BAR = 8
+_COMMAND_UNITS = 300
+_RANGES = 12
+
+
+def sign(job: Job) -> str:
+    """A job's state at a glance."""
+    if job.held_by:
+        return "✋"
+    return "🛑" if job.phase is Phase.STOPPING else SIGNS[job.state]
+
+
+def called(job: Job, limit: int = 40) -> str:
+    """What to call a job in a list: its name, or the start of its command; of a sweep what tells it from the others."""
+    spec = job.spec
+    given = " ".join(f"{name}={value}" for name, value in spec.parameters.items())
+    known = spec.name or (spec.group if given and spec.group else spec.command.strip())
+    return shorten(printable(f"{known} {given}" if given else known), limit)
+
+
+def heading(job: Job) -> str:
+    """Number and name, as HTML."""
+    name = f" {escape(job.spec.name)}" if job.spec.name else ""
+    return f"{bold(f'#{job.id}')}{name}"
+
+
+def numbered(ids: Sequence[int]) -> str:
+    """The numbers of jobs as HTML, those in a row as a range: #7–#10, #12."""
+    rows: list[list[int]] = []
+    for number in sorted(ids):
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    shown = ["–".join(bold(f"#{end}") for end in dict.fromkeys((row[0], row[-1]))) for row in rows[:_RANGES]]
+    return ", ".join(shown) + (f" and {sum(map(len, more))} more" if (more := rows[_RANGES:]) else "")
+
+
+def command_line(job: Job, limit: int = _COMMAND_UNITS) -> str:
+    """The command as HTML; a tap copies it."""
+    text = job.spec.command.strip()
+    if job.spec.script:
+        first, more, _ = text.partition("\n")
+        return f"script {code(shorten(first, limit))}{' …' if more else ''}"
+    return code(shorten(text, limit))
+
+
+def membership(job: Job) -> str:
+    """Its group, and what it was given of a sweep's values; empty if it is in none."""
+    given = " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
+    return " · ".join(part for part in (job.spec.group, given) if part)
+
+
+def duration(job: Job, now: datetime) -> str:
+    """How long it has run, or ran."""
+    if job.started_at is None:
+        return ""
+    return format_duration(((job.finished_at or now) - job.started_at).total_seconds())
+
+
+def gpu_names(uuids: Sequence[str], indices: Mapping[str, int]) -> str:
+    """GPUs by their numbers; one that is no longer there by the beginning of its UUID."""
+    return "GPU " + ",".join(str(indices.get(uuid, uuid.removeprefix("GPU-")[:8])) for uuid in uuids) if uuids else ""
+
+
+def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
+    """Which GPUs it has or had; how many it waits for."""
+    if job.gpus:
+        return gpu_names(job.gpus, indices)
+    if job.spec.gpus == 0:
+        return "no GPU"
+    return f"{job.spec.gpus} GPU{'s' if job.spec.gpus > 1 else ''}"
+
+
+def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, *, told: bool = False) -> str:
+    """What it made of its GPUs, as far as that is known; memory and batch only where they are not told beside it."""
+    said = []
+    if usage and usage.get("peak_memory_mib") is not None and not told:
+        of = f" of {format_mib(usage['memory_total_mib'])}" if usage.get("memory_total_mib") else ""
+        said.append(f"peak {format_mib(usage['peak_memory_mib'])}{of}")
+    if usage and usage.get("mean_utilization") is not None:
+        said.append(f"{usage['mean_utilization']:.0f} % busy")
+    if batch_size is not None and not told:
+        said.append(f"batch {batch_size}")
+    return " · ".join(said)
+
+
+def bar(percent: float | None) -> str:
+    """A share as a row of blocks."""
+    if percent is None:
+        return "·" * BAR
+    full = max(0, min(BAR, round(percent * BAR / 100)))
+    return "▰" * full + "▱" * (BAR - full)
+
+
+def gpu_line(gpu: Mapping[str, Any]) -> str:
+    """One GPU as HTML; what is not known is a dash, never a nought."""
+    state = gpu["state"]
+    use = "–" if gpu["utilization"] is None else f"{gpu['utilization']} %"
+    memory = "– "
+    if gpu["memory_used_mib"] is not None and gpu["memory_total_mib"]:
+        memory = f"{gpu['memory_used_mib'] / 1024:.1f}/{gpu['memory_total_mib'] / 1024:.0f} GiB"
+    heat = [f"{gpu['temperature_c']} °C"] if gpu["temperature_c"] is not None else []
+    heat += [f"{gpu['power_w']:.0f} W"] if gpu["power_w"] is not None else []
+    jobs = [f"#{number}" for number in gpu["jobs"]]
+    last = " ".join(jobs) if jobs else escape(state)
+    return f"{bold(str(gpu['index']))} {code(bar(gpu['utilization']))} {use} · {' · '.join([memory, *heat])} · {last}"
+
+
+def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
+    """A job that waits, what for, and until when as far as that is known, as HTML."""
+    known = bool(reason and starts and starts.removeprefix("about ") in reason.split())
+    told = " · ".join(part for part in (reason, "" if known else starts) if part)
+    why = f" — {escape(told)}" if told else ""
+    return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{why}"
+
+
+def running_line(job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str]) -> str:
+    """A job under way, as HTML."""
+    parts = [duration(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
+    return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
+
+
+def ended_line(job: Job, now: datetime) -> str:
+    """A job that is over, as HTML."""
+    when = f" · {short_time(job.finished_at, now)}" if job.finished_at else ""
+    how = "" if job.state is State.SUCCEEDED else f" · {state_words(job)}"
+    return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{escape(how)}{when}"
+
+
+_ENDS = {
+    Reason.OOM: ("failed", "out of memory"),
+    Reason.SPAWN: ("could not start", ""),
+    Reason.IDLE: ("stopped", "its GPU was idle"),
+    Reason.HUNG: ("stopped", "it hung"),
+    Reason.TIMEOUT: ("stopped", "its time was up"),
+    Reason.DEPENDENCY: ("cancelled", "a job it needs did not succeed"),
+    Reason.PREEMPTED: ("stopped", "it made room for others"),
+    Reason.HOST: ("lost", "the machine went down"),
+    Reason.SUPERVISOR: ("lost", "it was killed from outside"),
+}
+_SIGNALS = {4: "illegal instruction", 6: "it aborted", 7: "bus error", 8: "arithmetic error", 11: "segmentation fault"}
+
+
+def ending(data: Mapping[str, Any], by: str | None) -> tuple[str, str]:
+    """How it ended as a notice tells it: a verb, and why if there is more to say."""
+    state, reason = State(data["state"]), Reason(data["reason"])
+    if state is State.SUCCEEDED:
+        return "finished", ""
+    if reason is Reason.EXIT:
+        return "failed", f"exit {data.get('exit_code')}"
+    if reason is Reason.SIGNAL:
+        return _signalled(data.get("signal"))
+    if reason is Reason.USER:
+        verb = "stopped" if data.get("attempt") else "cancelled"
+        return f"{verb} by {by}" if by else verb, ""
+    verb, why = _ENDS[reason]
+    if reason is Reason.DEPENDENCY and str(data.get("by", "")).startswith("#"):
+        why = f"{data['by']}, which it needs, did not succeed"
+    return verb, why or str(data.get("why") or "")
+
+
+def _signalled(number: int | None) -> tuple[str, str]:
+    name = signal_name(number)
+    if name == "SIGKILL":
+        return "was killed", "SIGKILL, perhaps for want of memory"
+    return "crashed", f"{name}, {_SIGNALS[number]}" if number in _SIGNALS else name
+
+
+def wandb(url: str | None) -> Sequence[str]:
+    """A line with the link, if there is one."""
+    return [f"\n{link('📈 wandb', url)}"] if url else []

@@ -1,0 +1,270 @@
+"""From a job's raw output to the few lines worth reading on a phone. Pure."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bot.secrets.unseen import ESCAPES
+from bot.telegram_html import shorten, units
+from bot.text.tracebacks import NOISE, Trace, Weight, chains, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.secrets.redact import Redactor
+
+LOG_BYTES, QUICK_BYTES = 256 << 10, 48 << 10
+
+
+_LOOK = 256 * 1024
+"""How much of the end of an output is looked at."""
+LONGEST_LINE = 4096
+"""Of a longer line its two ends are shown, and looked at."""
+_LONG_AGO = 60
+"""After so many more lines a traceback was not the end of the job."""
+
+_ESCAPES = re.compile(ESCAPES)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_GARBLED = re.compile("\ufffd{2,}")
+
+# Says why the process is gone, whatever a traceback says.
+_DEADLY = re.compile(
+    r"""\bKilled\b | Segmentation\ fault | Bus\ error | Illegal\ instruction | ^Aborted | core\ dumped
+    | Floating\ point\ exception | terminate\ called | ^\s*what\(\): | double\ free | free\(\):\ invalid
+    | malloc\(\): | corrupted\ (?:size|double) | stack\ smashing | slurmstepd:\ error | oom[-_]kill | OOM[-_ ][Kk]ill
+    | Out\ of\ memory:\ Kill | DUE\ TO\ TIME\ LIMIT | CANCELLED\ AT | Assertion\ `[^`]*(?:`[^`]*)?failed | NCCL\ WARN
+    | No\ space\ left\ on\ device | Disk\ quota\ exceeded | is\ killed\ by\ signal | \bXid\b
+    | Watchdog\ caught\ collective\ operation\ timeout
+    """,
+    re.VERBOSE,
+)
+_TELLING = re.compile(
+    _DEADLY.pattern
+    + r"""| command\ not\ found | No\ such\ file\ or\ directory | Permission\ denied | [Ss]yntax\ error
+    | unexpected\ EOF | cannot\ execute | not\ a\ valid\ identifier | unbound\ variable
+    | CUDA\ error | CUDA\ driver | [Oo]ut\ of\ memory | CUDNN_STATUS | CUBLAS_STATUS | NCCL\ error | nccl\w{1,40}Error
+    | XlaRuntimeError | RESOURCE_EXHAUSTED | shared\ object\ file | Fatal\ Python\ error | \*\*\*
+    | \b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|CRITICAL)\b\s*[:\]] | ^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)
+    | ^\[?(?:ERROR|CRITICAL|FATAL)\b | \bpanicked\ at
+    """,
+    re.VERBOSE,
+)
+# Written before the traceback by what made it fail.
+_ASSERTION = re.compile(r"Assertion `[^`]*(?:`[^`]*)?failed|NCCL WARN|Watchdog caught collective")
+_LAST = 15
+_USAGE = re.compile(r"[Uu]sage: ")
+_USAGE_ERROR = re.compile(r"(?:\S+: error: |Error: )")
+_FATAL_PYTHON = "Fatal Python error:"
+_ROOT_CAUSE = "Root Cause (first observed failure)"
+_RANK = re.compile(r"\s*rank\s*:\s*(\d+)")
+
+_ADDRESS = re.compile(r"https://[^\s\"'<>()\[\]]+")
+_RUN_LINK = re.compile(r"https://.+/runs/[A-Za-z0-9_-]+")
+_TOLD_BY_WANDB = re.compile(r"^.*(?:wandb:|View run|Synced|View project).*$", re.MULTILINE)
+
+
+def presentable(output: bytes, redactor: Redactor) -> str:
+    """A job's output as it may leave the box; all of it that is shown goes through here.
+
+    Secrets are taken out before a terminal's work is done, which may erase a part of one, and after it, for it may put
+    one together. Only then are long lines cut: of a secret that a cut goes through, a part would be left.
+    """
+    text = redactor.text(clean(redactor.data(output)))
+    return "\n".join(shorten(line, LONGEST_LINE, keep="both") for line in text.split("\n"))
+
+
+def clean(output: bytes) -> str:
+    """An output as a terminal would leave it: no escapes, of a progress bar only its last state."""
+    text = output.decode("utf-8", "replace")
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\r" in text or "\b" in text:
+        text = "\n".join(map(_last_state, text.split("\n")))
+    return _GARBLED.sub("\ufffd", _CONTROLS.sub("", text))
+
+
+def _last_state(line: str) -> str:
+    if "\r" in line:
+        line = line.rstrip("\r").rpartition("\r")[2]
+    return _backspaced(line) if "\b" in line else line
+
+
+def _backspaced(line: str) -> str:
+    kept: list[str] = []
+    for char in line:
+        if char != "\b":
+            kept.append(char)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
+
+
+def tail(text: str, lines: int) -> str:
+    """The last lines of a clean output, with repeated ones told once."""
+    text = _end_of(text).strip("\n")
+    return "\n".join(_collapsed(line.rstrip() for line in text.split("\n"))[-lines:]) if lines > 0 else ""
+
+
+def _end_of(text: str) -> str:
+    """The end of a huge output, from the start of a line if one begins there."""
+    if len(text) <= _LOOK:
+        return text
+    end = text[-_LOOK:]
+    return end[end.find("\n") + 1 :]
+
+
+def _collapsed(lines: Iterable[str]) -> list[str]:
+    found = []
+    for line, group in groupby(lines):
+        times = sum(1 for _ in group)
+        found.append(f"{line} … ×{times}" if times > 1 and line else line)
+    return found
+
+
+def what_matters(text: str, *, limit: int) -> str:
+    """Why a job failed, as far as its clean output tells, in at most `limit` UTF-16 units."""
+    lines = [line.rstrip() for line in _end_of(text).split("\n")]
+    found = chains(lines)
+    failure = _failure(lines, found)
+    if failure is None:
+        return _without_traceback(lines, found, limit)
+    before, after = _around(lines, found, failure)
+    if failure[-1].weight is Weight.LAUNCHER and (cause := _root_cause(lines)):
+        return shorten("\n".join([*before, *after, *cause]), limit, keep="end")
+    room = limit - sum(units(line) + 1 for line in [*before, *after])
+    if room < limit // 2:
+        return told(failure, limit)
+    return "\n".join([*before, told(failure, room), *after])
+
+
+def _failure(lines: Sequence[str], found: Sequence[list[Trace]]) -> list[Trace] | None:
+    """The tracebacks that tell most about the end of the job, if it ended in one."""
+    since = _final_part(lines, found)
+    rank = _failed_rank(lines)
+    final = [chain for chain in found if chain[-1].end > since and chain[-1].weight > Weight.IGNORED]
+    return max(final, key=lambda chain: (chain[-1].weight, chain[-1].rank == rank, chain[-1].end), default=None)
+
+
+def _final_part(lines: Sequence[str], found: Sequence[list[Trace]]) -> int:
+    """Where the last lines with something to say begin; tracebacks count for nothing there."""
+    covered = _covered(found)
+    left = _LONG_AGO
+    for at in range(len(lines) - 1, max(len(lines) - 10 * _LONG_AGO, 0) - 1, -1):
+        left -= at not in covered and not NOISE.search(lines[at][:500])
+        if not left:
+            return at
+    return max(len(lines) - 10 * _LONG_AGO, 0)
+
+
+def _covered(found: Sequence[list[Trace]]) -> set[int]:
+    return {at for chain in found for trace in chain for at in range(trace.start, trace.end)}
+
+
+def _failed_rank(lines: Sequence[str]) -> int | None:
+    return next((int(rank[1]) for line in _root_cause(lines) if (rank := _RANK.match(line))), None)
+
+
+def _root_cause(lines: Sequence[str]) -> list[str]:
+    """What torchrun says about the process that failed first."""
+    start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].startswith(_ROOT_CAUSE)), None)
+    if start is None:
+        return []
+    block = [line for line in lines[start : start + 12] if ":" in line]
+    return [line for line in block if not re.match(r"\s*(?:time|host|error_file)\s*:|\[\d+\]:", line)][:5]
+
+
+def _around(
+    lines: Sequence[str], found: Sequence[list[Trace]], failure: Sequence[Trace]
+) -> tuple[list[str], list[str]]:
+    """What else was said near a traceback about why the process is gone: before it and after it."""
+    covered = _covered(found)
+    start, end = failure[0].start, failure[-1].end
+    before = [at for at in range(max(start - 200, 0), start) if at not in covered and _ASSERTION.search(lines[at])]
+    after = [at for at in range(end, min(end + 600, len(lines))) if at not in covered and _deadly(lines[at])]
+    return _distinct(lines[at] for at in before[-1:]), _distinct(lines[at] for at in after)[:3]
+
+
+def _deadly(line: str) -> bool:
+    return bool(_DEADLY.search(line[:500])) and not NOISE.search(line[:500])
+
+
+def _distinct(lines: Iterable[str]) -> list[str]:
+    return [shorten(line, 300, keep="both") for line in dict.fromkeys(line.strip() for line in lines)]
+
+
+def _without_traceback(lines: Sequence[str], found: Sequence[list[Trace]], limit: int) -> str:
+    kept = _meaningful(lines)
+    told_lines = _usage(kept) or _fatal_python(lines) or _telling(kept)
+    if told_lines:
+        return _fitted(told_lines, limit)
+    last = _collapsed(kept)[-_LAST:]
+    if found and (error := found[-1][-1].error):
+        last = [shorten(error[0], limit // 3), "…", *last]
+    return shorten("\n".join(last), limit, keep="end")
+
+
+def _meaningful(lines: Sequence[str]) -> list[str]:
+    """The last lines that are no noise."""
+    kept: list[str] = []
+    for line in reversed(lines[-1000:]):
+        if not NOISE.search(line[:500]):
+            kept.append(line)
+            if len(kept) == 100:
+                break
+    return kept[::-1]
+
+
+def _usage(lines: Sequence[str]) -> list[str]:
+    """How a command should have been called, and what was wrong."""
+    last = range(len(lines) - 1, max(len(lines) - 20, -1), -1)
+    wrong = next((at for at in last if _USAGE_ERROR.match(lines[at])), None)
+    if wrong is None:
+        return []
+    usage = next((at for at in range(wrong, max(wrong - 60, -1), -1) if _USAGE.match(lines[at])), None)
+    return [] if usage is None else [shorten("\n".join(lines[usage:wrong]), 400), *lines[wrong : wrong + 5]]
+
+
+def _fatal_python(lines: Sequence[str]) -> list[str]:
+    """What faulthandler said: the error and the calls nearest to it, which it tells first."""
+    start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].startswith(_FATAL_PYTHON)), None)
+    if start is None:
+        return []
+    thread = next((at for at in range(start, len(lines)) if lines[at].startswith("Current thread")), start)
+    calls = [line for line in lines[thread + 1 : thread + 7] if line.startswith("  File")]
+    ends = [line for line in lines[thread + 1 : thread + 400] if _deadly(line)]
+    return [lines[start], *lines[thread : thread + 1], *calls, *_distinct(ends)[:2]]
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """The last lines that sound like a failure, with a little of what stands around them."""
+    since = max(len(lines) - 30, 0)
+    telling = [at for at in range(since, len(lines)) if _TELLING.search(lines[at][:500])]
+    return _collapsed(lines[max(telling[0] - 3, 0) : telling[-1] + 3]) if telling else []
+
+
+def _fitted(lines: Sequence[str], limit: int) -> str:
+    """The lines within the limit; if need be only those that tell something, and those cut."""
+    if units(whole := "\n".join(lines)) <= limit:
+        return whole
+    telling = [shorten(line, 300, keep="both") for line in lines if _TELLING.search(line[:500])]
+    return shorten("\n".join(telling or lines), limit, keep="end")
+
+
+def wandb_link(text: str) -> str | None:
+    """The address of the last Weights & Biases run a clean output tells of."""
+    if "/runs/" not in text:
+        return None
+    told = (url[0] for line in _TOLD_BY_WANDB.finditer(text) for url in _ADDRESS.finditer(line[0]))
+    found = [run[0] for url in told if (run := _RUN_LINK.match(url))]
+    return next((url for url in reversed(found) if _is_address(url)), None)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.username is None and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False

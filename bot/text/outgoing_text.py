@@ -1,0 +1,62 @@
+"""The last step for every text before it is sent: what Telegram would make a link of becomes code. Pure.
+
+Telegram links `train.py` to a site in Paraguay and `/data` to a command. A tap on `/kill 12` sends only `/kill`.
+What is to be typed stands in backticks in our sentences, as at the terminal, and becomes code that a tap copies.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from bot.commands import BY_NAME
+from bot.telegram_html import code, escape
+
+NO_BREAK = "\u00a0"
+_TAG = re.compile(r"(<[^<>]*>)")
+_SOLID = re.compile(r"<(/?)(?:code|pre|a)\b")  # Telegram looks for no links in these
+_TYPED = re.compile(r"`([^`]+)`")
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|°C|ms|min|[Whs])\b|%)")
+_WORD = re.compile(r"\S+")
+# More than Telegram links, so that all files look alike and no list of domains is needed.
+_DOTTED = re.compile(r"[^\s.]\.[^\W\d_]{2}|\d\.\d+\.\d+\.\d")
+_COMMAND = re.compile(r"(?<!\w)/(\w+)")
+_BEFORE, _BEHIND = "([{\"'“‘«", ".,;:!?)]}\"'”’»…"
+
+
+def finished(html: str) -> str:
+    """The text with names of files, paths and what is to be typed as code, and no line break before a unit."""
+    done, solid = [], 0
+    for piece in _TAG.split(html):
+        if tag := _SOLID.match(piece):
+            solid += -1 if tag[1] else 1
+        done.append(piece if solid or piece.startswith("<") else _text(unescape(piece)))
+    return "".join(done)
+
+
+def plain(text: str) -> str:
+    """The same for the word over a pressed button, which has no markup."""
+    return _UNIT.sub(NO_BREAK, _TYPED.sub(r"\1", text))
+
+
+def _text(text: str) -> str:
+    parts = _TYPED.split(text)  # every second one stood in backticks
+    return "".join(
+        code(part) if at % 2 else _WORD.sub(_word, _UNIT.sub(NO_BREAK, part)) for at, part in enumerate(parts)
+    )
+
+
+def _word(found: re.Match[str]) -> str:
+    word = found[0]
+    tail = word[len(word.rstrip(_BEHIND)) :]
+    core = word.removesuffix(tail).lstrip(_BEFORE)
+    if not _would_be_link(core):
+        return escape(word)
+    head = word[: len(word) - len(tail) - len(core)]
+    return f"{escape(head)}{code(core)}{escape(tail)}"
+
+
+def _would_be_link(word: str) -> bool:
+    if word.startswith(("http://", "https://")):
+        return False  # it is meant as one
+    return bool(_DOTTED.search(word)) or any(name not in BY_NAME for name in _COMMAND.findall(word))

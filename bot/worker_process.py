@@ -1,0 +1,80 @@
+"""Work that must not stop the bot's loop: in a thread, or by one of our modules in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from bot.timeouts import within
+from runner.api.chat import python_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ThreadPerCall(ThreadPoolExecutor):
+    """A thread for each call, which nobody waits for at the end.
+
+    A call may hang for ever, on a network folder that does not answer. In a pool a few such calls would leave no thread
+    for anybody else, and asyncio.run would wait for them before it lets the bot end.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Begin at once."""
+        future: Future[T] = Future()
+        threading.Thread(target=_settle, args=(future, partial(fn, *args, **kwargs)), daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for nobody."""
+
+
+def _settle(future: Future[T], act: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = act()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+async def answer_of(
+    module: str, question: str, *, within_s: float, environ: Mapping[str, str] | None = None, what: str
+) -> bytes | None:
+    """What the module's `main` writes when it reads this; None, and a word in the log, if it fails.
+
+    It is given what it needs and nothing else, and is ended if it takes too long.
+    """
+    process = None
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *python_command(module), env={"PATH": os.environ.get("PATH", os.defpath), **(environ or {})},
+            cwd="/", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        answer, said = await within(within_s, process.communicate(question.encode()))
+    except (OSError, asyncio.TimeoutError) as problem:
+        log.warning("%s: %r", what, problem)
+        return None
+    finally:
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        log.warning("%s: %s", what, said.decode(errors="replace")[-500:])
+        return None
+    return answer

@@ -1,0 +1,87 @@
+"""What is known of a job's memory from before, so that the second of its kind starts without a probe. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from runner.batch.memory_line import Line, Point
+from runner.batch.steps import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.batch.batch_settings import Settings
+    from runner.batch.plan import Plan
+
+KEPT_RUNS = 5
+TRUSTED_FACTOR = 2  # beyond so many times the largest batch ever seen, a line is a guess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Memory by batch, as probes measured it and whole runs corrected it."""
+
+    fixed_mib: float
+    per_sample_mib: float
+    points: tuple[Point, ...]  # of probes
+    runs: tuple[Point, ...] = ()  # batch and peak of the latest whole runs
+    most: int | None = None  # larger ones failed, and not for memory
+    probed_s: float = 0.0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Known | None:
+        """What a plan has measured; None where it has not."""
+        if plan.line is None or not plan.points:
+            return None
+        return cls(
+            fixed_mib=plan.line.fixed_mib,
+            per_sample_mib=plan.line.per_sample_mib,
+            points=plan.points,
+            most=max(point.batch for point in plan.points) if plan.failure else None,
+            probed_s=plan.probed_s,
+        )
+
+    @property
+    def line(self) -> Line:
+        """Through the probes, with the slope that whole runs have shown: they have seen evaluation and rare samples."""
+        slopes = [(run.mib - self.fixed_mib) / run.batch for run in self.runs]
+        return Line(self.fixed_mib, max(slopes) if slopes else self.per_sample_mib)
+
+    def refined(self, batch: int, peak_mib: float, *, whole: bool) -> Known:
+        """With the peak of a run. One that did not run to its end may have seen too little: it only raises."""
+        if not whole and peak_mib <= self.line.at(batch):
+            return self
+        if not whole and not self.runs:
+            return replace(self, per_sample_mib=(peak_mib - self.fixed_mib) / batch)
+        return replace(self, runs=(*self.runs, Point(batch, peak_mib))[-KEPT_RUNS:])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, in JSON's own types."""
+        return {**asdict(self), "points": [list(p) for p in self.points], "runs": [list(r) for r in self.runs]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Known:
+        """The inverse of to_json, leaving out what a newer version may have added."""
+        names = {field.name for field in fields(cls)}
+        parts = {name: value for name, value in data.items() if name in names}
+        parts["points"] = tuple(Point(*point) for point in data["points"])
+        parts["runs"] = tuple(Point(*run) for run in data.get("runs", ()))
+        return cls(**parts)
+
+
+def choose(known: Known, budget_mib: float, settings: Settings) -> Run | None:
+    """The real run at the largest batch that is safe by what is known; None where a probe is better."""
+    cap = min(settings.cap, known.most or settings.cap)
+    seen = [point.batch for point in (*known.points, *known.runs)]
+    batch = known.line.largest(settings.margin * budget_mib, cap)
+    below = known.fixed_mib <= 0 and batch < min(seen)  # a line that leaves out the fixed part is no guide downwards
+    beyond = batch > TRUSTED_FACTOR * max(seen) and not _surely(known, budget_mib, settings)
+    if batch < 1 or below or beyond:
+        return None
+    return Run(settings.rounded(batch), "its memory is known from an earlier job of its kind", confident=True)
+
+
+def _surely(known: Known, budget_mib: float, settings: Settings) -> bool:
+    """Whether even the cap would use little of the budget, so that how far the line was followed does not matter."""
+    return known.line.at(settings.cap) <= settings.margin * budget_mib / 2

@@ -1,0 +1,149 @@
+"""Refuses commands that put their work into the background and end: the job would be over at once. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from runner.commands.shell_parser import Piece, UnreadableError, pieces
+from runner.errors import UserError
+
+# Commands that do no work of their own: the job is about what they follow.
+_IDLE = frozenset({"disown", "exit", "echo", "printf", "jobs", "true", ":"})
+_NEEDLESS = frozenset({"disown", "exit", "!"})  # `&!` is how zsh disowns
+
+
+def refuse_leaving(command: str) -> None:
+    """Raise UserError, with the command to submit instead, if this one would leave its work behind."""
+    better = mended(command)
+    if better is not None:
+        raise UserError(
+            "This command would end at once, and the work it leaves in the background would be stopped. "
+            f"A job outlives your terminal without & or nohup, so submit:\n\n{better}"
+        )
+
+
+def mended(command: str) -> str | None:
+    """The same work as a command that stays until it is done; None if it stays as it is."""
+    try:
+        if not _leaves(pieces(command)):
+            return None
+        better = _staying(_attached(command))
+        return better if better and not _leaves(pieces(better)) else None
+    except UnreadableError:
+        return None
+
+
+def _leaves(parts: list[Piece]) -> bool:
+    at = _last_background(parts)
+    if at is None:
+        return _ends_in_setsid(parts)
+    names = {part.text for part in parts[at:] if part.role == "command"}
+    detached = "disown" in names or any(part.role == "detacher" for part in parts[:at])
+    return not names or (detached and names <= _IDLE)
+
+
+def _last_background(parts: list[Piece]) -> int | None:
+    found = (index for index in range(len(parts) - 1, -1, -1) if parts[index].role == "background")
+    return next(found, None)
+
+
+def _ends_in_setsid(parts: list[Piece]) -> bool:
+    """True if the last command is a setsid that does not wait for what it starts.
+
+    Bash becomes its last command instead of starting it. As the leader of a process group setsid has
+    to fork, and ends at once: `bash -c 'setsid sleep 1'` takes 10 ms.
+    """
+    last, before = _last_command(parts)
+    words = [part.text for part in last if part.role == "detacher"]
+    waits = any(re.fullmatch(r"--wait|-[a-z]*w[a-z]*", word) for word in words)
+    started = before in ("|", "|&") or any(part.text in ("time", "!") for part in last)
+    return "setsid" in words and not waits and not started
+
+
+def _last_command(parts: list[Piece]) -> tuple[list[Piece], str | None]:
+    """The pieces of the last simple command outside any group, and the separator before it."""
+    end = len(parts)
+    while end and parts[end - 1].text in ("\n", ";"):
+        end -= 1
+    start = end
+    while start and parts[start - 1].role not in ("separator", "open", "close"):
+        start -= 1
+    return parts[start:end], parts[start - 1].text if start else None
+
+
+def _attached(command: str) -> str:
+    """The command without nohup and setsid, and without disown and exit after its last `&`."""
+    parts = pieces(command)
+    doomed = {index for index, part in enumerate(parts) if part.role == "detacher"}
+    tail = _last_background(parts)
+    for index in range(len(parts) if tail is None else tail + 1, len(parts)):
+        if parts[index].role in ("command", "prefix") and parts[index].text in _NEEDLESS:
+            doomed |= _simple_command(parts, index, doomed)
+    return _without(command, parts, doomed)
+
+
+def _simple_command(parts: list[Piece], start: int, doomed: set[int]) -> set[int]:
+    """A command, its arguments, and the separator that would hang loose without it."""
+    end = start + 1
+    while end < len(parts) and parts[end].role in ("argument", "redirection", "target"):
+        end += 1
+    leads = start - 1 not in doomed and _loose(parts[start - 1])
+    follows = end < len(parts) and _loose(parts[end])
+    if leads and (not follows or parts[start - 1].text in ("&&", "||")):
+        return set(range(start - 1, end))
+    return set(range(start, end + follows))
+
+
+def _loose(part: Piece) -> bool:
+    """A line's end may stay on its own, and must: the body of a here-document may follow it."""
+    return part.role == "separator" and part.text != "\n"
+
+
+def _without(command: str, parts: list[Piece], doomed: set[int]) -> str:
+    kept, at = [], 0
+    for index in sorted(doomed):
+        kept.append(command[at : parts[index].start])
+        at = parts[index + 1].start if index + 1 < len(parts) else parts[index].end
+    return "".join([*kept, command[at:]]).strip()
+
+
+def _staying(command: str) -> str:
+    """The command in the foreground if its one `&` can go, else with a wait at its end."""
+    parts = pieces(command)
+    at = _last_background(parts)
+    if at is None:
+        return command
+    alone = not parts[at].in_loop and sum(part.role == "background" for part in parts) == 1
+    if alone and not any(part.role in ("command", "assignment") for part in parts[at:]):
+        return _unwrapped(_in_foreground(command, parts, at))
+    # With its number, wait also hands on how the work ended.
+    return _with_wait(command, parts[at:], "wait $!" if alone else "wait")
+
+
+def _in_foreground(command: str, parts: list[Piece], at: int) -> str:
+    stands_alone = at + 1 == len(parts) or parts[at + 1].text in (")", "\n")
+    return command[: parts[at - 1].end] + ("" if stands_alone else ";") + command[parts[at].end :]
+
+
+def _with_wait(command: str, tail: list[Piece], wait: str) -> str:
+    """The command with a wait after the groups around its last `&`, but inside its subshell."""
+    anchor, level = tail[0], tail[0].depth
+    for part in tail[1:]:
+        if part.text == ")" and part.depth < level:
+            break
+        level = min(level, part.depth)
+        anchor = anchor if part.role == "separator" else part
+    glue = " " if anchor is tail[0] else "; "
+    return command[: anchor.end] + glue + wait + command[anchor.end :]
+
+
+def _unwrapped(command: str) -> str:
+    """The inside of a (…) or {…} that is all there is."""
+    parts = pieces(command)
+    while parts and parts[-1].text == "\n":
+        parts.pop()
+    closed = next((index for index, part in enumerate(parts) if part.depth == 0), 0)
+    if not closed or closed + 1 < len(parts) or parts[0].text not in ("(", "{"):
+        return command.strip()
+    end = parts[-2] if parts[-2].text == ";" else parts[-1]
+    return command[parts[0].end : end.start].strip()

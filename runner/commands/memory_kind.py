@@ -1,0 +1,158 @@
+"""Which jobs are of one kind: what one of them used of memory, the next will use too.
+
+A kind is a command without what differs between runs and says nothing about memory, the code it runs, and the model and
+number of its GPUs. Taken out of a command are the batch (it is what the memory is asked for), the run's id, and the
+values of names that do not change how much memory training takes: seeds, learning rates, names of runs, folders for
+results. (Not `--name` and `--version`: they may name a model.) If one of them does after all, the real run shows it:
+memory that ran out makes us forget.
+
+Code is told by size and time of the Python and configuration files below the working folder, and of files that the
+command names. That is quick, needs no git, and errs to the safe side: a touched file means a new probe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+from runner.commands.shell_parser import split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+HARMLESS = frozenset(
+    {
+        *("seed", "random_seed", "manual_seed", "data_seed"),
+        *("lr", "learning_rate", "min_lr", "weight_decay", "wd", "beta1", "beta2"),
+        *("run_name", "run_id", "exp_name", "experiment_name", "notes", "tags"),
+        *("wandb_run_name", "wandb_project", "wandb_name", "wandb_group", "wandb_notes", "wandb_log"),
+        *("out", "out_dir", "outdir", "output", "output_dir", "save_dir", "save_path", "log_dir", "logdir"),
+    }
+)
+CODE = (".py", ".yaml", ".yml", ".toml")
+# results of earlier runs, other people's code
+_NOT_CODE = frozenset(
+    {
+        *("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist", "data", "datasets"),
+        *("wandb", "mlruns", "outputs", "output", "out", "runs", "results", "logs", "lightning_logs", "multirun"),
+        *("checkpoints", "ckpt"),
+    }
+)
+MOST_FILES, MOST_ENTRIES, DEEPEST = 2000, 20_000, 6
+_VARIABLES = re.compile(r"PYTORCH_|TORCH_|XLA_|TF_|JAX_|CUDA_MODULE_LOADING$|CUBLAS_|CUDNN_|NCCL_BUFFSIZE$")
+
+
+def words_of(command: str, argv: Sequence[str] | None = None) -> list[str]:
+    """The words of a command; shell text that does not parse is one by its spaces."""
+    if argv is not None:
+        return list(argv)
+    try:
+        return split(command)
+    except ValueError:
+        return command.split()
+
+
+def kind_of(words: Sequence[str], *, batch_arg: str | None = None, run_id_arg: str | None = None) -> list[str]:
+    """The words without the batch, the run's id, and what says nothing about memory."""
+    gone = HARMLESS | {_plain(arg) for arg in (batch_arg, run_id_arg) if arg}
+    kept: list[str] = []
+    skip_value = False
+    for word in words:
+        if skip_value and not _is_option(word):
+            skip_value = False
+            continue
+        skip_value = False
+        name, equals, _ = word.partition("=")
+        if _plain(name) in gone and (equals or word.startswith("-")):
+            skip_value = not equals
+            continue
+        kept.append(word)
+    return kept
+
+
+def code_version(folder: str, words: Sequence[str] = ()) -> str | None:
+    """A fingerprint of the code below a folder; None where there is too much of it to look at."""
+    found: dict[str, list[int]] = {}
+    for path in _code_files(folder):
+        if path is None or len(found) >= MOST_FILES:
+            return None
+        found[os.path.relpath(path, folder)] = _stamp(path)
+    for word in words:
+        path = os.path.join(folder, word.rpartition("=")[2])
+        if len(path) < 4096 and "\0" not in path and os.path.isfile(path):
+            found[os.path.relpath(path, folder)] = _stamp(path)
+    return _digest(sorted(found.items()))
+
+
+def key(
+    *,
+    words: Sequence[str],
+    folder: str,
+    version: str | None,
+    gpu: str | None,
+    gpus: int = 1,
+    env: Mapping[str, str] | None = None,
+    batch_arg: str | None = None,
+    run_id_arg: str | None = None,
+) -> str | None:
+    """The name under which a job's memory is remembered; None where code or GPU are not known."""
+    if version is None or gpu is None:
+        return None
+    kind = kind_of(words, batch_arg=batch_arg, run_id_arg=run_id_arg)
+    variables = sorted((name, value) for name, value in (env or {}).items() if _VARIABLES.match(name))
+    return _digest([kind, folder, version, gpu, gpus, variables])
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-+").replace("-", "_").lower()
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word is an option rather than a value; `-1` and `-1e-4` are values."""
+    return word.startswith("-") and not re.fullmatch(r"-\d+(?:\.\d*)?(?:[eE][-+]?\d+)?", word)
+
+
+def _code_files(folder: str) -> Iterator[str | None]:
+    """The files that are code, in no order; None where it is too much."""
+    entries, waiting = 0, [(folder, 0)]
+    while waiting:
+        here, depth = waiting.pop()
+        for entry in _entries(here):
+            entries += 1
+            if entries > MOST_ENTRIES:
+                yield None
+                return
+            if entry.is_dir(follow_symlinks=False):
+                if depth < DEEPEST and _may_hold_code(entry):
+                    waiting.append((entry.path, depth + 1))
+            elif entry.name.endswith(CODE):
+                yield entry.path
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _may_hold_code(entry: os.DirEntry[str]) -> bool:
+    if entry.name.startswith(".") or entry.name.lower() in _NOT_CODE or entry.name.endswith(".egg-info"):
+        return False
+    return not os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+
+
+def _stamp(path: str) -> list[int]:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return [-1, -1]
+    return [seen.st_size, seen.st_mtime_ns]
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]

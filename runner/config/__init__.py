@@ -1,0 +1,1 @@
+"""State folder, settings, env files, job options, workspaces, the environment of jobs."""

@@ -1,0 +1,178 @@
+"""Named bundles of what probing needs to know about a program.
+
+Shipped is `nanogpt`, with the values of the blog that the idea comes from. Own ones are in `profiles.json` in the state
+folder, an object of objects, with the field names below:
+
+    {"vision": {"batch_arg": "--batch-size", "probe_args": ["--max-steps=30"], "margin": 0.9}}
+
+JSON and not TOML, because Python 3.10 cannot read TOML without a further package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from runner.batch.batch_settings import Settings
+from runner.errors import UserError
+from runner.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FILE = "profiles.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How a program is told its batch, and how one is found for it."""
+
+    name: str = "default"
+    probe_args: tuple[str, ...] = ()  # added to the command of a probe; they bound it
+    batch_arg: str | None = None  # added as `ARG=N`; None: by placeholder, or the environment variable alone
+    run_id_arg: str | None = None
+    default: int = 8
+    margin: float = 0.92
+    round_to: int = 8
+    round_from: int = 64
+    round_loss: float = 0.05
+    cap: int = 4096
+    limit_s: float = 120.0
+    quiet_s: float = 10.0
+    said: tuple[
+        str, ...
+    ] = ()  # the settings that are its own, even where they are the usual ones; the rest is the box's
+
+    def settings(self, own: int | None = None) -> Settings:
+        """What the procedure needs of it."""
+        parts = {name: value for name, value in asdict(self).items() if name in _SETTINGS}
+        return Settings(**parts, own=own, bounded=bool(self.probe_args))
+
+    def arguments(self, batch: int, run_id: str, *, probing: bool, placed: Sequence[str] = ()) -> list[str]:
+        """What to add to the command; `placed` names the placeholders that the command has filled in already."""
+        added = list(self.probe_args) if probing else []
+        if self.batch_arg and "batch_size" not in placed:
+            added.append(_with_value(self.batch_arg, str(batch)))
+        if self.run_id_arg and "run_id" not in placed:
+            added.append(_with_value(self.run_id_arg, run_id))
+        return added
+
+
+_SETTINGS = {field.name for field in fields(Settings)}
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "probe_args": (list, tuple),
+    "batch_arg": (str, type(None)),
+    "run_id_arg": (str, type(None)),
+    "default": int,
+    "margin": (int, float),
+    "round_to": int,
+    "round_from": int,
+    "round_loss": (int, float),
+    "cap": int,
+    "limit_s": (int, float),
+    "quiet_s": (int, float),
+}
+
+
+def _with_value(arg: str, value: str) -> str:
+    """`--batch_size=24`; an argument that ends in `=` or a space is kept as it was given."""
+    return arg + value if arg.endswith(("=", " ")) else f"{arg}={value}"
+
+
+def from_json(name: str, data: Mapping[str, Any]) -> Profile:
+    """A profile from an object of its fields. Raises UserError that names the field to mend."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{name!r} is no name for a profile: letters, digits, dot, dash and underscore, at most 64")
+    if not isinstance(data, dict):
+        raise UserError(f"profile {name}: it must be an object of settings, like {{'batch_arg': '--batch-size'}}")
+    for field, value in data.items():
+        _check(name, field, value)
+    parts = {**data, "probe_args": tuple(data.get("probe_args", ())), "said": tuple(data)}
+    profile = Profile(name=name, **parts)
+    try:
+        profile.settings()
+    except UserError as wrong:
+        raise UserError(f"profile {name}: {wrong}") from None
+    return profile
+
+
+def _check(name: str, field: str, value: object) -> None:
+    if field not in _FIELDS:
+        raise UserError(f"profile {name}: there is no setting {field!r}; there are {', '.join(_FIELDS)}")
+    if isinstance(value, bool) or not isinstance(value, _FIELDS[field]):
+        raise UserError(f"profile {name}: {field} cannot be {value!r}")
+    if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
+        raise UserError(f"profile {name}: {field} must be a list of words")
+
+
+NANOGPT = from_json(
+    "nanogpt",
+    {
+        "probe_args": ["--max_tokens=1000000", "--wandb_log=False"],
+        "batch_arg": "--batch_size",
+        "run_id_arg": "--version",
+        "default": 8,
+        "margin": 0.9,
+        "round_to": 8,
+        "round_from": 8,  # the blog rounds whatever it finds
+        "round_loss": 1.0,
+        "cap": 4096,
+    },
+)
+SHIPPED = {NANOGPT.name: NANOGPT}
+
+
+_SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Settings as they are typed: `default=16,margin=85%,cap=512,limit=3m`. Raises UserError."""
+    found = dict(_parse_setting(part) for part in text.split(",") if part.strip())
+    if not found:
+        raise UserError("write settings and values, like margin=85%,cap=512")
+    Profile(**found).settings()
+    return found
+
+
+def _parse_setting(text: str) -> tuple[str, Any]:
+    name, _, value = (part.strip() for part in text.partition("="))
+    field = _SHORT.get(name, name)
+    if field not in _SETTINGS & _FIELDS.keys():
+        short = {long: name for name, long in _SHORT.items()}
+        known = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
+        raise UserError(f"there is no setting {name!r}; there are {known}")
+    try:
+        if field.endswith("_s"):
+            return field, parse_duration(value)
+        if field in ("margin", "round_loss"):
+            return field, float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        return field, int(value)
+    except ValueError:
+        raise UserError(f"{name} cannot be {value!r}") from None
+
+
+def read(home: str) -> dict[str, Profile]:
+    """All profiles: the shipped ones, and those of the state folder, which may replace them."""
+    path = os.path.join(home, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            own = json.load(file)
+    except FileNotFoundError:
+        return dict(SHIPPED)
+    except (OSError, ValueError) as wrong:
+        raise UserError(f"{path} cannot be read: {wrong}") from None
+    if not isinstance(own, dict):
+        raise UserError(f"{path} must hold an object of profiles, by name")
+    return SHIPPED | {name: from_json(name, data) for name, data in own.items()}
+
+
+def named(name: str, home: str) -> Profile:
+    """The profile of that name. Raises UserError that lists those there are."""
+    profiles = read(home)
+    if name not in profiles:
+        raise UserError(f"there is no profile {name!r}; there are {', '.join(sorted(profiles))}")
+    return profiles[name]

@@ -1,0 +1,80 @@
+"""From a job to the spec its supervisor is given."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from runner.commands.argv import realised
+from runner.config import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.config.settings import Settings
+    from runner.model import Job, JobSpec
+
+MIB = 1 << 20
+
+
+def order(
+    job: Job,
+    attempt: int,
+    gpus: tuple[str, ...],
+    variables: Mapping[str, str],
+    folder: str,
+    settings: Settings,
+    probe: dict[str, Any] | None = None,
+) -> tuple[dict[str, Any], str | None]:
+    """The spec of an attempt, and the script to lay beside it where the command is one.
+
+    `probe` says how its batch is found, as runner.probing.probes orders it.
+    """
+    spec = job.spec
+    folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
+    complete = environment.for_job(
+        variables, spec.env, job_id=job.id, attempt=attempt, run_id=job.run_id, gpu_uuids=gpus,
+        home=settings.home, folder=folder_of_job, batch_size=job.batch_size, submit_folder=spec.dir,
+        cpus=spec.cpus, ram_mib=spec.ram_mib,
+    )  # fmt: skip
+    argv, script = realised(command_of(job), folder, own_values(job))
+    grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
+    return {
+        "job_id": job.id,
+        "attempt": attempt,
+        "run_id": job.run_id,
+        "argv": argv,
+        # what the env file says comes between the two: over the environment, under what was asked for
+        "env": {key: value for key, value in variables.items() if key in complete},
+        "env_file": spec.env_file,
+        "env_over": {key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
+        "dir": folder_of_job,
+        "umask": spec.umask,
+        "time_limit_s": spec.time_limit_s,
+        "cpus": spec.cpus,
+        "ram_mib": spec.ram_mib,
+        "stop_grace_s": grace_s,
+        "log_limit_bytes": settings.log_limit * MIB,
+        "log_tail_bytes": settings.log_tail * MIB,
+        "probe": probe,
+    }, script
+
+
+def _work_folder(home: str, spec: JobSpec) -> str:
+    """Raises ValueError where the copy of its code is gone: then it can never run."""
+    from runner.snapshot import code_copy
+
+    if not os.path.isdir(code_copy.work_folder(home, spec)):
+        raise ValueError("the copy of the code that it was submitted with is gone; submit it anew")
+    return code_copy.work_folder(home, spec)
+
+
+def command_of(job: Job) -> dict[str, Any]:
+    """The command as it was given, for runner.commands.argv."""
+    spec = job.spec
+    return {"argv": None if spec.argv is None else list(spec.argv), "text": spec.command, "script": spec.script}
+
+
+def own_values(job: Job) -> dict[str, str]:
+    """What the placeholders stand for that every command may have."""
+    return {"run_id": job.run_id, "job_id": str(job.id)}

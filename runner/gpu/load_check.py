@@ -1,0 +1,235 @@
+"""What `nightshift doctor --gpu` finds out on a real box: loads each free GPU for moments and watches it do so.
+
+The watching is done by a private sampler process; this process never touches NVML. Simulated GPUs are loaded with
+simulated load, and the findings say so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.errors import NightshiftError
+from runner.gpu.free import is_free
+from runner.gpu.sampler_client import SamplerClient
+from runner.model import GpuHealth
+from runner.processes.interpreter import python_command
+
+if TYPE_CHECKING:
+    from runner.model import Gpu, Snapshot
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+
+MEMORY_MIB = 512
+WAKE_S = 60.0
+LOAD_STARTS_WITHIN_S = 90.0  # a cold import of a deep-learning framework takes its time
+MEMORY_BACK_WITHIN_S = 30.0
+BACK_AT_MIB = 64
+LOOK_EVERY_S = 0.1
+NO_TORCH = 77
+
+_TORCH = f"""
+import sys, time
+try:
+    import torch
+except ImportError:
+    sys.exit({NO_TORCH})
+held = torch.empty(int(sys.argv[1]) << 20, dtype=torch.uint8, device="cuda").zero_()
+square = torch.randn(2048, 2048, device="cuda")
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    square = torch.tanh(square @ square)
+    torch.cuda.synchronize()
+"""
+
+_UNSEEN = (
+    ("utilization", "its utilisation: an idle job there cannot be told from a busy one"),
+    ("processes", "who uses it: memory is judged for the GPU as a whole"),
+    ("memory_reserved_mib", "reserved memory apart from used: an idle GPU seems to hold some hundred MiB"),
+    ("power_w", "its power"),
+    ("temperature_c", "its temperature"),
+)
+
+
+class Finding(NamedTuple):
+    """One thing found out, and whether it is a problem."""
+
+    level: str
+    sentence: str
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of a GPU under load."""
+
+    before: Gpu
+    rise_mib: float = 0
+    utilization: int = 0
+    new_pids: set[int] = field(default_factory=set)
+
+    def add(self, now: Gpu) -> None:
+        if now.memory_used_mib is not None:
+            self.rise_mib = max(self.rise_mib, now.memory_used_mib - _used(self.before))
+        self.utilization = max(self.utilization, now.utilization or 0)
+        old = {process.pid for process in self.before.processes or ()}
+        self.new_pids |= {process.pid for process in now.processes or ()} - old
+
+
+def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4.0) -> list[Finding]:
+    """Look at every GPU and load each free one, through PyTorch of the given interpreter."""
+    try:
+        with SamplerClient(home, gpus, "--private", "--period-s", "3600") as sampler:
+            first = sampler.sample(WAKE_S)
+            findings = _about_all(first)
+            for gpu in first.gpus:
+                findings += _about_one(gpu)
+                findings += _Trial(home, sampler, gpu, first.simulated, python, seconds).run()
+            return findings
+    except NightshiftError as error:
+        return [Finding(ERROR, str(error))]
+
+
+class _Trial:
+    """A load on one GPU, watched from before to after."""
+
+    def __init__(
+        self,
+        home: str,
+        sampler: SamplerClient,
+        gpu: Gpu,
+        simulated: bool,
+        python: str | None,
+        seconds: float,
+    ) -> None:
+        self._home, self._sampler, self._gpu = home, sampler, gpu
+        self._simulated, self._python, self._seconds = simulated, python, seconds
+        self._name = _name(gpu)
+
+    def run(self) -> list[Finding]:
+        """Load the GPU if it is free, and tell what came of it."""
+        if why_not := is_free(self._gpu, leased_by_us=0):
+            return [Finding(WARNING, f"{self._name} was not tried: {why_not}.")]
+        command = self._command()
+        if command is None:
+            return [Finding(WARNING, f"{self._name} was not tried: no Python was found to load it with.")]
+        seen = _Seen(self._look() or self._gpu)
+        with tempfile.TemporaryFile() as complaints:
+            load = subprocess.Popen(
+                command,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaints,
+            )
+            try:
+                self._watch(load, seen)
+            finally:
+                load.kill()
+                load.wait()
+            complaints.seek(0)
+            said = complaints.read().decode(errors="replace").strip().splitlines()
+        return self._judge(load, seen, said[-1] if said else "")
+
+    def _command(self) -> list[str] | None:
+        if self._simulated:
+            load = ["--memory", f"{MEMORY_MIB}M", "--load", "90", "--time", f"{self._seconds}s"]
+            return python_command("runner.gpu.sim.load", *load)
+        python = self._python or shutil.which("python3") or shutil.which("python")
+        return [python, "-c", _TORCH, str(MEMORY_MIB), str(self._seconds)] if python else None
+
+    def _environment(self) -> dict[str, str]:
+        ours = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return {**os.environ, **ours, "NIGHTSHIFT_HOME": self._home}
+
+    def _watch(self, load: subprocess.Popen[bytes], seen: _Seen) -> None:
+        deadline = time.monotonic() + LOAD_STARTS_WITHIN_S + self._seconds
+        while time.monotonic() < deadline:
+            if (now := self._look()) is not None:
+                seen.add(now)
+            try:
+                load.wait(LOOK_EVERY_S)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+
+    def _look(self) -> Gpu | None:
+        return _of(self._sampler.sample(), self._gpu.uuid)
+
+    def _judge(self, load: subprocess.Popen[bytes], seen: _Seen, complaint: str) -> list[Finding]:
+        if load.returncode == NO_TORCH:
+            who = self._python or "the Python found first"
+            return [Finding(WARNING, f"{self._name} was not tried: {who} has no PyTorch; name one that has.")]
+        if load.returncode != 0:
+            return [Finding(ERROR, f"{self._name} could not be loaded: {complaint or load.returncode}")]
+        return [
+            self._memory(seen),
+            self._utilization(seen),
+            self._pids(load.pid, seen),
+            self._memory_back(seen.before),
+        ]
+
+    def _memory(self, seen: _Seen) -> Finding:
+        if seen.rise_mib >= MEMORY_MIB:
+            return Finding(OK, f"{self._name}: memory in use rose by {seen.rise_mib:.0f} MiB under load.")
+        return Finding(ERROR, f"{self._name}: memory in use was not seen to rise under load.")
+
+    def _utilization(self, seen: _Seen) -> Finding:
+        if seen.utilization:
+            return Finding(OK, f"{self._name}: utilisation rose to {seen.utilization} % under load.")
+        return Finding(WARNING, f"{self._name}: load does not show as utilisation; do not stop idle jobs by it.")
+
+    def _pids(self, pid: int, seen: _Seen) -> Finding:
+        if pid in seen.new_pids:
+            return Finding(OK, f"{self._name}: the driver names our processes by their PIDs.")
+        if seen.new_pids:
+            elsewhere = "names PIDs of another namespace, as in a container"
+        else:
+            elsewhere = "does not list our process"
+        return Finding(WARNING, f"{self._name}: the driver {elsewhere}: memory cannot be told per job.")
+
+    def _memory_back(self, before: Gpu) -> Finding:
+        since = time.monotonic()
+        while (waited_s := time.monotonic() - since) < MEMORY_BACK_WITHIN_S:
+            now = self._look()
+            if now and _used(now) <= _used(before) + BACK_AT_MIB:
+                return Finding(OK, f"{self._name}: memory was back {waited_s:.1f} s after the load ended.")
+            time.sleep(LOOK_EVERY_S)
+        return Finding(ERROR, f"{self._name}: memory was not back {waited_s:.0f} s after the load ended.")
+
+
+def _about_all(snapshot: Snapshot) -> list[Finding]:
+    count = len(snapshot.gpus)
+    found = f"{count} GPU{'' if count == 1 else 's'}, driver {snapshot.driver or 'of unknown version'}"
+    if snapshot.simulated:
+        found += "; simulated: this proves nothing about a real box"
+    findings = [Finding(OK, f"{found}.")]
+    if snapshot.trouble:
+        findings.append(Finding(ERROR, snapshot.trouble))
+    return findings
+
+
+def _about_one(gpu: Gpu) -> list[Finding]:
+    """What cannot be seen of a GPU that is well."""
+    if gpu.health is not GpuHealth.OK:
+        return []
+    unseen = [what for name, what in _UNSEEN if getattr(gpu, name) is None]
+    return [Finding(WARNING, f"{_name(gpu)}: the driver does not tell {what}.") for what in unseen]
+
+
+def _name(gpu: Gpu) -> str:
+    return f"GPU {gpu.index} ({gpu.name})" if gpu.name else f"GPU {gpu.index}"
+
+
+def _used(gpu: Gpu) -> float:
+    """Memory in use; what is unknown is never back."""
+    return math.inf if gpu.memory_used_mib is None else gpu.memory_used_mib
+
+
+def _of(snapshot: Snapshot, uuid: str) -> Gpu | None:
+    return next((gpu for gpu in snapshot.gpus if gpu.uuid == uuid), None)

@@ -1,0 +1,255 @@
+"""The simulated driver: an object with NVML's functions, put in the place of the C library.
+
+The real binding runs over it: it looks functions up by name, hands in ctypes values and reads error codes,
+and does not mind that no C is behind them. The binding's structures are filled in here field by field.
+"""
+
+# ruff: noqa: N802 - the names are NVML's
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from runner.gpu.sim import state
+from runner.gpu.sim.faults import FOREIGN_PID_OFFSET, Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runner.gpu.sim.state import Card
+
+DRIVER_VERSION = b"570.00.01"
+
+SUCCESS = 0
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
+
+MIB = 1024 * 1024
+NOT_AVAILABLE = 2**64 - 1
+POWER_LIMIT_MW = 350_000
+IDLE_MW = 25_000
+SPINNING = 0.15  # of the power that work would add; dead-locks were seen at 17 to 28 % of the limit
+IDLE_C = 35
+
+
+class SimulatedDriver:
+    """NVML over a folder of text files. What NVML has and this has not is a missing symbol to the binding."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._faults = Faults(folder)
+        self._claims = state.Claims(folder)
+        self._cards: dict[int, Card] = {}
+        self._opened = 0
+
+    def nvmlInitWithFlags(self, _flags: Any) -> int:
+        """Open the session."""
+        if code := self._faults.session(opening=True):
+            return code
+        self._cards = {card.index: card for card in state.cards(self._folder)}
+        self._opened += 1
+        return SUCCESS
+
+    def nvmlShutdown(self) -> int:
+        """Close the session."""
+        if not self._opened:
+            return UNINITIALIZED
+        self._opened -= 1
+        return SUCCESS
+
+    def nvmlSystemGetDriverVersion(self, buffer: Any, _size: Any) -> int:
+        """The version of the driver that is simulated."""
+        return self._about_all(lambda: setattr(buffer, "value", DRIVER_VERSION))
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:
+        """How many GPUs there are."""
+        return self._about_all(lambda: _set(count, len(self._cards)))
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:
+        """A handle from an index."""
+        return self._hand_out(index.value, handle)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: Any, handle: Any) -> int:
+        """A handle from a UUID."""
+        wanted = uuid.value.decode()
+        index = next((card.index for card in self._cards.values() if card.uuid == wanted), None)
+        return NOT_FOUND if index is None else self._hand_out(index, handle)
+
+    def nvmlDeviceGetIndex(self, handle: Any, index: Any) -> int:
+        """The index of a GPU."""
+        return self._ask(handle, "index", lambda card: _set(index, card.index))
+
+    def nvmlDeviceGetUUID(self, handle: Any, buffer: Any, _size: Any) -> int:
+        """The UUID of a GPU."""
+        return self._ask(handle, "uuid", lambda card: setattr(buffer, "value", card.uuid.encode()))
+
+    def nvmlDeviceGetName(self, handle: Any, buffer: Any, _size: Any) -> int:
+        """The name of a GPU."""
+        return self._ask(handle, "name", lambda card: setattr(buffer, "value", card.name.encode()))
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any, info: Any) -> int:
+        """Memory in the old form, which counts what is reserved as used."""
+        return self._ask(handle, "memory", lambda card: self._memory(card, info._obj, card.reserved_mib))
+
+    def nvmlDeviceGetMemoryInfo_v2(self, handle: Any, info: Any) -> int:
+        """Memory with what is reserved told apart."""
+
+        def fill(card: Card) -> None:
+            info._obj.reserved = card.reserved_mib * MIB
+            self._memory(card, info._obj, 0)
+
+        return self._ask(handle, "memory", fill)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
+        """How busy a GPU is."""
+
+        def fill(card: Card) -> None:
+            rates._obj.gpu = load = self._load(card)
+            rates._obj.memory = load // 2
+
+        return self._ask(handle, "utilization", fill)
+
+    def nvmlDeviceGetTemperature(self, handle: Any, _sensor: Any, celsius: Any) -> int:
+        """How warm a GPU is: warmer under load."""
+        return self._ask(handle, "temperature", lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100))
+
+    def nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
+        """What a GPU draws: more under load, if that is work."""
+        span = POWER_LIMIT_MW - IDLE_MW
+        return self._ask(handle, "power", lambda card: _set(milliwatts, IDLE_MW + span * self._work(card) // 100))
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: Any, milliwatts: Any) -> int:
+        """What a GPU may draw."""
+        return self._ask(handle, "power_limit", lambda _card: _set(milliwatts, POWER_LIMIT_MW))
+
+    def nvmlDeviceGetComputeMode(self, handle: Any, mode: Any) -> int:
+        """Whether a GPU may be shared."""
+        return self._ask(
+            handle,
+            "compute_mode",
+            lambda card: _set(mode, self._faults.answer(card.index, "compute_mode", 0)),
+        )
+
+    def nvmlDeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:
+        """Whether a GPU is split."""
+
+        def fill(card: Card) -> None:
+            _set(current, self._faults.answer(card.index, "mig", 0))
+            _set(pending, current._obj.value)
+
+        return self._ask(handle, "mig", fill)
+
+    def nvmlDeviceGetAddressingMode(self, handle: Any, mode: Any) -> int:
+        """Whose tables a GPU finds memory by; only a fault makes it the host's."""
+
+        def fill(card: Card) -> None:
+            mode._obj.value = self._faults.answer(card.index, "addressing_mode", 0)
+
+        return self._ask(handle, "addressing_mode", fill)
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, table: Any) -> int:
+        """Who uses a GPU. Without a table it only says how large one must be, as NVML does."""
+        room = 0 if table is None else count._obj.value
+        short = False
+
+        def fill(card: Card) -> None:
+            nonlocal short
+            listed = self._listed(card)
+            short = len(listed) > room
+            for row, (pid, memory) in zip(table or (), listed, strict=False):
+                row.pid, row.usedGpuMemory = pid, memory
+            _set(count, len(listed))
+
+        return self._ask(handle, "processes", fill) or (INSUFFICIENT_SIZE if short else SUCCESS)
+
+    def nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, _table: Any) -> int:
+        """Nobody draws pictures on a simulated GPU."""
+        return self._ask(handle, "processes", lambda _card: _set(count, 0))
+
+    def nvmlDeviceGetProcessUtilization(self, handle: Any, table: Any, count: Any, _since: Any) -> int:
+        """Who makes the load of a GPU; as with NVML, those that make none are not listed."""
+        room = 0 if table is None else count._obj.value
+        answer = SUCCESS
+
+        def fill(card: Card) -> None:
+            nonlocal answer
+            listed = self._loads(card)
+            answer = NOT_FOUND if not listed else INSUFFICIENT_SIZE if len(listed) > room else SUCCESS
+            for row, (pid, load) in zip(table or (), listed, strict=False):
+                row.pid, row.smUtil = pid, load
+            _set(count, len(listed))
+
+        return self._ask(handle, "process_utilization", fill) or answer
+
+    def _about_all(self, fill: Callable[[], None]) -> int:
+        code = self._faults.session() if self._opened else UNINITIALIZED
+        if code == SUCCESS:
+            fill()
+        return code
+
+    def _hand_out(self, index: int, handle: Any) -> int:
+        if not self._opened:
+            return UNINITIALIZED
+        if index not in self._cards:
+            return INVALID_ARGUMENT
+        code = self._faults.device(index, "handle")
+        if code == SUCCESS:
+            ctypes.c_void_p.from_buffer(handle._obj).value = index + 1
+        return code
+
+    def _ask(self, handle: Any, what: str, fill: Callable[[Card], None]) -> int:
+        """Answer one query about one GPU, unless a fault stands in the way."""
+        if not self._opened:
+            return UNINITIALIZED
+        card = self._cards.get((ctypes.c_void_p.from_buffer(handle).value or 0) - 1)
+        if card is None:
+            return INVALID_ARGUMENT
+        code = self._faults.device(card.index, what)
+        if code == SUCCESS:
+            fill(card)
+        return code
+
+    def _memory(self, card: Card, info: Any, hidden_mib: int) -> None:
+        used_mib = sum(claim.memory_mib for claim in self._claims.on(card.index))
+        info.total = card.total_mib * MIB
+        info.free = max(0, card.total_mib - card.reserved_mib - used_mib) * MIB
+        info.used = (used_mib + hidden_mib) * MIB
+
+    def _load(self, card: Card) -> int:
+        return min(100, sum(claim.utilization for claim in self._claims.on(card.index)))
+
+    def _work(self, card: Card) -> int:
+        done = sum(one.utilization * (SPINNING if one.spins else 1) for one in self._claims.on(card.index))
+        return min(100, int(done))
+
+    def _listed(self, card: Card) -> list[tuple[int, int]]:
+        """PID and bytes of each process on a GPU, as far as the faults let them be told."""
+        if self._faults.says(card.index, "processes", "hidden"):
+            return []
+        offset = FOREIGN_PID_OFFSET if self._faults.says(card.index, "processes", "foreign") else 0
+        silent = self._faults.says(card.index, "process_memory", "na")
+        held: dict[int, int] = {}
+        for claim in self._claims.on(card.index):
+            held[claim.pid] = held.get(claim.pid, 0) + claim.memory_mib * MIB
+        return sorted((pid + offset, NOT_AVAILABLE if silent else size) for pid, size in held.items())
+
+    def _loads(self, card: Card) -> list[tuple[int, int]]:
+        offset = FOREIGN_PID_OFFSET if self._faults.says(card.index, "processes", "foreign") else 0
+        made: dict[int, int] = {}
+        for claim in self._claims.on(card.index):
+            made[claim.pid] = min(100, made.get(claim.pid, 0) + claim.utilization)
+        return sorted((pid + offset, load) for pid, load in made.items() if load)
+
+
+def simulate(home: str, setting: str) -> SimulatedDriver:
+    """The driver for a setting such as `sim:2x24GiB`, its GPUs in place."""
+    folder = state.folder_of(home)
+    state.build(folder, setting)
+    return SimulatedDriver(folder)
+
+
+def _set(pointer: Any, value: int) -> None:
+    """Write through what the binding passes as a pointer."""
+    pointer._obj.value = value

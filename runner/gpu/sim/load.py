@@ -1,0 +1,183 @@
+"""Load for simulated GPUs: what a job holds of their memory and how busy it keeps them.
+
+A Python trainer does `with hold(memory_mib=8000, load=90) as gpu:`, anything else runs `nightshift sim-load`, beside
+it or, with `--mirror`, around it.
+What is held is let go when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from runner.errors import UserError
+from runner.gpu.sim import state
+from runner.gpu.sim.state import Card, Claim
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+_numbers = itertools.count()
+
+
+class SimulatedOutOfMemoryError(RuntimeError):
+    """What a simulated GPU has left is less than what was asked for."""
+
+    def __init__(self, ordinal: int, card: Card, wanted_mib: int, free_mib: int) -> None:
+        super().__init__(
+            f"CUDA out of memory. Tried to allocate {wanted_mib / 1024:.2f} GiB. GPU {ordinal} has a total"
+            f" capacity of {card.total_mib / 1024:.2f} GiB, of which {free_mib / 1024:.2f} GiB are free"
+            " (simulated)."
+        )
+
+
+class Hold:
+    """Memory and load on some simulated GPUs, the same on each. A context manager."""
+
+    def __init__(self, folder: str, cards: list[Card], memory_mib: int, load: int) -> None:
+        self.cards = cards
+        self.memory_mib = 0
+        self._folder = folder
+        self._load, self._spins = load, False
+        self._pid = os.getpid()
+        number = next(_numbers)  # one process may hold several times
+        suffix = f"{self._pid}.{number}" if number else str(self._pid)
+        self._names = {card.index: f"{card.index}.{suffix}" for card in cards}
+        self.resize(memory_mib)
+
+    def resize(self, memory_mib: int, load: int | None = None) -> None:
+        """Hold this much from now on. Raises SimulatedOutOfMemoryError if one of the GPUs has no room."""
+        self._load = self._load if load is None else load
+        started = state.start_time(self._pid) or 0
+        claim = Claim(self._pid, started, memory_mib, self._load, int(self._spins))
+        with state.locked(self._folder):
+            state.sweep(self._folder)
+            taken = state.Claims(self._folder)
+            for ordinal, card in enumerate(self.cards):
+                self._require_room(ordinal, card, taken.on(card.index), memory_mib)
+            for card in self.cards:
+                state.write_claim(self._folder, self._names[card.index], claim)
+        self.memory_mib = memory_mib
+
+    def spin(self) -> None:
+        """From now on be busy with waiting for a GPU that never answers."""
+        self._spins = True
+        self.resize(self.memory_mib, 100)
+
+    def release(self) -> None:
+        """Let go. A forked child cannot let go of its parent's."""
+        if os.getpid() != self._pid:
+            return
+        with state.locked(self._folder):
+            for name in self._names.values():
+                state.drop_claim(self._folder, name)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _require_room(self, ordinal: int, card: Card, claims: list[Claim], memory_mib: int) -> None:
+        used_mib = sum(claim.memory_mib for claim in claims)
+        free_mib = max(0, card.total_mib - card.reserved_mib - used_mib)
+        if memory_mib - self.memory_mib > free_mib:
+            raise SimulatedOutOfMemoryError(ordinal, card, memory_mib - self.memory_mib, free_mib)
+
+
+def hold(*, memory_mib: int, load: int = 0, gpu: int | None = None, home: str | None = None) -> Hold:
+    """Take memory on every visible simulated GPU, or on the one of them with this number."""
+    if home is None:
+        from runner.config.home import state_folder
+
+        home = state_folder()
+    folder = state.folder_of(home)
+    cards = visible(state.cards(folder), os.environ)
+    if not cards:
+        raise UserError(f"No simulated GPU is visible in {folder}: see {VISIBLE} and NIGHTSHIFT_HOME.")
+    if gpu is not None and gpu >= len(cards):
+        raise UserError(f"There is no GPU {gpu}: {len(cards)} visible, counted from 0.")
+    return Hold(folder, cards if gpu is None else [cards[gpu]], memory_mib, load)
+
+
+def visible(cards: list[Card], environ: Mapping[str, str]) -> list[Card]:
+    """The GPUs CUDA_VISIBLE_DEVICES shows, in its order; an entry that names none hides all after it."""
+    if VISIBLE not in environ:
+        return cards
+    shown: list[Card] = []
+    for entry in environ[VISIBLE].split(","):
+        named = [card for card in cards if _names(entry.strip(), card)]
+        if len(named) != 1 or named[0] in shown:
+            break
+        shown += named
+    return shown
+
+
+def main(argv: list[str]) -> int:
+    """`nightshift sim-load`: hold memory and load for a while; returns the exit code."""
+    try:
+        return _run(_options(argv))
+    except SimulatedOutOfMemoryError as error:
+        sys.stderr.write(f"torch.OutOfMemoryError: {error}\n")
+        return 1
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as leaving:  # the options' own help or complaint, which the user can mend
+        return 1 if leaving.code else 0
+
+
+def _run(options: Namespace) -> int:
+    if options.mirror is not None or options.command:
+        from runner.gpu.sim import mirror
+
+        if options.mirror is None or not options.command:
+            raise UserError("A command and --mirror go together: nightshift sim-load --mirror 16 -- python train.py")
+        return mirror.run(options.command, options.mirror, options.gpu)
+    from runner.units import parse_duration, parse_size_mib
+
+    end = time.monotonic() + parse_duration(options.time) if options.time else float("inf")
+    size, _, every = (options.grow or "0/1h").partition("/")
+    step_mib, every_s = parse_size_mib(size), parse_duration(every or "1s")
+    memory_mib = parse_size_mib(options.memory)
+    with hold(memory_mib=memory_mib, load=options.load, gpu=options.gpu) as held:
+        if options.spin:
+            held.spin()
+        while (rest_s := end - time.monotonic()) > 0:
+            time.sleep(min(rest_s, every_s))
+            if step_mib and time.monotonic() < end:
+                held.resize(held.memory_mib + step_mib)
+    return 0
+
+
+def _options(argv: list[str]) -> Namespace:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="nightshift sim-load", description="Hold memory of simulated GPUs.")
+    parser.add_argument("--memory", default="1G", help="on each GPU: 8G, 500M (default 1G)")
+    parser.add_argument("--load", type=int, default=0, choices=range(101), metavar="PERCENT")
+    parser.add_argument("--spin", action="store_true", help="at 100 %% and no work done, as in a dead-lock of NCCL")
+    parser.add_argument("--time", help="30s, 10m; until stopped if not given")
+    parser.add_argument("--gpu", type=int, metavar="N", help="only the Nth visible GPU, counted from 0")
+    parser.add_argument("--grow", metavar="SIZE/TIME", help="take more as time goes by: 500M/1s")
+    parser.add_argument(
+        "--mirror", type=float, metavar="N", help="run a command; hold N times what it holds of the machine's memory"
+    )
+    own, command = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
+    options = parser.parse_args(own)
+    options.command = command
+    return options
+
+
+def _names(entry: str, card: Card) -> bool:
+    if entry.isdigit():
+        return int(entry) == card.index
+    return entry.startswith("GPU-") and len(entry) > len("GPU-") and card.uuid.startswith(entry)

@@ -1,0 +1,213 @@
+"""Whether a job is hung at 100 %: its GPUs spin and do no work, as in a dead-lock of NCCL. Pure.
+
+Idleness does not show it: a kernel that waits for a peer that never comes keeps `utilization` at 100 %. What shows it
+is power, which falls to a fraction of what this job usually draws, together with a log that has fallen silent. Neither
+is proof: by default it is said, and the job is stopped only where it is in another's way and the signs are plain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from runner.errors import UserError
+from runner.units import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FORM = "write yield, alert, kill or off, and perhaps after how long without output, like alert:15m"
+
+SPINNING_PERCENT = 95.0
+RESTING_PERCENT = 5.0  # while the others wait for it, one of them may do nothing at all
+RUNNING_PERCENT = 50.0  # below it a job loads data or waits, and its power says nothing of its work
+LOW_POWER = 0.5  # of the job's own usual
+SPINNING_POWER = 0.35  # of what the GPUs may draw at most; dead-locks were seen at 17 to 27 %
+EVERY_S = 10.0
+UNKNOWN_FOR_S = 3600.0  # one whose work was never seen may work just so: what it has after this is not to be lost
+LONGEST_GAP_S = 60.0
+USUAL_AT_LEAST = 12  # two minutes of work; less is no habit
+USUAL_AT_MOST = 360  # the latest hour of work
+_SHORTEST_S, _LONGEST_S = 60.0, 86400.0
+
+
+class Action(str, Enum):
+    """What to do about a job that looks hung."""
+
+    YIELD = "yield"  # stopped where another job waits for its GPUs
+    ALERT = "alert"
+    KILL = "kill"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to do, and after how long without output."""
+
+    action: Action = Action.YIELD
+    silent_s: float = 600.0
+
+    @property
+    def stops(self) -> bool:
+        """Whether it may be more than talk."""
+        return self.action in (Action.YIELD, Action.KILL)
+
+    @property
+    def told_s(self) -> float:
+        """After so long it is said; where it may be stopped, in time for an answer."""
+        return self.silent_s / 2 if self.stops else self.silent_s
+
+
+DEFAULT = Policy()
+
+
+def parse_policy(text: str) -> Policy:
+    """A policy from `alert`, `kill:15m` or `off`. Raises UserError that says what to write instead."""
+    word, colon, after = (part.strip() for part in text.strip().lower().partition(":"))
+    if word not in {action.value for action in Action} or (colon and (not after or word == Action.OFF.value)):
+        raise UserError(f"{text!r} is not a rule for hung jobs: {FORM}")
+    silent_s = parse_duration(after) if after else DEFAULT.silent_s
+    if not _SHORTEST_S <= silent_s <= _LONGEST_S:
+        raise UserError(f"{after!r} is no time without output to go by: write one from 1m to 1d, like 10m")
+    return Policy(Action(word), silent_s)
+
+
+def format_policy(policy: Policy) -> str:
+    """The text that parse_policy reads as this policy."""
+    if policy.action is Action.OFF or policy.silent_s == DEFAULT.silent_s:
+        return policy.action.value
+    return f"{policy.action.value}:{f'{policy.silent_s:.3f}'.rstrip('0').rstrip('.')}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """All of a job's GPUs at one moment; None is what is not known, or what a neighbour has a part in."""
+
+    at: float  # by the monotonic clock
+    percent: float | None  # of the least busy one, of those that do anything
+    power_w: float | None  # of all together
+    limit_w: float | None = None  # what they may draw; of a single GPU, which has no peer to wait for, it is not asked
+
+
+def pulse(at: float, gpus: Sequence[tuple[float | None, float | None, float | None]]) -> Pulse:
+    """From utilisation, power and its limit of each of the job's GPUs."""
+    percents = [percent for percent, _, _ in gpus if percent is not None]
+    powers = [watts for _, watts, _ in gpus if watts is not None]
+    limits = [limit_w for _, _, limit_w in gpus if limit_w]
+    if not gpus or not len(percents) == len(powers) == len(gpus):
+        return Pulse(at, None, None)
+    busy = [percent for percent in percents if percent >= RESTING_PERCENT] or [max(percents)]
+    return Pulse(at, min(busy), sum(powers), sum(limits) if len(limits) == len(gpus) > 1 else None)
+
+
+@dataclass(slots=True)
+class Pulses:
+    """What has been seen of one job, as much of it as the judgement needs; JSON for the next runner."""
+
+    usual_w: deque[float] = field(default_factory=lambda: deque(maxlen=USUAL_AT_MOST))  # while it worked and spoke
+    since: deque[Pulse] = field(default_factory=deque)  # all since it last printed something
+    silent_s: float = 0.0
+    _taken_at: float = -math.inf
+
+    def take(self, new: Pulse, silent_s: float, policy: Policy = DEFAULT) -> None:
+        """Add a reading and how long ago the job last printed something; one in ten seconds is enough."""
+        self.silent_s = silent_s
+        if new.at - self._taken_at >= EVERY_S:
+            self._taken_at = new.at
+            self.since.append(new)
+        while self.since and self.since[0].at <= new.at - silent_s:
+            self._learn(self.since.popleft())
+        while len(self.since) > 1 and self.since[1].at <= new.at - policy.silent_s:
+            self.since.popleft()  # only so many of the latest minutes count
+
+    def _learn(self, seen: Pulse) -> None:
+        if seen.percent is None or seen.power_w is None or seen.percent < RUNNING_PERCENT:
+            return
+        if not (_only_spins(seen) and self.knows_usual and seen.power_w < LOW_POWER * median(self.usual_w)):
+            self.usual_w.append(seen.power_w)
+
+    @property
+    def knows_usual(self) -> bool:
+        """Whether it has worked for long enough."""
+        return len(self.usual_w) >= USUAL_AT_LEAST
+
+    def to_json(self, boot_id: str) -> dict[str, Any]:
+        """Everything, in JSON's own types."""
+        since = [[seen.at, seen.percent, seen.power_w, seen.limit_w] for seen in self.since]
+        return {"boot_id": boot_id, "usual_w": list(self.usual_w), "since": since, "silent_s": self.silent_s}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], boot_id: str) -> Pulses:
+        """Go on where another runner stopped; after a restart of the machine there is nothing to go on with."""
+        if data["boot_id"] != boot_id:
+            return cls()
+        since = deque(Pulse(*row) for row in data["since"])
+        taken_at = since[-1].at if since else -math.inf
+        return cls(deque(data["usual_w"], maxlen=USUAL_AT_MOST), since, data["silent_s"], taken_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether it looks hung, and the sentence to say; where it does not, why not."""
+
+    hung: bool
+    why: str
+    plain: bool = False  # its GPUs wait for each other, by all that can be read: no work is done at so little power
+
+
+def judge(pulses: Pulses, policy: Policy = DEFAULT, silent_s: float | None = None) -> Verdict:
+    """Look at a job's latest minutes beside its earlier ones: so many of them, or as many as the policy says."""
+    wanted_s = policy.silent_s if silent_s is None else silent_s
+    if policy.action is Action.OFF:
+        return Verdict(False, "not watched")
+    if pulses.silent_s < wanted_s:
+        return Verdict(False, f"it showed signs of life {format_duration(pulses.silent_s)} ago")
+    latest = pulses.since[-1].at if pulses.since else 0.0
+    return _judge_silent([one for one in pulses.since if one.at >= latest - wanted_s], pulses, wanted_s)
+
+
+def _judge_silent(seen: list[Pulse], pulses: Pulses, wanted_s: float) -> Verdict:
+    percents = [one.percent for one in seen if one.percent is not None]
+    powers = [one.power_w for one in seen if one.power_w is not None]
+    if len(percents) < len(seen) or len(powers) < len(seen):
+        return Verdict(False, "not judged: utilisation or power is not known")
+    if _has_gaps(seen, wanted_s):
+        return Verdict(False, "not judged: readings are missing")
+    if min(percents) < SPINNING_PERCENT:
+        return Verdict(False, f"its GPUs are at {min(percents):.0f} %")
+    if pulses.knows_usual:
+        beside_w, beside_what, low = median(pulses.usual_w), "its usual power", LOW_POWER
+    elif seen[-1].limit_w:
+        beside_w, beside_what, low = seen[-1].limit_w, "what its GPUs may draw", SPINNING_POWER
+    else:
+        return Verdict(False, "not judged: its usual power is not known yet")
+    if max(powers) >= low * beside_w:
+        return Verdict(False, f"it draws {_percent(max(powers), beside_w)} of {beside_what}")
+    for_min, share = pulses.silent_s / 60, _percent(median(powers), beside_w)
+    why = f"looks hung: {for_min:.0f} min silent at {share} of {beside_what}"
+    known = pulses.knows_usual or pulses.silent_s < max(UNKNOWN_FOR_S, 3 * wanted_s)
+    return Verdict(True, why, plain=known and all(map(_only_spins, seen)))
+
+
+def _only_spins(seen: Pulse) -> bool:
+    """Several GPUs that draw so little at 100 % wait for each other."""
+    if seen.percent is None or seen.power_w is None or seen.limit_w is None:
+        return False
+    return seen.percent >= SPINNING_PERCENT and seen.power_w < SPINNING_POWER * seen.limit_w
+
+
+def _percent(watts: float, of_w: float) -> str:
+    return f"{100 * watts / max(of_w, 1.0):.0f} %"
+
+
+def _has_gaps(seen: list[Pulse], wanted_s: float) -> bool:
+    """Whether the whole time without output is covered by readings, but for its first few seconds."""
+    moments = [one.at for one in seen]
+    covered_s = moments[-1] - moments[0] if moments else 0.0
+    holes = [later - earlier for earlier, later in pairwise(moments)]
+    return covered_s < wanted_s - 3 * EVERY_S or max(holes, default=0.0) > LONGEST_GAP_S

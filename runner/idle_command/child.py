@@ -1,0 +1,110 @@
+"""The watched command: started as if we were not there, signals passed on, and its whole tree ended if need be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner.processes import linux
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+HEARD = frozenset(
+    {
+        *(signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+        *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+    }
+)
+# Python ignores these for itself; what it starts must not inherit that.
+_PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
+KILL_WITHIN_S = 10.0  # one that hangs in the driver cannot be killed, nor waited for
+KILL_EVERY_S = 0.01
+
+
+class Heard(NamedTuple):
+    """A signal, and whether it came from the terminal, which sends it to the command as well."""
+
+    number: signal.Signals
+    from_terminal: bool
+
+
+class Ears:
+    """Signals as something to poll. A thread waits for them: only so does one learn where they come from."""
+
+    def __init__(self) -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+        self._hear, self._tell = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._hear, False)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def fileno(self) -> int:
+        """Readable when there was a signal."""
+        return self._hear
+
+    def heard(self) -> list[Heard]:
+        """Those that came since, oldest first."""
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._hear, 1 << 12)
+        return [Heard(signal.Signals(data[at]), bool(data[at + 1])) for at in range(0, len(data) - 1, 2)]
+
+    def _listen(self) -> None:
+        while True:
+            info = signal.sigwaitinfo(HEARD)
+            os.write(self._tell, bytes([info.si_signo, info.si_code > 0]))  # above 0: sent by the kernel
+
+
+class Child:
+    """The command and everything it starts. We are the subreaper, so that nothing of it gets out of sight."""
+
+    def __init__(self, words: Sequence[str], mask: Iterable[int], not_ours: Callable[[], int | None]) -> None:
+        self._not_ours = not_ours  # the pid of our sampler
+        linux.become_subreaper()
+        self.pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=mask, setsigdef=_PYTHONS_OWN)
+
+    def reap(self) -> int | None:
+        """Bury the dead; the command's exit code if it is among them, 128 and the signal where one ended it."""
+        ended = None
+        with contextlib.suppress(ChildProcessError):
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            ended = os.waitstatus_to_exitcode(status) if pid else None
+        with contextlib.suppress(ChildProcessError):
+            while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if dead.si_pid == self._not_ours():
+                    break  # whoever started it looks after it
+                os.waitpid(dead.si_pid, 0)
+        return ended if ended is None or ended >= 0 else 128 - ended
+
+    def send(self, number: signal.Signals) -> None:
+        """To all of it, as the terminal does."""
+        linux.send(self._living(), number)
+
+    def kill(self) -> list[int]:
+        """End all of it, at once; those that could not be ended."""
+        deadline = time.monotonic() + KILL_WITHIN_S
+        while (left := self._living()) and time.monotonic() < deadline:
+            linux.send(left, signal.SIGSTOP)  # what cannot fork cannot outrun us
+            linux.send(left, signal.SIGKILL)
+            time.sleep(KILL_EVERY_S)
+            self.reap()
+        return left
+
+    def _living(self) -> list[int]:
+        family = linux.Family()
+        not_ours = self._not_ours()
+        spared = {not_ours, *(family.descendants(not_ours) if not_ours else ())}
+        return [pid for pid in family.descendants(os.getpid()) if pid not in spared]
+
+
+def to_execute(words: Sequence[str]) -> list[str]:
+    """The argument list: several words are one already; a single one is shell text unless it names a program."""
+    if len(words) == 1 and shutil.which(words[0]) is None:
+        return ["bash", "-c", words[0]]
+    return list(words)

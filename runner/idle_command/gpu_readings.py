@@ -1,0 +1,109 @@
+"""Readings of all GPUs from a sampler of our own, asked for at the moment they are wanted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner import idle
+from runner.errors import OperatorError, TransientError
+from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.unread import unread
+from runner.model import GpuHealth, Snapshot
+
+if TYPE_CHECKING:
+    from runner.model import Gpu
+
+FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake
+SILENT_AFTER_S = 10.0
+_FLAGS = ("--private", "--period-s", "3600")
+
+
+class Readings:
+    """One question at a time. What does not come is missing, never zero."""
+
+    def __init__(self, home: str, gpus: str) -> None:
+        self._home, self._gpus = home, gpus
+        self._asked = 0
+        self._dead = False
+        self.asked_at: float | None = None  # None unless an answer is awaited
+        self._client = SamplerClient(home, gpus, *_FLAGS)
+        try:
+            first = self._client.sample(FIRST_ANSWER_S)
+        except TransientError as error:
+            self.close()
+            raise OperatorError("The GPU driver gave no reading. Does nvidia-smi answer?") from error
+        except BaseException:
+            self.close()
+            raise
+        self._asked = 1
+        self.uuids = tuple(gpu.uuid for gpu in first.gpus)
+
+    @property
+    def pid(self) -> int:
+        """Of the sampler."""
+        return self._client.process.pid
+
+    def sources(self) -> list[int]:
+        """What is readable when there may be an answer; nothing while the sampler is dead."""
+        assert self._client.process.stdout is not None
+        return [] if self._dead else [self._client.process.stdout.fileno()]
+
+    def ask(self) -> None:
+        """Have all GPUs read now; a sampler that died or is silent is replaced first."""
+        now = time.monotonic()
+        if self._dead or now - (self.asked_at or now) > SILENT_AFTER_S:
+            self._replace()
+        if self.asked_at is None:
+            self._asked += 1
+            self.asked_at = now
+            try:
+                self._client.tell(f"sample {self._asked}")
+            except OSError:
+                self._die()
+
+    def answer(self, threshold_percent: float) -> idle.Reading | None:
+        """The reading that was asked for, if it has come; its time is that of the question."""
+        said = self._client.line(time.monotonic() + 0.05)
+        if said is None or "fatal" in said:
+            self._die()
+            return None
+        if self.asked_at is None:
+            return None
+        snapshot = Snapshot.from_json(said)
+        if snapshot.answers != self._asked:
+            return None
+        asked_at, self.asked_at = self.asked_at, None
+        return self._reading(snapshot, asked_at, threshold_percent)
+
+    def _reading(self, snapshot: Snapshot, asked_at: float, threshold_percent: float) -> idle.Reading:
+        gpus = [_since(asked_at, gpu) for gpu in snapshot.gpus]
+        asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+        # one that was silent at first tells its UUID later
+        self.uuids = tuple(gpu.uuid for gpu in gpus) or self.uuids
+        found = idle.read_own(gpus, self.uuids, threshold_percent=threshold_percent, asleep_s=asleep_s)
+        if found is None:
+            nothing = snapshot.trouble or "the driver lists no GPU"
+            return idle.Reading(asked_at, dict.fromkeys(self.uuids), nothing, asleep_s)
+        return replace(found, at=asked_at)
+
+    def _die(self) -> None:
+        """It has ended, or stopped in the middle of a line: the next question goes to another."""
+        self._dead, self.asked_at = True, None
+
+    def _replace(self) -> None:
+        self._client.close()
+        self._client = SamplerClient(self._home, self._gpus, *_FLAGS, "--wait-for-driver")
+        self._dead, self.asked_at = False, None
+
+    def close(self) -> None:
+        """Let the sampler end."""
+        self._client.close()
+
+
+def _since(moment: float, gpu: Gpu) -> Gpu:
+    """A reading from before the question is none."""
+    if gpu.health is GpuHealth.OK and gpu.sampled_at < moment:
+        return unread(gpu, GpuHealth.UNKNOWN, "has not answered")
+    return gpu

@@ -1,0 +1,121 @@
+"""The life of one watch: start the command, look at each tick, end it when its GPUs were idle for a whole window."""
+
+from __future__ import annotations
+
+import logging
+import math
+import select
+import signal
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner.idle import Action, Window
+from runner.idle_command.child import Child, Ears
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.idle import Policy, Reading
+    from runner.idle_command.gpu_readings import Readings
+
+# The original's name: whoever looks for its lines in a log finds ours.
+log = logging.getLogger("gpu_idle_timeout")
+
+KILLED_IDLE = 1
+
+
+class Watch:
+    """Ticks come at whole multiples of the period since the start, however long a look takes."""
+
+    def __init__(self, policy: Policy, readings: Readings) -> None:
+        self._policy, self._readings = policy, readings
+        self._next = 1  # tick
+        self._asked_tick = 0
+        self._unknown: str | None = None
+
+    def run(self, words: Sequence[str]) -> int:
+        """Until the command has ended, by itself or by us; the exit code. Raises OSError if it cannot be started."""
+        ears = Ears()
+        self._child = Child(words, ears.mask_before, lambda: self._readings.pid)
+        self._started_at = time.monotonic()
+        self._window = Window(self._policy, self._readings.uuids, self._started_at)
+        self._announce()
+        while True:
+            answers = self._readings.sources()
+            ready, _, _ = select.select([ears.fileno(), *answers], [], [], self._until_tick_s())
+            for heard in ears.heard():
+                if heard.number is not signal.SIGCHLD and not heard.from_terminal:
+                    self._child.send(heard.number)
+            code = self._child.reap()
+            if code is not None:
+                return code
+            if set(ready) & set(answers) and self._is_idle():
+                self._end()
+                return KILLED_IDLE
+            self._keep_time()
+
+    def _announce(self) -> None:
+        policy = self._policy
+        log.info(
+            "Starting GPU idle watcher: threshhold_percentage=%g%%, sample_freq=%g, num_samples=%d, "
+            "delay_samples=%d, window_size=%g",
+            *(policy.threshold_percent, policy.period_s, policy.window, policy.delay, policy.window_s),
+        )
+
+    def _until_tick_s(self) -> float:
+        return max(0.0, self._started_at + self._next * self._policy.period_s - time.monotonic())
+
+    def _keep_time(self) -> None:
+        """Do what is due. Ticks that we came too late for are counted down, or passed over, but not made up for."""
+        period_s = self._policy.period_s
+        now_tick = math.floor((time.monotonic() - self._started_at) / period_s)
+        while self._next <= now_tick and self._next < self._policy.first_tick:
+            log.info("waiting for delay samples. %g seconds left", (self._policy.delay - self._next) * period_s)
+            self._next += 1
+        if self._next <= now_tick:
+            self._ask(now_tick)
+
+    def _ask(self, tick: int) -> None:
+        if self._readings.asked_at is not None:
+            self._say_unknown("the driver has not answered")
+        self._readings.ask()
+        self._asked_tick, self._next = tick, tick + 1
+
+    def _is_idle(self) -> bool:
+        """Take in the answer: is it the last of a whole window of idleness?"""
+        answer = self._readings.answer(self._policy.threshold_percent)
+        if answer is None:
+            return False
+        reading = replace(answer, at=self._started_at + self._asked_tick * self._policy.period_s)
+        self._report(reading)
+        if tuple(reading.percent) != self._window.gpus:
+            self._window = Window(self._policy, tuple(reading.percent), self._started_at)
+        sample = self._window.take(reading)
+        if sample is not None and sample.anew:
+            log.warning("%s: counting anew", sample.anew)
+        return sample is not None and self._window.judge(reading.at).action is Action.STOP
+
+    def _report(self, reading: Reading) -> None:
+        for uuid, percent in reading.percent.items():
+            if percent is None:
+                log.debug("%s usage unknown", uuid)
+            else:
+                log.debug("%s usage %g%%", uuid, percent)
+        self._say_unknown(reading.unknown)
+
+    def _say_unknown(self, why: str | None) -> None:
+        """Once, when it begins or has another reason."""
+        if why != self._unknown and why is not None:
+            log.warning("usage is unknown: %s. Nothing is killed for that; the window begins anew.", why)
+        self._unknown = why
+
+    def _end(self) -> None:
+        policy = self._policy
+        log.error(
+            "usage for all GPUs: %s was below threshhold %g%% for last %g seconds. Killing process.",
+            *(list(self._readings.uuids), policy.threshold_percent, policy.window_s),
+        )
+        log.error("process still alive, maybe hung, killing.")
+        if left := self._child.kill():
+            log.error("could not be killed: %s", ", ".join(map(str, left)))

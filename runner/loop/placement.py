@@ -1,0 +1,144 @@
+"""Which slots are to be had now: leases from the database, health and others' use from the sampler."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner.gpu.capacity import room_of
+from runner.gpu.free import is_free
+from runner.loop.memory_settling import Settling
+from runner.model import GpuHealth
+from runner.processes import linux
+from runner.schedule.choice import free_slots
+from runner.store.scheduling_queries import CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from runner.config.settings import Settings
+    from runner.gpu.telemetry import Telemetry
+    from runner.model import Gpu
+    from runner.processes.waiter import Waiter
+    from runner.schedule.choice import Room
+    from runner.store.box import Box
+    from runner.store.notices import Outbox
+    from runner.store.scheduling_queries import Lease
+
+ECHO_S = 2.0
+SETTLES_WITHIN_S = 10.0
+LOOK_AGAIN_S = 0.05
+
+
+class Placement:
+    """A slot is ours by lease, not by what NVML shows; what NVML shows decides whether a free one is usable."""
+
+    def __init__(
+        self, settings: Settings, telemetry: Telemetry, waiter: Waiter, outbox: Outbox, box: Box,
+        supervisor_pids: Callable[[], list[int]],
+    ) -> None:  # fmt: skip
+        self._settings, self._telemetry, self._waiter = settings, telemetry, waiter
+        self._outbox, self._box = outbox, box
+        self._supervisor_pids = supervisor_pids
+        self._will_ask = False
+        self._settling = Settling(waiter, settings.settle)
+        self._told_lost = True  # until the database has been asked once
+        self._released: dict[str, float] = {}  # GPU -> when our last job there ended
+
+    @property
+    def slots(self) -> int:
+        """All GPU slots of the box."""
+        snapshot = self._telemetry.snapshot
+        return len(snapshot.gpus) * self._settings.slots_per_gpu if snapshot else 0
+
+    def released(self, gpus: Iterable[str], at: float) -> None:
+        """A job gave these back: nothing starts there before a later reading shows that its memory is back."""
+        self._released |= dict.fromkeys(gpus, at)
+
+    def free_cpu_slots(self, leases: list[Lease]) -> list[int]:
+        """Slots for jobs without a GPU."""
+        taken = {lease.slot for lease in leases if lease.resource == CPU}
+        return list(free_slots(self._settings.cpu_slots, taken))
+
+    def rooms(self, leases: list[Lease], probing: Collection[int] = ()) -> list[Room]:
+        """Every GPU with its free slots, or why there is none; `probing` are jobs whose memory is being measured."""
+        snapshot = self._telemetry.snapshot
+        if snapshot is None:
+            return []
+        trouble = self._telemetry.trouble
+        slots = self._settings.slots_per_gpu
+        found = []
+        for gpu in snapshot.gpus:
+            on_it = [lease for lease in leases if lease.resource == gpu.uuid]
+            room = room_of(gpu, on_it, slots, None)
+            settling = self._settling.why_not(gpu, on_it, probing)  # always asked: it must see who comes and goes
+            taken = self._why_not(gpu, len(on_it)) if room.free_slots and not trouble else None
+            why_not = (trouble or taken or settling) if room.free_slots else None
+            lasting = taken is not None and gpu.uuid not in self._released  # a neighbour stays as long as he likes
+            found.append(replace(room, why_not=why_not, sick=room.sick or lasting))
+        return found
+
+    def _why_not(self, gpu: Gpu, leased: int) -> str | None:
+        released_at = self._released.get(gpu.uuid)
+        if released_at is not None and gpu.sampled_at <= released_at:
+            self._telemetry.ask()
+            return "is being read to see that its memory is back"
+        # for a moment the driver still reports the load of our own job that has just ended
+        echo = released_at is not None and time.monotonic() - released_at < ECHO_S
+        why_not = is_free(
+            gpu,
+            leased_by_us=leased,
+            own_pids=self._own_pids() if leased else frozenset(),
+            max_utilization=math.inf if echo else self._settings.free_utilization,
+            max_foreign_share=self._settings.free_memory / 100,
+        )
+        if released_at is not None and not leased:
+            self._settle(gpu, released_at, why_not)
+        return why_not
+
+    def _settle(self, gpu: Gpu, released_at: float, why_not: str | None) -> None:
+        """After a job: memory comes back within moments, or somebody is told who holds it."""
+        since_s = time.monotonic() - released_at
+        if why_not is None:
+            if since_s > ECHO_S:
+                del self._released[gpu.uuid]
+        elif since_s < SETTLES_WITHIN_S:
+            self._ask_again()
+        else:
+            del self._released[gpu.uuid]
+            self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})
+
+    def _ask_again(self) -> None:
+        """In a moment; one appointment for all GPUs."""
+        if self._will_ask:
+            return
+        self._will_ask = True
+
+        def ask() -> bool:
+            self._will_ask = False
+            self._telemetry.ask()
+            return False
+
+        self._waiter.after(LOOK_AGAIN_S, ask)
+
+    def _own_pids(self) -> frozenset[int]:
+        return frozenset(pid for root in self._supervisor_pids() for pid in linux.descendants(root))
+
+    def watch_health(self) -> None:
+        """Tell, once each, that a GPU was lost and that it is back."""
+        snapshot = self._telemetry.snapshot
+        gpus = snapshot.gpus if snapshot else ()
+        lost = {gpu.uuid: gpu for gpu in gpus if gpu.health is GpuHealth.LOST}
+        known = set(self._box.get("lost gpus", ())) if lost or self._told_lost else set()
+        well = {gpu.uuid for gpu in gpus if gpu.health is GpuHealth.OK}
+        now = (known - well) | set(lost)  # one that only fell silent is not back
+        self._told_lost = bool(now)
+        if now == known:
+            return
+        for uuid in now - known:
+            self._outbox.add("gpu lost", {"gpu": uuid, "index": lost[uuid].index, "why": lost[uuid].detail})
+        for uuid in known - now:
+            self._outbox.add("gpu back", {"gpu": uuid})
+        self._box.set("lost gpus", sorted(now) or None)

@@ -1,0 +1,35 @@
+"""Keeping the disk from filling: now and then, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from typing import TYPE_CHECKING
+
+from runner.processes.interpreter import python_command
+
+if TYPE_CHECKING:
+    from runner.config.settings import Settings
+    from runner.processes.waiter import Waiter
+
+FIRST_AFTER_S, EVERY_S, SELDOM_S = 60.0, 3600.0, 24 * 3600.0
+
+
+class Upkeep:
+    """Starts the retention rules once an hour, where any is set; what was said long ago goes once a day anyway."""
+
+    def __init__(self, settings: Settings, waiter: Waiter) -> None:
+        self._settings, self._waiter = settings, waiter
+        self._process: subprocess.Popen[bytes] | None = None
+        rules = (settings.keep_logs, settings.keep_runs, settings.keep_jobs, settings.disk_limit)
+        self._every_s = EVERY_S if any(rules) else SELDOM_S
+        waiter.after(FIRST_AFTER_S, self._run)
+
+    def _run(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            rules = self._settings.model_dump_json(include={"keep_logs", "keep_runs", "keep_jobs", "disk_limit"})
+            command = python_command("runner.store.retention", self._settings.home, rules)
+            with contextlib.suppress(OSError):  # no room for a process now; in an hour perhaps
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/")
+        self._waiter.after(self._every_s, self._run)
+        return False

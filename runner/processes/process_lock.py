@@ -1,0 +1,116 @@
+"""Who is up for a state folder, and asking them to leave."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from runner.config import home
+from runner.errors import OperatorError
+from runner.processes import doorbell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KEEPER_LOCK = "keeper.lock"
+LEAVES_WITHIN_S = 30.0
+LOCK_TRIES, LOCK_AGAIN_S = 100, 0.005
+
+
+def holder(folder: str, name: str) -> int | None:
+    """The pid of whoever holds a lock of the state folder."""
+    try:
+        lock = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return written_pid(folder, name)
+    finally:
+        os.close(lock)
+    return None
+
+
+def written_pid(folder: str, name: str) -> int | None:
+    """The pid that a lock file names, whether or not it is held."""
+    try:
+        with open(os.path.join(folder, name), encoding="ascii") as file:
+            return int(file.readline().strip() or 0) or None
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def is_ready(folder: str, pid: int, lock: str = home.RUNNER_LOCK, bell: str = home.RUNNER_BELL) -> bool:
+    """Whether the process with this pid is fully up. Takes no lock: that could make it believe another is up."""
+    return written_pid(folder, lock) == pid and doorbell.ring(folder, bell)
+
+
+@contextlib.contextmanager
+def held(folder: str, name: str) -> Iterator[int]:
+    """Hold a lock of the state folder with our pid in it; its descriptor."""
+    lock = os.open(os.path.join(folder, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        if not _taken(lock):
+            pid = written_pid(folder, name) or "?"
+            raise OperatorError(
+                f"nightshift is already up for {folder} (pid {pid}). Stop it with `nightshift down` "
+                "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
+            )
+        named = f"{os.getpid()}\n".encode()
+        os.pwrite(lock, named, 0)  # over the old pid, so that the file names somebody at every moment
+        os.ftruncate(lock, len(named))
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    """Take the lock; whoever only looks at it has it for an instant, so once is not enough."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_AGAIN_S)
+        else:
+            return True
+    return False
+
+
+def ask_to_leave(folder: str, name: str) -> bool:
+    """Have the holder of a lock leave, and wait until it has; False if there is none."""
+    pid = holder(folder, name)
+    return pid is not None and make_leave(folder, pid, lambda: holder(folder, name) == pid)
+
+
+def make_leave(folder: str, pid: int, is_it: Callable[[], bool], *, insist: bool = False) -> bool:
+    """Have a process leave, and wait until it has; False if it is gone or `is_it` says that the pid is another's now.
+
+    One that does not leave is killed if that is insisted on; otherwise the error names it.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not is_it():  # asked with the handle in hand: from here on the number cannot become another's
+            return False
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        if not select.select([handle], [], [], LEAVES_WITHIN_S)[0]:
+            if not insist:
+                raise OperatorError(
+                    f"Process {pid} has not left within {LEAVES_WITHIN_S:.0f} s; see {folder}/nightshift.log."
+                    f" `kill -9 {pid}` ends it; running jobs go on."
+                )
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [])
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True

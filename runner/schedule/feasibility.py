@@ -1,0 +1,60 @@
+"""What a box can never give, however long one waits. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runner.schedule.choice import counted, is_of_type, wanted
+from runner.units import format_mib
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.schedule.choice import Limits, Room
+    from runner.schedule.request import Request
+
+
+def never_fits(request: Request, existing: Sequence[Room], cpu_slots: int, limits: Limits) -> str | None:
+    """Why a request can never be met on this box, or None if it can. The rooms are those of an empty box."""
+    if request.gpus == 0 and cpu_slots == 0:
+        return "NIGHTSHIFT_CPU_SLOTS is 0: this box takes no jobs without a GPU."
+    beyond_gpus = _beyond_gpus(request, existing) if request.gpus else None
+    return _beyond_host(request, limits) or beyond_gpus or _beyond_share(request, limits)
+
+
+def _beyond_gpus(request: Request, existing: Sequence[Room]) -> str | None:
+    if not existing:
+        return "This box has no GPUs. For a job that needs none: --gpus 0"
+    for name in request.on:
+        if not any(room.matches((name,)) for room in existing):
+            known = ", ".join(str(room.index) for room in existing)
+            return f"There is no GPU {name} on this box (it has: {known})."
+    if request.gpu_type and not any(is_of_type(room.name, request.gpu_type) for room in existing):
+        kinds = ", ".join(sorted({room.name for room in existing if room.name})) or "none whose name is known"
+        return f"No GPU of this box is of type {request.gpu_type} (it has: {kinds})."
+    suited = [room for room in existing if room.suits(request)]
+    fitting = [room for room in suited if room.memory_mib is None or room.fits(request)]
+    if len(fitting) >= request.gpus:
+        return None
+    if len(suited) >= request.gpus:
+        most = max(room.memory_mib or 0 for room in suited)
+        return f"The job wants {wanted(request)}; the largest here has {format_mib(most)}."
+    return f"The job wants {wanted(request)}; this box has {counted(len(existing))}. Ask for at most {len(fitting)}."
+
+
+def _beyond_host(request: Request, limits: Limits) -> str | None:
+    if limits.cpus is not None and request.cpus > limits.cpus:
+        return f"The job wants {request.cpus} CPU cores; this box has {limits.cpus}."
+    if limits.ram_mib is not None and request.ram_mib > limits.ram_mib:
+        return f"The job wants {format_mib(request.ram_mib)} of memory; this box has {format_mib(limits.ram_mib)}."
+    return None
+
+
+def _beyond_share(request: Request, limits: Limits) -> str | None:
+    low = request.rank < 0
+    at_most = limits.gpus_each_low if low else limits.gpus_each
+    if at_most is None or request.gpus <= at_most:
+        return None
+    said = f"Here one person may have {counted(at_most)} at once, and the job wants {request.gpus}."
+    more_if_low = not low and (limits.gpus_each_low is None or limits.gpus_each_low >= request.gpus)
+    return f"{said} At low priority it may: -p low" if more_if_low else said

@@ -1,0 +1,267 @@
+"""Removing what nobody needs any more: output, run directories and rows of finished jobs, what was said long ago."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from runner import clock, rundir
+from runner.errors import NightshiftError
+from runner.model import FINAL_STATES
+from runner.snapshot import code_copy
+from runner.store.box import Box
+from runner.store.buttons import Buttons
+from runner.store.connection import open_store
+from runner.store.inbox import Inbox
+from runner.store.messages import Messages
+from runner.store.notices import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runner.store.connection import Store
+
+MIB = 1 << 20
+UNTOLD_DAYS = 30
+KEEP_TALK, KEEP_UPDATES = timedelta(days=30), timedelta(days=7)
+TIDY_EVERY = timedelta(days=1)
+TIDIED_AT = "tidied at"
+SUBMITTING_S = 600.0  # a copy of code so young may be of a job that is just being submitted
+AT_ONCE = 500  # rows per transaction, so that the runner never waits long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How long to keep what, in seconds, and how much in all. None: for ever."""
+
+    keep_logs: float | None = None
+    keep_runs: float | None = None
+    keep_jobs: float | None = None
+    disk_limit: int | None = None
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was done."""
+
+    logs: int = 0
+    runs: int = 0
+    jobs: int = 0
+    snapshots: int = 0
+    bytes: int = 0
+    dry_run: bool = False  # only count
+    folders: set[str] = field(default_factory=set)  # counted already
+
+
+def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
+    """Apply the rules now. Jobs that wait or run are never touched."""
+    removed = Removed(dry_run=dry_run)
+    if rules.keep_jobs is not None:
+        _forget_jobs(store, rules.keep_jobs, removed)
+    finished = sorted(_finished_runs(store))
+    for finished_at, job_id in finished:
+        folder = os.path.join(store.home, "runs", str(job_id))
+        if _older(finished_at, rules.keep_runs):
+            _remove_run(folder, removed)
+        elif _older(finished_at, rules.keep_logs):
+            _remove_logs(folder, removed)
+    if rules.disk_limit is not None:
+        _fit(store, rules.disk_limit * MIB, removed)
+    _remove_snapshots(store, removed)
+    return removed
+
+
+def tidy(store: Store) -> bool:
+    """Forget what was said long ago: notices, updates, buttons, messages. Once a day; False if that has been done."""
+    box, now = Box(store), clock.now()
+    if (last := clock.moment(box.get(TIDIED_AT))) and last <= now < last + TIDY_EVERY:
+        return False
+    box.set(TIDIED_AT, clock.text(now))
+    talk = clock.text(now - KEEP_TALK)
+    while Outbox(store).forget(talk, AT_ONCE) == AT_ONCE:
+        pass
+    Messages(store).forget(talk)
+    Buttons(store).forget(talk)
+    Inbox(store).forget(clock.text(now - KEEP_UPDATES))
+    return True
+
+
+def _older(finished_at: str, than_s: float | None) -> bool:
+    return than_s is not None and finished_at < clock.text(clock.now() - timedelta(seconds=than_s))
+
+
+def _finished_runs(store: Store) -> Iterator[tuple[str, int]]:
+    """Finished jobs, or jobs no longer known, that still have a run directory."""
+    final = {state.value for state in FINAL_STATES}
+    for name in _run_names(store.home):
+        row = store.row("SELECT state, finished_at FROM jobs WHERE id = ?", (int(name),))
+        if row is None:
+            yield "", int(name)
+        elif row["state"] in final:
+            yield row["finished_at"], int(name)
+
+
+def _run_names(home: str) -> list[str]:
+    return [name for name in _names(os.path.join(home, "runs")) if name.isdigit()]
+
+
+def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
+    cutoff = clock.text(clock.now() - timedelta(seconds=keep_s))
+    if removed.dry_run:
+        for row in store.rows("SELECT id FROM jobs WHERE finished_at < ?", (cutoff,)):
+            removed.jobs += 1
+            _remove_run(os.path.join(store.home, "runs", str(row["id"])), removed)
+        return
+    stale = clock.text(clock.now() - timedelta(days=UNTOLD_DAYS))
+    while True:
+        rows = store.rows("SELECT id FROM jobs WHERE finished_at < ? LIMIT ?", (cutoff, AT_ONCE))
+        if not rows:
+            break
+        ids = [(row["id"],) for row in rows]
+        with store.transaction():
+            for statement in (
+                "DELETE FROM events WHERE job_id = ?",
+                "DELETE FROM attempts WHERE job_id = ?",
+                "DELETE FROM watches WHERE job_id = ?",
+                # what was never told is told without its job, as long as anybody may still want to hear it
+                f"DELETE FROM notices WHERE job_id = ? AND coalesce(told_at, parked, created_at < '{stale}')",  # noqa: S608
+                "DELETE FROM jobs WHERE id = ?",
+            ):
+                store.connection.executemany(statement, ids)
+        for (job_id,) in ids:
+            _remove_run(os.path.join(store.home, "runs", str(job_id)), removed)
+        removed.jobs += len(ids)
+    known = "SELECT group_name FROM jobs WHERE group_name IS NOT NULL"
+    store.execute(f"DELETE FROM groups WHERE name NOT IN ({known})")  # noqa: S608
+    store.execute("DELETE FROM environments WHERE key NOT IN (SELECT json_extract(spec, '$.environment') FROM jobs)")
+
+
+def _remove_run(folder: str, removed: Removed) -> None:
+    if os.path.isdir(folder) and folder not in removed.folders:
+        removed.bytes += size_of(folder)
+        removed.runs += 1
+        removed.folders.add(folder)
+        if not removed.dry_run:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_logs(folder: str, removed: Removed) -> None:
+    found = False
+    for parent, _, names in os.walk(folder) if folder not in removed.folders else ():
+        for name in filter(rundir.is_output, names):
+            path = os.path.join(parent, name)
+            removed.bytes += os.path.getsize(path)
+            found = True
+            if not removed.dry_run:
+                os.unlink(path)
+    removed.logs += found
+
+
+def _fit(store: Store, limit_bytes: int, removed: Removed) -> None:
+    """Oldest finished first, until all run directories fit, with the copies of code that they and waiting jobs need."""
+    needed, _ = _needed_snapshots(store, removed)
+    sizes = {name: size_of(os.path.join(store.home, code_copy.FOLDER, name)) for name in needed}
+    total = size_of(os.path.join(store.home, "runs")) + sum(sizes.values())
+    for _, job_id in sorted(_finished_runs(store)):
+        if total <= limit_bytes:
+            return
+        folder = os.path.join(store.home, "runs", str(job_id))
+        total -= size_of(folder)
+        _remove_run(folder, removed)
+        for name, jobs in needed.items():
+            if job_id in jobs:
+                jobs.remove(job_id)
+                total -= 0 if jobs else sizes[name]  # it goes with the last that needs it
+
+
+def _remove_snapshots(store: Store, removed: Removed) -> None:
+    """Copies of code that no job needs: none that waits or runs, and none that still has its run directory."""
+    parent = os.path.join(store.home, code_copy.FOLDER)
+    old = [name for name in _names(parent) if _is_old(os.path.join(parent, name))]
+    if not old:
+        return
+    needed, last = _needed_snapshots(store, removed)
+    for name in sorted(set(old) - needed.keys()):
+        folder = os.path.join(parent, name)
+        size = size_of(folder)
+        if not removed.dry_run:
+            with store.transaction():  # whoever submits looks in a transaction whether it is there
+                newer = store.rows("SELECT spec FROM jobs WHERE id > ?", (last,))
+                if any(_snapshot_in(row["spec"]) == name for row in newer):
+                    continue
+                folder = _put_aside(parent, name)
+            shutil.rmtree(folder, ignore_errors=True)
+        removed.snapshots += not name.startswith(code_copy.UNFINISHED)
+        removed.bytes += size
+
+
+def _needed_snapshots(store: Store, removed: Removed) -> tuple[dict[str, set[int]], int]:
+    """Their names with the jobs that need them, and the last job that was looked at."""
+    last = int(store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
+    runs = {name for name in _run_names(store.home) if os.path.join(store.home, "runs", name) not in removed.folders}
+    final = {state.value for state in FINAL_STATES}
+    rows = store.rows(
+        "SELECT id, state, spec FROM jobs WHERE id <= ? AND json_extract(spec, '$.snapshot') IS NOT NULL", (last,)
+    )
+    needed: dict[str, set[int]] = {}
+    for row in rows:
+        name = _snapshot_in(row["spec"])
+        if name and (row["state"] not in final or str(row["id"]) in runs):
+            needed.setdefault(name, set()).add(row["id"])
+    return needed, last
+
+
+def _snapshot_in(spec: str) -> str | None:
+    copy = json.loads(spec).get("snapshot")
+    return copy.get("name") if isinstance(copy, dict) else None
+
+
+def _put_aside(parent: str, name: str) -> str:
+    """Out of the way at once: nobody must find half of it."""
+    aside = os.path.join(parent, f"{code_copy.UNFINISHED}-removed-{name.removeprefix(code_copy.UNFINISHED)}")
+    os.rename(os.path.join(parent, name), aside)
+    return aside
+
+
+def _is_old(path: str) -> bool:
+    try:
+        return time.time() - os.lstat(path).st_mtime > SUBMITTING_S
+    except OSError:
+        return False
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def size_of(folder: str) -> int:
+    """Bytes on disk below a folder."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def main(arguments: list[str]) -> None:
+    """In a process of its own: the state folder, and the rules as JSON."""
+    home, rules = arguments
+    try:
+        store = open_store(home, begin=False)
+        prune(store, Rules(**json.loads(rules)))
+        tidy(store)
+        store.close()
+    except NightshiftError as error:
+        sys.exit(f"nightshift: {error}")

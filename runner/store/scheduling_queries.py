@@ -1,0 +1,199 @@
+"""The queue as the scheduler sees it: who waits, who runs, who holds what."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from runner import clock
+from runner.model import Reason
+from runner.schedule.backoff import LONGEST_S
+from runner.schedule.choice import TURN_S, Running, Waiting, level_of, turns
+from runner.schedule.request import request_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from runner.schedule.choice import Levels, Limits
+    from runner.schedule.request import Request
+    from runner.store.connection import Store
+
+CPU = "cpu"  # the resource a job without GPUs holds a lease on
+# a job that was pushed aside, or tried again, did not wait while it ran
+_RAN_S = (
+    "CASE attempt WHEN 0 THEN 0 ELSE (SELECT total(julianday(a.finished_at) - julianday(a.started_at)) * 86400"
+    " FROM attempts AS a WHERE a.job_id = jobs.id) END AS ran_s"
+)
+
+
+class Lease(NamedTuple):
+    """A slot of a GPU, or of the CPU, held by an attempt."""
+
+    resource: str
+    slot: int
+    job_id: int
+    attempt: int
+    memory_mib: int | None = None  # promised on that GPU; None for its slot's share
+
+
+class UnderWay(NamedTuple):
+    """A live job as the runner's loop sees it."""
+
+    id: int
+    attempt: int
+    stop_reason: str | None
+    probing: bool = False
+    limit_s: float | None = None
+    started_at: str | None = None
+    time_warning: str | None = None  # for which limit of which attempt it was warned
+
+
+class NotReady(NamedTuple):
+    """A queued job that may not start, whatever room there is."""
+
+    job: Waiting
+    held: bool
+    begins_in_s: float
+
+
+class Turn(NamedTuple):
+    """A job whose turn it is at some time."""
+
+    id: int
+    request: Request
+
+
+_PLACES = (
+    "SELECT id, position, submitted_at, attempt FROM jobs"
+    " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?"
+)
+
+
+class Line:
+    """As little of each job as a pass of the scheduler needs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def waiting(self, per_lane: int) -> list[Waiting]:
+        """The first queued jobs of every lane.
+
+        Jobs of one lane ask for the same, so where the first cannot start the later ones cannot either:
+        this is all the scheduler needs to see of a queue of any length.
+        """
+        now = clock.now()
+        return [
+            Waiting(row["id"], request_in(lane), row["position"], _since_s(row["submitted_at"], now) - row["ran_s"])
+            for lane in self.lanes()
+            for row in self._store.rows(
+                f"SELECT id, position, submitted_at, {_RAN_S} FROM jobs"  # noqa: S608
+                " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?",
+                (lane, per_lane),
+            )
+        ]
+
+    def turns(self, limits: Limits, per_lane: int) -> Iterator[Turn]:
+        """The order in which all that may start would, as little of each as that takes: a queue may be long."""
+        now = clock.now()
+        younger = clock.text(now - timedelta(seconds=limits.age_s)) if limits.age_s else ""
+        levels: Levels[Turn] = {}
+        for lane in self.lanes():
+            request = request_in(lane)
+            turn = levels.setdefault(request.level, {}).setdefault(request.owner, [])
+            for number, position, submitted_at, attempt in self._store.tuples(_PLACES, (lane, per_lane)):
+                entry = position, number, Turn(number, request)
+                if submitted_at > younger:
+                    turn.append(entry)
+                    continue
+                waited_s = _since_s(submitted_at, now) - (self._ran_s(number) if attempt else 0.0)
+                level = level_of(Waiting(number, request, position, waited_s), limits.age_s)
+                levels.setdefault(level, {}).setdefault(request.owner, []).append(entry)
+        use = defaultdict(float, limits.use)
+        for following in turns(_some(levels), use):
+            use[following.request.owner] += TURN_S * following.request.gpus
+            yield following
+
+    def _ran_s(self, job_id: int) -> float:
+        return float(self._store.row(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,))["ran_s"])  # noqa: S608
+
+    def not_ready(self, limit: int) -> list[NotReady]:
+        """The first that may not start yet, for they are held, wait for others, or for their time."""
+        now = clock.now()
+        rows = self._store.rows(
+            "SELECT id, lane, position, submitted_at, held_by, begin_at FROM jobs INDEXED BY jobs_not_ready"
+            " WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ?",
+            (limit,),
+        )
+        return [
+            NotReady(
+                Waiting(row["id"], request_in(row["lane"]), row["position"], _since_s(row["submitted_at"], now)),
+                row["held_by"] is not None,
+                max(0.0, -_since_s(row["begin_at"], now)) if row["begin_at"] else 0.0,
+            )
+            for row in rows
+        ]
+
+    def count_not_ready(self) -> int:
+        """How many those are in all."""
+        sql = "SELECT count(*) FROM jobs INDEXED BY jobs_not_ready WHERE state = 'QUEUED' AND ready = 0"
+        return int(self._store.row(sql)[0])
+
+    def lanes(self) -> list[str]:
+        """The distinct lanes of queued jobs, by one index seek each."""
+        first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
+        rows = self._store.rows(
+            f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"  # noqa: S608
+            " WHERE found.lane IS NOT NULL) SELECT lane FROM found WHERE lane IS NOT NULL"
+        )
+        return [row["lane"] for row in rows]
+
+    def running(self) -> list[Running]:
+        """The jobs that hold something."""
+        now = clock.now()
+        rows = self._store.rows(
+            f"SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at, {_RAN_S} FROM jobs"  # noqa: S608
+            " WHERE state IN ('STARTING', 'RUNNING')"
+        )
+        found = []
+        for row in rows:
+            request = request_in(row["lane"])
+            ran_s = _since_s(row["started_at"], now) if row["started_at"] else 0.0
+            ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
+            gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now) - ran_s - row["ran_s"]
+            stopping, comes_back = row["stop_reason"] is not None, row["stop_reason"] == Reason.PREEMPTED.value
+            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, stopping, comes_back))
+        return found
+
+    def leases(self) -> list[Lease]:
+        """Who holds what."""
+        rows = self._store.rows("SELECT resource, slot, job_id, attempt, memory_mib FROM leases")
+        return [Lease(*row) for row in rows]
+
+    def let_begin(self) -> float | None:
+        """Let those start whose time has come; in how many seconds the next one's comes, or None."""
+        now = clock.now()
+        self._store.execute(  # the clock may have been set back since a retry was put off
+            "UPDATE jobs SET begin_at = ? WHERE begin_at > ? AND attempt > 0"
+            " AND begin_at IS NOT json_extract(spec, '$.begin_at')",
+            [clock.text(now + timedelta(seconds=LONGEST_S))] * 2,
+        )
+        self._store.execute(
+            "UPDATE jobs SET begin_at = NULL, ready = (blockers = 0 AND held_by IS NULL) WHERE begin_at <= ?",
+            (clock.text(now),),
+        )
+        following = self._store.row("SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL")[0]
+        return None if following is None else max(0.0, -_since_s(following, now))
+
+
+def _some(levels: Levels[Turn]) -> Levels[Turn]:
+    """Without those who have nobody there."""
+    return {level: {name: found for name, found in owners.items() if found} for level, owners in levels.items()}
+
+
+def _since_s(stored: str, now: datetime) -> float:
+    moment = clock.moment(stored)
+    assert moment is not None
+    return (now - moment).total_seconds()

@@ -1,0 +1,174 @@
+"""One probe: the job runs for a short time at one batch, and its memory is watched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from runner.batch import Failed, Measured, OutOfMemory, Plateau, Unmeasured, oom
+from runner.supervisor.supervise import Execution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from runner.batch import Probe
+    from runner.batch.steps import EndedBy, Outcome
+    from runner.supervisor.gpu_memory import Gauge
+    from runner.supervisor.supervise import Ready, Since
+
+LOOK_EVERY_S = 0.25
+GRACE_S = 5.0  # to end at our word; what a probe leaves behind is thrown away anyhow
+STALE_S = 5.0  # memory that was last read so long before the end is not known
+PATIENCE = 0.5  # of its longest time: if no reading comes for so long, going on is of no use
+NEARLY_FULL = 0.9  # of the budget
+LOG_LIMIT = 1 << 20
+TAIL = 1 << 16
+TOLD = 1500  # characters of a failure, for the record
+
+
+class ProbeLog:
+    """What a probe prints: its beginning on disk, its end at hand."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.bytes = self.dropped_bytes = 0
+        self.tail = b""
+
+    def append(self, data: bytes) -> None:
+        """Add a part, in order."""
+        self.tail = (self.tail + data)[-TAIL:]
+        if self.bytes < LOG_LIMIT:
+            try:
+                with open(self.path, "ab") as file:
+                    file.write(data)
+            except OSError:
+                self.dropped_bytes += len(data)
+        self.bytes += len(data)
+
+    @property
+    def text(self) -> str:
+        """The end of it."""
+        return self.tail.decode(errors="replace")
+
+
+class Trial(Execution):
+    """The job's processes in a probe."""
+
+    _output: ProbeLog  # type: ignore[assignment]
+
+    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready, since: Since, log: ProbeLog) -> None:
+        super().__init__(folder, spec, ready, since)
+        self._output = log
+        self.asked_to_stop = False
+
+    def measure(self, probe: Probe, gauge: Gauge) -> None:
+        """Run it to the end of the probe, until nothing of it is left."""
+        self._probe, self._gauge = probe, gauge
+        self._plateau = Plateau(least_s=probe.quiet_s, expected_s=probe.expected_s)
+        self._read_at: float | None = None
+        self._seen_at: float | None = None  # the last reading that told its own memory
+        self._ended_by: EndedBy | None = None
+        self._end_wanted_at: float | None = None
+        self._launch()
+        gauge.since = self._launched
+        self._listen()
+        self.watch()
+        self._look_once()  # what was read while it ended
+
+    @property
+    def printed(self) -> bytes:
+        """The end of what it printed."""
+        return self._output.tail
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing may come after it: a stop, the time limit, or it could not be executed."""
+        return self.asked_to_stop or self._timed_out or self._spawn_error is not None
+
+    @property
+    def unread_s(self) -> float:
+        """How long ago its GPU was last read."""
+        return time.monotonic() - (self._launched if self._read_at is None else self._read_at)
+
+    @property
+    def patience_s(self) -> float:
+        """How long readings may stay away."""
+        return PATIENCE * self._probe.limit_s
+
+    def outcome(self, budget_mib: float) -> Outcome:
+        """What it has shown."""
+        seconds = round(time.monotonic() - self._launched, 3)
+        code = os.waitstatus_to_exitcode(self._status) if self._status is not None else 0
+        if self._ended_by is None and code != 0:
+            return self._failure(code, budget_mib, seconds)
+        end = self._ended_at if self._end_wanted_at is None else self._end_wanted_at
+        stale_s = min(STALE_S, self.patience_s)
+        if self._read_at is None or end - self._read_at >= stale_s:
+            return Unmeasured(self._why_blind(), seconds, blind=True)
+        if self._seen_at is None or end - self._seen_at >= stale_s:
+            return Unmeasured("its memory cannot be told from that of others on the GPU", seconds)
+        seen = self._plateau
+        return Measured(seen.peak_mib, 0.0, seconds, self._ended_by or "itself", round(seen.settled_s, 3))
+
+    def _why_blind(self) -> str:
+        what = "no reading of its GPU came" if self._read_at is None else "the readings of its GPU stopped"
+        trouble = self._gauge.trouble()
+        return f"{what} while it was probed" + (f" ({trouble})" if trouble else "")
+
+    def _failure(self, code: int, budget_mib: float, seconds: float) -> Outcome:
+        exit_code, number = (code, None) if code >= 0 else (None, -code)
+        peak = self._plateau.peak_mib
+        full = budget_mib > 0 and peak >= NEARLY_FULL * budget_mib
+        killed = self.kills > 0
+        text = self._output.text
+        found = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=killed, gpu_full=full)
+        if found is not None and found.where is oom.Where.GPU:
+            return OutOfMemory(peak or None, found.wanted_mib, seconds)
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        if found is not None:
+            how = f"out of the host's memory, {how}"
+        return Failed(how, self._output.text[-TOLD:], seconds)
+
+    def exit_record(self) -> dict[str, Any]:
+        """What exit.json says of an attempt that ends with a probe. One that was stopped did not end by itself."""
+        record = super().exit_record()
+        if self.asked_to_stop or self._timed_out:
+            record |= {"exit_code": None, "signal": int(signal.SIGTERM), "stopped": True}
+        return record
+
+    def _take_signals(self) -> None:
+        if signal.SIGTERM in os.read(self._wake, 256):
+            self.asked_to_stop = True
+            self._stop()
+
+    def _wait_ms(self) -> float | None:
+        wait_ms = super()._wait_ms()
+        look_ms = LOOK_EVERY_S * 1000
+        return look_ms if wait_ms is None else min(wait_ms, look_ms)
+
+    def _keep_time(self) -> None:
+        super()._keep_time()
+        if self._status is not None:
+            return
+        self._look_once()
+        if self._ended_by is not None or self._stopped:
+            return
+        if self._probe.ends == "at plateau" and self._plateau.done:
+            self._end_as("plateau")
+        elif time.monotonic() - self._launched >= self._probe.limit_s or self.unread_s >= self.patience_s:
+            self._end_as("limit")
+
+    def _end_as(self, how: EndedBy) -> None:
+        self._ended_by, self._end_wanted_at = how, time.monotonic()
+        self._end_within(min(GRACE_S, self._spec["stop_grace_s"]))
+
+    def _look_once(self) -> None:
+        reading = self._gauge.read()
+        if reading is None:
+            return
+        self._read_at = reading.at
+        if reading.mib is not None:
+            self._seen_at = reading.at
+        self._plateau.add(reading.at, reading.mib, reading.utilization)

@@ -1,0 +1,231 @@
+"""An attempt whose batch is found first: probes, then the real run, all within the same lease. Read `run`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from dataclasses import replace
+
+from runner import rundir
+from runner.batch import Failed, GiveUp, Known, Plan, Probe, Run, Unmeasured, accumulate, choose
+from runner.commands import memory_kind
+from runner.commands.argv import realised
+from runner.config.profiles import Profile
+from runner.supervisor.gpu_memory import Gauge
+from runner.supervisor.output import Output
+from runner.supervisor.probe import ProbeLog, Trial
+from runner.supervisor.supervise import Execution, Since, now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from runner.supervisor.gpu_memory import Reading
+    from runner.supervisor.supervise import Ready
+
+BACK_WITHIN_S = 30.0
+BLIND_S = 2.0  # its processes are gone: where no reading comes, their memory is taken to be so too
+LOOK_EVERY_MS = 100
+
+
+def run(folder: str, spec: dict[str, Any], ready: Ready, on_run: Callable[[], None]) -> Execution:
+    """Find the batch, then run the job at it; what the attempt ended with."""
+    attempt = _Probed(folder, spec, ready)
+    last = attempt.find()
+    if last is not None:
+        return last
+    real = Execution(folder, attempt.spec_of_run(), ready, attempt.since)
+    real.start()
+    on_run()
+    real.watch()
+    attempt.write_what_is_owed()
+    return real
+
+
+class _Probed:
+    """An attempt on its way to its batch."""
+
+    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready) -> None:
+        self._folder, self._spec, self._ready = folder, spec, ready
+        self._order: dict[str, Any] = spec["probe"]
+        self._profile = Profile(**{**self._order["profile"], "probe_args": tuple(self._order["profile"]["probe_args"])})
+        self._gauge = Gauge(self._order["readings"], self._order["gpus"])
+        self._scratch = os.path.join(folder, rundir.SCRATCH)
+        self._version: str | None = None
+        self._steps = 1
+        self._repeated = self._owes_record = False
+        self.since = Since(now(), time.monotonic())
+
+    def find(self) -> Trial | None:
+        """Probe until the batch is known; the probe that the attempt ends with where it is not to go on."""
+        self._plan = Plan.from_json(self._order["plan"])
+        self._write()
+        self._version = memory_kind.code_version(self._spec["dir"], self._order["words"])
+        self._plan = self._remembered() or self._plan
+        number, trial = 0, None
+        while isinstance(self._plan.step, Probe):
+            number += 1
+            trial = self._try(self._plan.step, number)
+            if not trial.is_over:
+                self._plan = self._after(trial)
+            if trial.is_over:
+                return self._ended_with(trial)
+            self._write()
+        if trial is not None and isinstance(self._plan.step, GiveUp):
+            return self._ended_with(trial, self._plan.step.reason)
+        self._settle_accumulation()
+        self._write()
+        return None
+
+    def _remembered(self) -> Plan | None:
+        """With the real run, where the memory of a job of this kind is known."""
+        known, plan = self._order["known"], self._plan
+        if not known or not isinstance(plan.step, Probe) or known["version"] != self._version:
+            return None
+        found = Known.from_json(known["known"])
+        chosen = choose(found, plan.budget_mib, plan.settings)
+        return Plan.remembered(plan.settings, plan.budget_mib, found.line, chosen) if chosen else None
+
+    def _settle_accumulation(self) -> None:
+        wanted, step = self._order["effective"], self._plan.step
+        if wanted and isinstance(step, Run):
+            found = accumulate(step.batch, wanted, len(self._order["gpus"]))
+            self._steps = found.steps
+            if found.batch != step.batch:
+                why = f"it goes well into the {wanted} wanted in all; {step.batch} would fit"
+                self._plan = replace(self._plan, step=replace(step, batch=found.batch, why=why))
+
+    # -- one probe -------------------------------------------------------------------------------------------------
+
+    def _try(self, probe: Probe, number: int) -> Trial:
+        run_id = f"{self._spec['run_id']}-probe{number}"
+        with contextlib.suppress(OSError):  # a disk without room: the program will say so, if it minds
+            os.makedirs(self._scratch, mode=0o700, exist_ok=True)
+        own = {"NIGHTSHIFT_PROBE": "1", "WANDB_MODE": "disabled", "NIGHTSHIFT_RUN_ID": run_id,
+               "NIGHTSHIFT_SCRATCH": self._scratch}  # fmt: skip
+        spec = self._spec_at(probe.batch, run_id, own, probing=True)
+        log = ProbeLog(os.path.join(self._folder, f"probe-{number}.log"))
+        trial = Trial(self._folder, spec, self._ready, self.since, log)
+        try:
+            trial.measure(probe, self._gauge)
+        finally:
+            self._clear_scratch()
+        return trial
+
+    def _after(self, trial: Trial) -> Plan:
+        """The plan with what a probe has shown, once its GPUs are as they were before."""
+        outcome = trial.outcome(self._plan.budget_mib)
+        plan = self._plan.after(outcome)
+        if isinstance(plan.step, GiveUp):
+            return plan
+        blind = outcome if isinstance(outcome, Unmeasured) and outcome.blind else None
+        failed = isinstance(outcome, Failed)
+        patience_s = max(trial.patience_s - trial.unread_s, BLIND_S) if blind or failed else BLIND_S
+        reading = self._settled(trial, patience_s)
+        if reading is not None and not reading.back:
+            return plan.unmeasured("the memory of a probe did not come back after it had ended")
+        if failed and reading is None:  # it may have failed for what ended the readings: a lost GPU, a full disk
+            trouble = self._gauge.trouble() or "no reading of its GPU came any more"
+            return plan.unmeasured(f"{plan.failure}, and {trouble}")
+        if blind and reading is not None and not self._repeated:
+            self._repeated = True
+            return self._plan.repeated(blind)
+        return plan
+
+    def _settled(self, trial: Trial, blind_s: float) -> Reading | None:
+        """The first reading by which the GPUs hold no more than before, or the last there is after a while.
+
+        None if none comes at all. A stop that is asked for meanwhile is left on the trial.
+        """
+        began = self._gauge.since = time.monotonic()
+        poll = select.poll()
+        poll.register(self._ready.wake, select.POLLIN)
+        last: Reading | None = None
+        while time.monotonic() < began + (blind_s if last is None else BACK_WITHIN_S):
+            if poll.poll(LOOK_EVERY_MS) and signal.SIGTERM in os.read(self._ready.wake, 256):
+                trial.asked_to_stop = True
+                break
+            last = self._gauge.read() or last
+            if last is not None and last.back:
+                break
+        return last
+
+    def _ended_with(self, trial: Trial, why: str | None = None) -> Trial:
+        """The attempt ends here; what the probe printed is then what the job printed."""
+        os.close(self._ready.pipe)
+        self._write()
+        output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
+        if why is not None:
+            output.append(f"[nightshift: {why.partition(chr(10))[0].rstrip(':')}]\n".encode())
+        output.append(trial.printed)
+        trial.reserved = rundir.reserve_exit(self._folder)
+        return trial
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def spec_of_run(self) -> dict[str, Any]:
+        """The spec of the real run, at the batch that was found."""
+        assert isinstance(self._plan.step, Run)
+        return self._spec_at(self._plan.step.batch, self._spec["run_id"], {}, probing=False)
+
+    def _spec_at(self, batch: int, run_id: str, variables: dict[str, str], *, probing: bool) -> dict[str, Any]:
+        steps = str(1 if probing else self._steps)  # the optimiser's state comes with its first step: soon, in a probe
+        values = {**self._order["values"], "run_id": run_id, "batch_size": str(batch), "grad_accum": steps}
+        added = self._profile.arguments(batch, run_id, probing=probing, placed=self._order["placed"])
+        argv, script = realised(self._order["command"], self._folder, values, added)
+        if script is not None:
+            self._lay_down(script)
+        own = {"NIGHTSHIFT_BATCH_SIZE": str(batch), "NIGHTSHIFT_GRAD_ACCUM": steps, **variables}
+        return {**self._spec, "argv": argv, "env_over": {**self._spec["env_over"], **own}}
+
+    def _lay_down(self, script: str) -> None:
+        """Put the script into the run directory, however long that takes: without it there is nothing to run."""
+        path = os.path.join(self._folder, rundir.SCRIPT)
+        while True:
+            try:
+                rundir.write_atomically(path, os.fsencode(script), mode=0o700)
+            except OSError:
+                if not os.path.isdir(self._folder) or self._is_asked_to_stop(1.0):
+                    return
+            else:
+                return
+
+    def _is_asked_to_stop(self, within_s: float) -> bool:
+        """Wait, for nothing tells when a full disk has room again; a stop is left for what is started next."""
+        poll = select.poll()
+        poll.register(self._ready.wake, select.POLLIN)
+        if not poll.poll(within_s * 1000) or signal.SIGTERM not in os.read(self._ready.wake, 256):
+            return False
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+    def write_what_is_owed(self) -> None:
+        """The batch that ran, where a full disk kept it from being told: its end is about to be told too."""
+        if self._owes_record:
+            self._write()
+
+    def _write(self) -> None:
+        """Let the runner know how far it is. What cannot be written now is written after the next step."""
+        from json import dumps
+
+        record = {
+            "run_id": self._spec["run_id"],
+            "plan": self._plan.to_json(),
+            "version": self._version,
+            "about": self._order["about"],
+        }
+        try:
+            rundir.write_atomically(os.path.join(self._folder, rundir.PROBE), dumps(record).encode())
+        except OSError:
+            self._owes_record = True
+        else:
+            self._owes_record = False
+
+    def _clear_scratch(self) -> None:
+        from shutil import rmtree
+
+        rmtree(self._scratch, ignore_errors=True)

@@ -1,0 +1,67 @@
+"""The options of a sweep beside those of its jobs, for the terminal and the chat. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from runner.config.options import Option
+from runner.errors import UserError
+from runner.sweep.metrics import metric_of, parse_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.sweep.metrics import Metric
+
+GRID, SHUFFLED = "grid", "shuffled_grid"
+NO_LIMIT = "none"
+
+
+def _mode(text: str) -> str:
+    if text not in (GRID, SHUFFLED):
+        raise UserError(f"{text!r} is not an order: choose {GRID} or {SHUFFLED}")
+    return text
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"{text!r} is not a whole number") from None
+
+
+def parse_at_most(text: str) -> int | None:
+    """How many of a group may run at once; None for as many as there is room for."""
+    if text.lower() == NO_LIMIT:
+        return None
+    if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
+        raise UserError(f"{text!r} is not how many may run at once: write 1, 2, 3 …, or {NO_LIMIT} for no limit")
+    return int(text)
+
+
+CHOOSING = (
+    Option(("-n", "--n-samples"), "N", "samples", "so many combinations, chosen at random", _number),
+    Option(("--sampling-mode",), f"{GRID}|{SHUFFLED}", "mode", f"in order, or at random (default {SHUFFLED})", _mode),
+    Option(("--seed",), "N", "seed", "the same choice and order each time", _number),
+)
+OF_A_GROUP = (
+    Option(("--at-most",), "M", "at_most", "so many of them at once", parse_at_most),
+    Option(
+        ("--metric",), "val_loss", "metric", "what to compare them by: a name, or a pattern for the log", parse_metric
+    ),
+    Option(("--smallest",), "", "smallest", "the smallest is best (default, but for accuracies and the like)", bool),
+    Option(("--largest",), "", "largest", "the largest is best", bool),
+)
+
+
+def metric_in(values: Mapping[str, Any]) -> Metric | None:
+    """What the options say of it; None if nothing. Raises UserError where they contradict."""
+    smallest, largest = bool(values.get("smallest")), bool(values.get("largest"))
+    if smallest and largest:
+        raise UserError("--smallest and --largest cannot both be best: leave one of them out")
+    if "metric" not in values:
+        if smallest or largest:
+            raise UserError(f"{'--smallest' if smallest else '--largest'} of what? Name it: --metric val_loss")
+        return None
+    return metric_of(values["metric"], largest if smallest or largest else None)

@@ -1,0 +1,108 @@
+"""`nightshift doctor`: looks at everything nightshift stands on, and says how to mend what is not right."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
+from runner.terminal.session import print_json
+from runner.text.table import paint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MUST_BE_MENDED = 2
+_COLOURS = {OK: "green", INFO: "bright_black", WARN: "yellow", FAIL: "red"}
+
+
+@click.command("doctor")
+@click.option("--gpu", "load", is_flag=True, help="Also put load on each free GPU and watch it, for some seconds.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def doctor(load: bool, as_json: bool) -> int:
+    """Check this box: driver, database, disk, rights, clock, sockets, settings, the chat."""
+    found = []
+    for finding in examine(load):
+        found.append(finding)
+        if not as_json:
+            _print(finding)
+    if as_json:
+        print_json([finding._asdict() for finding in found])
+    return MUST_BE_MENDED if any(finding.level == FAIL for finding in found) else 0
+
+
+def _print(finding: Finding) -> None:
+    click.echo(f"{paint(f'{finding.level:<4}', _COLOURS[finding.level])}  {finding.name:<13} {finding.text}")
+    if finding.fix:
+        click.echo(f"{'':<20} → {finding.fix}")
+
+
+def examine(load: bool = False) -> Iterator[Finding]:
+    """All findings, the host first, then ours."""
+    from runner.terminal.checks import host, setup
+
+    for check in (host.python, host.pidfd, host.subreaper, host.proc, host.bash, host.clock):
+        yield from _guarded(check.__name__, check)
+    yield from _guarded("variables", lambda: setup.variables(os.environ))
+    yield from _examine_state(load)
+
+
+def _examine_state(load: bool) -> Iterator[Finding]:
+    from runner.config import home, settings
+    from runner.errors import NightshiftError
+    from runner.terminal.checks import gpus, host, setup
+
+    yield from _guarded("binding", gpus.binding)
+    try:
+        found = settings.load()
+    except NightshiftError as error:
+        yield Finding(FAIL, "settings", str(error), "correct it in the environment or in .env of the state folder")
+        return
+    yield from _guarded("settings", lambda: setup.settings(found))
+    yield from _guarded("env file", lambda: setup.env_file_rights(home.env_file() or os.path.join(found.home, ".env")))
+    usable = True
+    for finding in _examine_folder(found.home, found.backup_dir):
+        usable = usable and finding.level != FAIL
+        yield finding
+    if not usable:
+        return  # what stands upon the folder would only fail for the same reason
+    yield from _guarded("runner", lambda: setup.runner(found.home))
+    yield from _guarded("limits", lambda: host.limits(found.home))
+    yield from _guarded("GPUs", lambda: gpus.driver(found.home, found.gpus))
+    if load:
+        yield from _guarded("GPU load", lambda: gpus.under_load(found.home, found.gpus))
+    yield from _guarded("chat", _chat)
+
+
+def _chat() -> Iterator[Finding]:
+    from runner.terminal.cli import CHAT_CHECKS
+
+    yield from CHAT_CHECKS.load()()
+
+
+def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
+    from runner.terminal.checks import host, state_folder
+
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        fix = "set NIGHTSHIFT_HOME to a folder you may write to"
+        yield Finding(FAIL, "state folder", f"{folder} cannot be made: {error.strerror}", fix)
+        return
+    for check in (state_folder.folder, state_folder.disk, state_folder.sockets, host.inotify):
+        yield from _guarded(check.__name__, partial(check, folder))
+    yield from _guarded("sqlite", state_folder.sqlite)
+    yield from _guarded("database", lambda: state_folder.database(folder))
+    yield from _guarded("audit", lambda: state_folder.audit(folder))
+    yield from _guarded("backup", lambda: state_folder.backup(backup_dir))
+
+
+def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """What a check finds; one that breaks is a finding too."""
+    try:
+        yield from check()
+    except Exception as error:
+        yield Finding(FAIL, name, f"could not be checked: {error}", "mend what it names, and look again")

@@ -1,0 +1,161 @@
+"""`nightshift group`: how far a group of jobs is, and which of them are best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from runner.errors import UserError
+from runner.terminal.session import GROUP, open_queue, print_json
+
+if TYPE_CHECKING:
+    from runner.api import Queue
+    from runner.api.groups import Results, Standing
+
+LISTED = 20
+
+
+@click.command("group")
+@click.argument("name", metavar="[NAME]", type=GROUP, required=False)
+@click.option("--csv", "as_csv", is_flag=True, help="The results for a spreadsheet.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--at-most", metavar="M", help="From now on so many of them at once; none for no limit.")
+@click.option("--metric", metavar="val_loss", help="What to compare them by: its name in the log, or a pattern.")
+@click.option("--smallest", is_flag=True, help="The smallest is best.")
+@click.option("--largest", is_flag=True, help="The largest is best.")
+def group(
+    name: str | None,
+    as_csv: bool,
+    as_json: bool,
+    at_most: str | None,
+    metric: str | None,
+    smallest: bool,
+    largest: bool,
+) -> None:
+    """Show how far a group of jobs is and what came of them, the best first; without a name, all groups.
+
+    A sweep is a group, and so is what was submitted with the same --group.
+    """
+    from runner.api import groups
+    from runner.text import words
+
+    changes = _changes(at_most, metric, smallest, largest)
+    with open_queue() as queue:
+        if name is None:
+            if changes or as_csv:
+                raise UserError("Which group? `nightshift group` lists them.")
+            _print_all(queue, as_json)
+            return
+        if changes:
+            said = groups.change(queue, name, changes)
+            if not (as_csv or as_json):
+                print(said)
+        standing, results = groups.standing(queue, name), _results(queue, name)
+        if results.trouble:
+            click.echo(words.printable(f"nightshift: {results.trouble}"), err=True)
+        if as_json:
+            print_json(_described(standing, results))
+        elif as_csv:
+            print(groups.as_csv(results), end="")
+        else:
+            _print(standing, results)
+
+
+def _changes(at_most: str | None, metric: str | None, smallest: bool, largest: bool) -> dict[str, Any]:
+    from runner.sweep.metrics import parse_metric
+    from runner.sweep.sweep_options import metric_in, parse_at_most
+
+    values: dict[str, Any] = {"smallest": smallest, "largest": largest}
+    values |= {"metric": parse_metric(metric)} if metric is not None else {}
+    found = metric_in(values)
+    return ({"metric": found} if found else {}) | ({"at_most": parse_at_most(at_most)} if at_most is not None else {})
+
+
+def _results(queue: Queue, name: str) -> Results:
+    from runner.api import groups
+    from runner.sweep.metrics import readings
+
+    jobs, metric = groups.members(queue, name), groups.Metric.from_json(groups.find(queue, name).metric)
+    found = readings(groups.folders(queue, jobs), metric.pattern) if metric else groups.Readings({})
+    return groups.compared(jobs, found.found, metric, found.trouble)
+
+
+def _print_all(queue: Queue, as_json: bool) -> None:
+    from runner.api import groups
+
+    found = [groups.standing(queue, name) for name in queue.groups.latest(-1 if as_json else LISTED)]
+    if as_json:
+        print_json([_summary(standing) for standing in found])
+        return
+    for standing in found:
+        print(standing.line)
+    if not found:
+        print('There are none. A sweep makes one: nightshift sweep "python train.py --lr {lr}" -p lr 0.1 0.01')
+
+
+def _summary(standing: Standing) -> dict[str, Any]:
+    group = standing.group
+    return {
+        "group": group.name,
+        "owner": group.owner,
+        "at_most": group.at_most,
+        "command": group.command,
+        "parameters": group.parameters,
+        "metric": group.metric,
+        "counts": {state.value: count for state, count in standing.counts.items()},
+        "left_s": standing.left_s,
+    }
+
+
+def _described(standing: Standing, results: Results) -> dict[str, Any]:
+    from runner import clock
+    from runner.sweep.results import ran_s
+
+    now, best = clock.now(), results.best
+    jobs = [
+        {
+            "id": row.job.id,
+            "parameters": row.job.spec.parameters,
+            "value": row.number,
+            "state": row.job.state.value,
+            "reason": row.job.reason.value if row.job.reason else None,
+            "seconds": ran_s(row.job, now),
+            "command": row.job.spec.command,
+        }
+        for row in results.rows
+    ]
+    return {**_summary(standing), "best": best.job.id if best else None, "jobs": jobs}
+
+
+def _print(standing: Standing, results: Results) -> None:
+    from runner import clock
+    from runner.api.groups import best_words
+    from runner.text import words
+    from runner.text.table import Row, print_table
+
+    print(words.printable(standing.line))
+    if standing.group.command:
+        print(words.printable(standing.group.command))
+    if best := best_words(results):
+        print(words.printable(f"{best} (the {results.metric.best if results.metric else ''} is best)"))
+    elif results.metric:
+        print(f"No job has printed {words.printable(results.metric.name)} so far.")
+    if not results.rows:
+        return
+    print()
+    names, now = results.names, clock.now()
+    metric = [results.metric.name] if results.metric else []
+    rows = []
+    for row in results.rows:
+        given = row.job.spec.parameters
+        cells = [str(row.job.id), *(words.printable(given.get(name, "–")) for name in names)]
+        cells += [row.reading.text if row.reading else ""] if metric else []
+        cells += [words.state_words(row.job), words.duration_words(row.job, now)]
+        cells += [] if names else [words.title(row.job)]
+        rows.append(Row(cells, {len(names) + len(metric) + 1: words.colour(row.job.state)}))
+    headers = ["ID", *names, *metric, "STATE", "TIME", *([] if names else ["JOB"])]
+    cut = range(1, 1 + len(names)) if names else (len(headers) - 1,)
+    print_table(
+        [words.printable(one) for one in headers], rows, cut=tuple(cut), right=(0, len(names) + len(metric) + 2)
+    )

@@ -1,0 +1,102 @@
+"""`nightshift rerun`: the same job again, perhaps with changed arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from runner.terminal.job_numbers import jobs_meant
+from runner.terminal.session import GROUP, JOB, open_queue, print_json, say, warn_without_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from runner.api import Queue
+
+
+class WithChanges(click.Command):
+    """A command whose options end at the first flag or setting that is none of its own; from there on, or after --, all
+    is left as it is."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Click would refuse those words, or take them for more job numbers."""
+        at = self._own_words(ctx, args)
+        if args[at:]:
+            ctx.obj = args[at + (args[at] == "--") :]
+        return super().parse_args(ctx, args[:at])
+
+    def _own_words(self, ctx: click.Context, args: Sequence[str]) -> int:
+        """How many words are numbers and options of the command itself."""
+        own = {flag: param for param in self.get_params(ctx) for flag in param.opts if isinstance(param, click.Option)}
+        at = 0
+        while at < len(args) and args[at] != "--":
+            flag, has_value, _ = args[at].partition("=")
+            if flag in own:
+                at += 1 if own[flag].is_flag or has_value else 2
+            elif not has_value and not flag.startswith("-"):
+                at += 1
+            else:
+                _refuse_misspelt(flag, own, ctx)
+                break
+        return min(at, len(args))
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Say so in the first line of the help."""
+        return [*super().collect_usage_pieces(ctx), "[CHANGES…]"]
+
+
+def _refuse_misspelt(flag: str, own: Collection[str], ctx: click.Context) -> None:
+    """What is almost an option of the command is hardly meant for the job."""
+    from difflib import get_close_matches
+
+    if close := get_close_matches(flag, own, cutoff=0.8):
+        meant = f"Did you mean {close[0]!r}? For the job itself: -- {flag}"
+        raise click.UsageError(f"No such option {flag!r}. {meant}", ctx)
+
+
+@click.command("rerun", cls=WithChanges)
+@click.argument("job_ids", type=JOB, metavar="N…", nargs=-1)
+@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep, that have ended.")
+@click.option("--failed", is_flag=True, help="Of the group only those that failed and were not run again.")
+@click.option("--json", "as_json", is_flag=True, help='Print {"ids": [12]}.')
+@click.pass_obj
+def rerun(
+    changes: Sequence[str] | None, job_ids: tuple[int, ...], group: str | None, failed: bool, as_json: bool
+) -> int:
+    """Queue the same again, each under a new number.
+
+    Flags and settings that follow replace or add arguments of the job's command: nightshift rerun 12 --lr 3e-4
+
+    After -- they may have the names of options: nightshift rerun 12 -- --group b
+
+    A job comes after those it came after before, as far as they have not ended or are run again as well.
+    """
+    from runner.api.groups import in_order
+    from runner.errors import UserError
+
+    if failed and group is None:
+        raise UserError("--failed of what? nightshift rerun --group NAME --failed")
+    made = []
+    with open_queue() as queue:
+        which, none = ("failed", "none of it has failed") if failed else ("ended", "nothing of it has ended")
+        job_ids = jobs_meant(queue, job_ids, group, which, none)
+        for job_id in in_order(queue, job_ids):
+            try:
+                made.append(queue.rerun(job_id, changes or (), in_order=group is not None))
+            except UserError as error:
+                say(str(error))
+                continue
+            if not as_json:
+                print(f"Submitted job {made[-1]} ({job_id} again{_coming_after(queue, made[-1])})")
+        if as_json:
+            print_json({"ids": made})
+        if made:
+            warn_without_runner(queue, "they wait")
+    return 0 if len(made) == len(job_ids) else 1
+
+
+def _coming_after(queue: Queue, job_id: int) -> str:
+    spec = queue.job(job_id).spec
+    others = ", ".join(f"#{number}" for number in sorted({*spec.after, *spec.after_ok}))
+    return f", after {others}" if others else ""

@@ -1,0 +1,94 @@
+"""The log of everything that `nightshift up` keeps up, and showing it on the terminal while there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from typing import TYPE_CHECKING
+
+from runner.terminal.wait_for_jobs import Changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG, OLD_LOG = "nightshift.log", "nightshift.log.1"
+LARGE_LOG = 16 << 20
+STDERR = 2
+
+
+def log_path(folder: str) -> str:
+    """Where the log is."""
+    return os.path.join(folder, LOG)
+
+
+@contextlib.contextmanager
+def opened_log(folder: str) -> Iterator[int]:
+    """The log, to append to."""
+    shorten(folder)
+    log = os.open(log_path(folder), os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        yield log
+    finally:
+        os.close(log)
+
+
+def said_since(folder: str, begin: int) -> str:
+    """What was logged after the log had this size."""
+    with open(log_path(folder), encoding="utf-8", errors="replace") as file:
+        file.seek(begin)
+        return file.read()
+
+
+def shorten(folder: str) -> None:
+    """One that has grown large begins anew; what it held is kept once. Whoever has it open goes on writing to it."""
+    path, old = log_path(folder), os.path.join(folder, OLD_LOG)
+    with contextlib.suppress(OSError):
+        if os.path.getsize(path) > LARGE_LOG:
+            os.close(os.open(old, os.O_CREAT | os.O_WRONLY, 0o600))
+            shutil.copyfile(path, old)
+            os.truncate(path, 0)
+
+
+class Shown:
+    """Copies what is added to the log to the terminal, until that is closed. A terminal that halts halts only this."""
+
+    def __init__(self, folder: str, log: int) -> None:
+        self._log, self._at = log, os.fstat(log).st_size
+        self._changes = Changes(folder)
+        self._turn = threading.Lock()
+        self._wanted = not os.path.samestat(os.fstat(log), os.fstat(STDERR))
+
+    def __enter__(self) -> Shown:
+        if self._wanted:
+            threading.Thread(target=self._follow, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.catch_up()
+        self._wanted = False
+
+    def catch_up(self) -> None:
+        """What is in the log so far is on the terminal when this returns."""
+        if self._turn.acquire(timeout=1.0):
+            try:
+                self._copy()
+            finally:
+                self._turn.release()
+
+    def _follow(self) -> None:
+        while self._wanted:
+            with self._turn:
+                self._copy()
+            self._changes.wait()
+
+    def _copy(self) -> None:
+        self._at = min(self._at, os.fstat(self._log).st_size)
+        while self._wanted and (text := os.pread(self._log, 1 << 16, self._at)):
+            self._at += len(text)
+            try:
+                while text:
+                    text = text[os.write(STDERR, text) :]
+            except OSError:
+                self._wanted = False  # the terminal is gone; we are not

@@ -1,0 +1,274 @@
+"""`nightshift submit`: the one command people type all day, so it loads nothing it does not need."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from runner.api import Queue, job_spec
+from runner.config import environment, options
+from runner.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from runner.model import JobSpec
+    from runner.store.groups import Template
+
+USAGE = """\
+Usage: nightshift submit [options] -- COMMAND…
+       nightshift submit [options] -             one command per line from standard input, as they come
+       nightshift submit [options] --script FILE
+
+Queue a job. One argument after -- is shell text; several are an exact argument list.
+
+Options:
+"""
+OWN = (
+    options.Option(("--script",), "FILE", "script", "run this file; its first line may name an interpreter", str),
+    options.Option(("--wait",), "", "wait", "wait until it has ended and exit with its code", bool),
+    options.Option(("--json",), "", "json", 'print {"ids": [12]}', bool),
+    options.Option(("-h", "--help"), "", "help", "this text", bool),
+)
+
+
+REMOVED = "(removed)"
+
+
+def usage(intro: str = USAGE, shown: Sequence[options.Option] = (*options.OPTIONS, *OWN)) -> str:
+    """The text of --help."""
+    rows = options.help_rows(shown)
+    width = max(len(flags) for flags, _ in rows)
+    return intro + "".join(f"  {flags:<{width}}  {text}\n" for flags, text in rows)
+
+
+def main(words: Sequence[str]) -> int:
+    """Queue what the words say; the exit code."""
+    values, rest, _ = options.read_words(words, OWN)
+    if values.get("help"):
+        print(usage(), end="")
+        return 0
+    with Queue(actor=user()) as queue:
+        submission = Submission(queue, values)
+        if rest == ["-"] and "script" not in values:
+            submission.follow(sys.stdin)
+        else:
+            submission.submit(*command_of(values, rest))
+        return submission.finish()
+
+
+def _wait(queue: Queue, job_ids: list[int]) -> int:
+    """The code of the first that did not succeed, or 0; each one's outcome in words, beside the output."""
+    from runner.terminal.wait_for_jobs import wait_for
+    from runner.text.words import state_words
+
+    code = wait_for(queue, job_ids)
+    for job_id in job_ids:
+        _say(f"job {job_id}: {state_words(queue.job(job_id))}")
+    return code
+
+
+def command_of(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
+    """The command as text, as an argument list if it is one, and whether it is a whole script."""
+    if "script" in values:
+        if rest:
+            raise UserError(
+                f"--script runs the file without arguments. To pass {rest[0]!r}: nightshift submit -- bash "
+                f"{values['script']} {rest[0]} …"
+            )
+        try:
+            with open(values["script"], encoding="utf-8") as file:
+                return file.read(), None, True
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise UserError(f"The script {values['script']} cannot be read: {why}.") from error
+    if not rest:
+        raise UserError("There is no command. Try: nightshift submit -- python train.py")
+    return (rest[0], None, False) if len(rest) == 1 else ("", rest, False)
+
+
+def user() -> str:
+    """Who is at the terminal."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+class Submission:
+    """Jobs from one terminal: they share its folder, environment and options."""
+
+    def __init__(self, queue: Queue, values: dict[str, Any], *, silent: bool = False) -> None:
+        self._queue, self._values, self._as_json = queue, values, bool(values.get("json"))
+        self._silent = silent or self._as_json
+        self._workspace = queue.workspaces.get(values["workspace"]) if values.get("workspace") else None
+        if self._workspace:
+            key, variables = queue.workspaces.environment(self._workspace)
+        else:
+            variables = environment.captured(os.environ)
+            key = environment.fingerprint(variables)
+            if environment.carries_own_venv(os.environ):
+                _say("nightshift's own virtual environment is not passed on to the job; activate your project's.")
+        self._key, self._variables = key, variables
+        self._folder = self._workspace.dir if self._workspace else _current_folder()
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self.ids: list[int] = []
+        self.group: str | None = None  # of a sweep
+        self.refused = False
+        self._said: set[str] = set()
+
+    def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
+        """Queue one job."""
+        self._add([self._spec(command, argv, script)])
+
+    def follow(self, lines: Any) -> None:
+        """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
+        self.refuse_hopeless()
+        for batch in _batches(lines):
+            self.submit_lines(batch)
+        if not self.ids and not self.refused:
+            raise UserError("There was no command on standard input: it takes one per line.")
+
+    def refuse_hopeless(self) -> None:
+        """UserError if with these options no line at all could be queued: better now than at each of them."""
+        if "probe" not in self._values:  # how that is to be done may be said by the command
+            self._queue.check(self._queue.limited(self._spec("true", None, False)))
+
+    def submit_lines(self, lines: list[str]) -> dict[int, str]:
+        """Queue one job for each of these; the lines that could be queued, by their jobs' numbers."""
+        try:
+            return dict(zip(self._add([self._spec(line, None, False) for line in lines]), lines, strict=True))
+        except UserError:
+            return self._add_one_by_one(lines)
+
+    def submit_sweep(self, commands: Sequence[tuple[str | list[str], dict[str, str]]], sweep: Template) -> None:
+        """Queue all combinations of a sweep, each with its values, as one group, or none of them."""
+        specs = [
+            replace(
+                self._spec(command, None, False) if isinstance(command, str) else self._spec("", command, False),
+                parameters=values,
+            )
+            for command, values in commands
+        ]
+        if self._values.get("snapshot"):
+            specs = self._frozen(specs)
+        self.ids += self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
+        self.group = self._queue.job(self.ids[0]).spec.group
+        if not self._silent:
+            self._tell(f"{self.group}: {counted_ids(self.ids)}\n")
+
+    def _add_one_by_one(self, lines: list[str]) -> dict[int, str]:
+        """One line that cannot be must not keep back the others, nor end a pipe that is followed for days."""
+        queued = {}
+        for line in lines:
+            try:
+                queued[self._add([self._spec(line, None, False)])[0]] = line
+            except UserError as error:
+                self.refused = True
+                _say(f"not queued: {line}\n{error}")
+        return queued
+
+    def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
+        return job_spec(
+            self._values, command=command, argv=argv, script=script, owner=self._queue.actor, workspace=self._workspace,
+            folder=self._folder, environment_key=self._key, umask=self._umask,
+        )  # fmt: skip
+
+    def _add(self, specs: list[JobSpec]) -> list[int]:
+        if self._values.get("snapshot"):
+            specs = self._frozen(specs)
+        ids = self._queue.submit(specs, {self._key: self._variables})
+        self.ids += ids
+        if not self._silent:
+            self._tell("".join(f"Submitted job {job_id}\n" for job_id in ids))
+        return ids
+
+    def _frozen(self, specs: list[JobSpec]) -> list[JobSpec]:
+        """With a copy of the code, and a word on it: what is not copied is not to be a surprise."""
+        from runner.snapshot import code_copy
+
+        for spec in specs:
+            self._queue.check(self._queue.limited(spec))
+        taken = self._queue.frozen(specs)
+        for spec in taken:
+            if (said := code_copy.told(spec, self._queue.home)) not in self._said:
+                self._said.add(said)
+                _say(said)
+        return taken
+
+    def _tell(self, text: str) -> None:
+        """Whoever reads our output may have seen enough; the jobs are to be queued all the same."""
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def finish(self) -> int:
+        """The last words, and waiting where that is wanted; the exit code."""
+        if self._as_json:
+            print(json.dumps({"ids": self.ids} | ({"group": self.group} if self.group else {})))
+        if not self._queue.runner_is_up():
+            _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
+        elif held := self._queue.held():
+            tried = self._queue.tried_next()
+            _say(f"job {tried} starts now, though {held}" if tried in self.ids else f"queued, but {held}")
+        code = _wait(self._queue, self.ids) if self._values.get("wait") else 0
+        return code or int(self.refused)
+
+
+def counted_ids(ids: Sequence[int]) -> str:
+    """`9 jobs, 41–49`; jobs that were queued at once have numbers in a row."""
+    return f"1 job, {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs, {ids[0]}–{ids[-1]}"
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return REMOVED  # refused as such, unless --dir names another
+
+
+def _batches(file: Any) -> Iterator[list[str]]:
+    """Lines as they come, those that come together in one batch."""
+    lines = Lines(file)
+    while lines.are_open:
+        if batch := lines.read():
+            yield batch
+
+
+class Lines:
+    """Commands from a file or a pipe, one per line; blank lines and comments are none."""
+
+    def __init__(self, file: Any) -> None:
+        if file is None:
+            raise UserError("Standard input is closed: it takes one command per line.")
+        self.descriptor: int = file.fileno()
+        self.are_open = True
+        self._pending: list[bytes] = []
+
+    def read(self) -> list[str]:
+        """Wait for more and return the lines that are whole; at the end also one that was not ended."""
+        data = os.read(self.descriptor, 1 << 16)
+        self.are_open = bool(data)
+        self._pending.append(data)
+        if data and b"\n" not in data:
+            return []
+        *lines, rest = b"".join(self._pending).split(b"\n")
+        self._pending = [rest] if data else []
+        return _commands(lines if data else [*lines, rest])
+
+
+def _commands(lines: list[bytes]) -> list[str]:
+    texts = [line.decode("utf-8", "surrogateescape").strip() for line in lines]
+    return [text for text in texts if text and not text.startswith("#")]
+
+
+def _say(text: str) -> None:
+    print(f"nightshift: {text}", file=sys.stderr)

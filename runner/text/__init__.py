@@ -1,0 +1,1 @@
+"""Words and tables that the terminal and the chat share."""

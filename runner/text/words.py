@@ -1,0 +1,171 @@
+"""Jobs, times and states in people's words. Pure."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+from runner.model import Phase, Reason, State
+from runner.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.model import Job
+
+_REASONS = {
+    (State.FAILED, Reason.OOM): "failed, out of memory",
+    (State.FAILED, Reason.SPAWN): "failed, cannot start",
+    (State.CANCELLED, Reason.USER): "cancelled",
+    (State.CANCELLED, Reason.IDLE): "stopped, GPU idle",
+    (State.CANCELLED, Reason.HUNG): "stopped, hung",
+    (State.CANCELLED, Reason.TIMEOUT): "stopped, time limit",
+    (State.CANCELLED, Reason.DEPENDENCY): "cancelled, dependency",
+    (State.CANCELLED, Reason.PREEMPTED): "stopped, made room",
+    (State.LOST, Reason.HOST): "lost, host went down",
+    (State.LOST, Reason.SUPERVISOR): "lost, supervisor killed",
+}
+_COLOURS = {
+    State.STARTING: "cyan",
+    State.RUNNING: "cyan",
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+    State.LOST: "red",
+    State.CANCELLED: "yellow",
+}
+
+
+def state_words(job: Job) -> str:
+    """Where a job is, or how it ended."""
+    if job.state is State.RUNNING and job.phase not in (None, Phase.RUNNING):
+        assert job.phase is not None
+        return str(job.phase.value)
+    return outcome_words(job.state, job.reason, job.exit_code, job.signal)
+
+
+def outcome_words(state: State, reason: Reason | None, exit_code: int | None, number: int | None) -> str:
+    """How an attempt ended; the state alone where there is no more to say."""
+    if state is State.FAILED and reason is Reason.EXIT:
+        return f"failed, exit {exit_code}"
+    if state is State.FAILED and reason is Reason.SIGNAL:
+        return f"failed, {signal_name(number)}"
+    known = _REASONS.get((state, reason)) if reason else None
+    return known or state.value.lower()
+
+
+def colour(state: State) -> str | None:
+    """What a state looks like on a terminal."""
+    return _COLOURS.get(state)
+
+
+def signal_name(number: int | None) -> str:
+    """`SIGSEGV`, or the number where it has no name."""
+    try:
+        return signal.Signals(number or 0).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def short_time(moment: datetime, now: datetime) -> str:
+    """A moment by the clock on the wall, as short as it stays clear."""
+    here, today = moment.astimezone(), now.astimezone()
+    if here.date() == today.date():
+        return here.strftime("%H:%M")
+    if timedelta(0) < today - here < timedelta(days=6):
+        return here.strftime("%a %H:%M")
+    return here.strftime("%Y-%m-%d")
+
+
+def long_time(moment: datetime) -> str:
+    """A moment to the second, by the clock on the wall."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration_words(job: Job, now: datetime) -> str:
+    """How long a job has run, or ran; empty if it never did."""
+    if job.started_at is None:
+        return ""
+    return format_duration(((job.finished_at or now) - job.started_at).total_seconds())
+
+
+def printable(text: str) -> str:
+    """The text on one line, without anything that a terminal would act upon."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return "⏎" if character == "\n" else character.encode("unicode_escape").decode()
+
+
+def title(job: Job) -> str:
+    """What a job is called: its name and its command, on one line."""
+    command = printable(job.spec.command.strip())
+    if job.spec.script:
+        command = f"script: {command}"
+    return f"{job.spec.name}: {command}" if job.spec.name else command
+
+
+def as_one_line(job: Job) -> str:
+    """The command as `submit -` takes it back: on one line, whatever it holds."""
+    command = job.spec.command
+    if job.spec.script:
+        return f"# job {job.id} is a script; again: nightshift rerun {job.id}"
+    return f"eval {_ansi_quoted(command)}" if "\n" in command or "\r" in command else command
+
+
+def _ansi_quoted(text: str) -> str:
+    special = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"}
+    return "$'" + "".join(special.get(c, c) for c in text) + "'"
+
+
+def gpu_words(job: Job, indices: Mapping[str, int]) -> str:
+    """The GPUs of a job by index; what it wants while it waits."""
+    if job.gpus:
+        return ",".join(str(indices.get(uuid, uuid[:12])) for uuid in job.gpus)
+    if job.spec.gpus == 0:
+        return "cpu"
+    return f"({job.spec.gpus})" if job.state is State.QUEUED else "–"
+
+
+_EVENTS = {
+    "submitted": "submitted by {by}",
+    "stop asked": "{by} asked to stop it ({reason})",
+    "requeued": "queued again: {why}",
+    "batch chosen": "{said}",
+    "held": "held by {by}",
+    "released": "released by {by}",
+    "moved to front": "put first by {by}",
+    "moved to back": "put last by {by}",
+    "moved up": "put before #{before} by {by}",
+    "moved down": "put after #{after} by {by}",
+    "moved before": "put before #{before} by {by}",
+    "moved after": "put after #{after} by {by}",
+    "edited": "edited by {by}: {what}",
+    "idle warning": "warned: {why}",
+    "stop put off": "its stop is put off: {why}",
+    "looks hung": "{why}",
+    "time warning": "warned: its time is up soon",
+}
+
+
+def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
+    """One fact about a job."""
+    kind, data = event["kind"], event["data"]
+    if kind == "ended":
+        return outcome_words(State(data["state"]), Reason(data["reason"]), data.get("exit_code"), data.get("signal"))
+    if kind == "started":
+        gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in data.get("gpus", ()))
+        return f"started on GPU {gpus}" if gpus else "started"
+    if kind == "extended":
+        return f"{data['by']} gave it {format_duration(data['by_s'])} more"
+    if kind == "kept":
+        until = clock.moment(data.get("until"))
+        return f"kept by {data['by']} {f'until {long_time(until)}' if until else 'for good'}"
+    try:
+        return _EVENTS[kind].format(**data)
+    except KeyError:
+        told = ", ".join(f"{name} {shlex.quote(str(value))}" for name, value in data.items())
+        return f"{kind}: {told}" if told else str(kind)

@@ -1,0 +1,52 @@
+"""Tells once when the queue can no longer be copied, and once when it is copied again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from runner import clock
+from runner.store.connection import BACKUP
+
+if TYPE_CHECKING:
+    from runner.processes.waiter import Waiter
+    from runner.store.backup import Backup
+    from runner.store.box import Box
+    from runner.store.notices import Outbox
+
+EVERY_S = 20.0
+
+
+class BackupWatch:
+    """What was told is in the database, so that the next runner does not tell it again."""
+
+    def __init__(self, backup: Backup, box: Box, outbox: Outbox, waiter: Waiter) -> None:
+        self._backup, self._box, self._outbox, self._waiter = backup, box, outbox, waiter
+        self._wakes_at = 0.0  # by the monotonic clock
+
+    def look(self) -> None:
+        """See how the copies do. In a transaction."""
+        if self._backup.folder is None:
+            return
+        if time.monotonic() >= self._wakes_at:  # a copy that hangs does not ring
+            self._wakes_at = time.monotonic() + EVERY_S
+            self._waiter.after(EVERY_S, lambda: None)
+        before = self._box.get(BACKUP) or {}
+        if why := self._backup.trouble():
+            self._note_failing(before, why)
+        elif self._backup.works():
+            self._note_working(before)
+
+    def _note_failing(self, before: dict[str, str | None], why: str) -> None:
+        if before.get("failing_since") is None:
+            self._box.set(BACKUP, {**self._state(), "failing_since": clock.text(clock.now())})
+            self._outbox.add("backup failing", {"folder": self._backup.folder, "why": why})
+
+    def _note_working(self, before: dict[str, str | None]) -> None:
+        if before != (now := {**self._state(), "failing_since": None}):
+            self._box.set(BACKUP, now)
+        if since := before.get("failing_since"):
+            self._outbox.add("backup back", {"folder": self._backup.folder, "since": since})
+
+    def _state(self) -> dict[str, object]:
+        return {"folder": self._backup.folder, "is_apart": self._backup.is_apart}

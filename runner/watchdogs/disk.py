@@ -1,0 +1,76 @@
+"""Tells once when the state folder's disk is nearly full, and once when it has room again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runner.config.settings import Settings
+    from runner.processes.waiter import Waiter
+    from runner.store.box import Box
+    from runner.store.notices import Outbox
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 20.0
+ENOUGH = 1.1  # times the limit: at the limit itself it would be told back and forth
+FEW_FILES, ENOUGH_FILES = 1000, 1100
+DISK_LOW = "disk low"
+
+
+def room_on(folder: str) -> tuple[int, int | None]:
+    """Mebibytes free for us on its disk, and how many more files fit; None where the disk does not count them."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >> 20, found.f_favail if found.f_files else None
+
+
+class DiskWatch:
+    """What was told is in the database, so that the next runner does not tell it again."""
+
+    def __init__(
+        self, settings: Settings, box: Box, outbox: Outbox, waiter: Waiter,
+        room: Callable[[str], tuple[int, int | None]] = room_on,
+    ) -> None:  # fmt: skip
+        self._home, self._least_mib = settings.home, settings.disk_warning
+        self._box, self._outbox, self._waiter, self._room = box, outbox, waiter, room
+        self._looks_at = 0.0  # by the monotonic clock
+        self._low_since: str | None = None  # also where there was not even room to write it down
+
+    def look(self) -> None:
+        """Now and then. In a transaction."""
+        now = time.monotonic()
+        if not self._least_mib or now < self._looks_at:
+            return
+        self._looks_at = now + EVERY_S
+        self._waiter.after(EVERY_S, lambda: None)
+        try:
+            free_mib, files = self._room(self._home)
+        except OSError as error:
+            log.warning("the disk's free space cannot be read: %s", error)
+            return
+        self._judge(free_mib, files)
+
+    def _judge(self, free_mib: int, files: int | None) -> None:
+        told = self._box.get(DISK_LOW)
+        said: dict[str, Any] = {"free_mib": free_mib, "files": files, "folder": self._home}
+        if free_mib < self._least_mib or (files is not None and files < FEW_FILES):
+            self._low_since = self._low_since or clock.text(clock.now())
+            if told is None:
+                log.warning("only %s MiB are free for %s", free_mib, self._home)
+                self._box.set(DISK_LOW, {**said, "since": self._low_since})
+                self._outbox.add("disk low", said)
+            elif (told["free_mib"], told["files"]) != (free_mib, files):
+                self._box.set(DISK_LOW, {**told, **said})
+        elif free_mib >= self._least_mib * ENOUGH and (files is None or files >= ENOUGH_FILES):
+            since = told["since"] if told else self._low_since
+            self._low_since = None
+            if since is not None:
+                self._box.set(DISK_LOW, None)
+                self._outbox.add("disk back", {**said, "since": since})

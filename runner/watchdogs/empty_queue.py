@@ -1,0 +1,209 @@
+"""When the last job has ended: tell it once, and run the command that was set for it.
+
+What is due is in the database, so that it outlives the runner. The command is begun, then the queue's copy is
+brought up to date, since the box may be gone a moment later, and only then it is run: once, or, if something
+happens to us in between, not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+from runner.config import environment, home
+from runner.processes import doorbell, linux
+from runner.store.box import WHEN_EMPTY
+from runner.store.connection import StoreError
+from runner.store.remaining_work import Standstill
+
+if TYPE_CHECKING:
+    from runner.config.settings import Settings
+    from runner.processes.waiter import Waiter
+    from runner.store.backup import Backup
+    from runner.store.box import Box
+    from runner.store.connection import Store
+    from runner.store.jobs import Jobs
+    from runner.store.notices import Outbox
+
+log = logging.getLogger(__name__)
+
+TOLD_UP_TO = "told empty up to"  # the last event that the last notice counted
+TRY_AGAIN_S = 1.0
+LOG = "when-empty.log"
+
+
+class WhenEmpty:
+    """Watches for the moment when there is nothing left to do."""
+
+    def __init__(
+        self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, waiter: Waiter, backup: Backup
+    ) -> None:
+        self._settings, self._store, self._jobs = settings, store, jobs
+        self._standstill = Standstill(store)
+        self._outbox, self._box = outbox, box
+        self._waiter, self._backup = waiter, backup
+        self._boot_id = linux.boot_id()
+        self._armed: str | None = None  # the moment we asked to be woken at
+        self._begun = False
+        self._flush_from: float | None = None  # the copy must be of a later moment
+        with store.transaction():
+            self._come_up()
+
+    def _come_up(self) -> None:
+        if self._box.get(TOLD_UP_TO) is None:  # what ended before anybody counted is nothing to tell
+            self._box.set(TOLD_UP_TO, self._standstill.last_event())
+        due = self._box.get(WHEN_EMPTY)
+        if due is None or due["ran_at"] or due["cancelled_by"]:
+            return
+        if due["boot"] != self._boot_id:
+            self._box.set(WHEN_EMPTY, None)  # it was about an earlier life of this box, and perhaps ended it
+        elif due["begun"]:
+            self._begun = True
+        elif due["due_at"] and due["due_at"] <= clock.text(clock.now()):
+            self._box.set(WHEN_EMPTY, {**due, "due_at": None})  # whoever has just started us gets the whole grace
+
+    # -- in the transaction of a tick --------------------------------------------------------------
+
+    def look(self) -> None:
+        """See whether the queue has become empty, and whether the command is due."""
+        if self._standstill.any_to_do():
+            self._box.set(WHEN_EMPTY, None)
+            return
+        self._tell_if_emptied()
+        due = self._box.get(WHEN_EMPTY)
+        if due is not None and not due["cancelled_by"] and not due["ran_at"] and not due["begun"]:
+            self._consider(due)
+
+    def _tell_if_emptied(self) -> None:
+        ended = self._standstill.done_since(int(self._box.get(TOLD_UP_TO)))
+        if not ended.attempts:
+            return
+        told: dict[str, Any] = {
+            "jobs": sum(ended.states.values()),
+            "failed": sum(count for state, count in ended.states.items() if state != "SUCCEEDED"),
+            "states": ended.states,
+            "since": ended.since,
+            "held": self._standstill.held(),
+        }
+        self._box.set(TOLD_UP_TO, ended.last_event)
+        if self._settings.when_empty is None or self._is_held():
+            self._outbox.add("queue empty", {**told, "command": None, "due_at": None})
+        if self._settings.when_empty is not None:
+            due = {"due_at": None, "cancelled_by": None, "begun": False, "ran_at": None, "boot": self._boot_id}
+            self._box.set(WHEN_EMPTY, {**due, "told": told})
+
+    def _consider(self, due: dict[str, Any]) -> None:
+        now, command = clock.now(), self._settings.when_empty
+        is_past = due["due_at"] is not None and due["due_at"] <= clock.text(now)
+        if command is None:
+            self._box.set(WHEN_EMPTY, None)
+        elif self._is_held():
+            if is_past:
+                self._box.set(WHEN_EMPTY, {**due, "due_at": None})
+        elif due["due_at"] is None:
+            self._promise(due, command, clock.text(now + timedelta(seconds=self._settings.when_empty_grace)))
+        elif is_past:
+            self._box.set(WHEN_EMPTY, {**due, "begun": True})
+            self._begun = True
+        else:
+            self._wake_at(due["due_at"])
+
+    def _promise(self, due: dict[str, Any], command: str, due_at: str) -> None:
+        """Say what will be run and when; again after a pause, for somebody may want to prevent it."""
+        self._box.set(WHEN_EMPTY, {**due, "due_at": due_at, "command": command})
+        self._outbox.add("queue empty", {**due["told"], "command": command, "due_at": due_at})
+        self._wake_at(due_at)
+
+    def _is_held(self) -> bool:
+        """By a person: the breaker's pause holds nothing where nothing waits."""
+        paused = self._box.get("paused")
+        return bool((paused and paused["by"] != "breaker") or self._box.get("draining"))
+
+    def _wake_at(self, due_at: str) -> None:
+        if self._armed != due_at:
+            self._armed = due_at
+            self._waiter.after(self._seconds_until(due_at), self._woken)
+
+    def _woken(self) -> None:
+        self._armed = None
+
+    @staticmethod
+    def _seconds_until(moment: str) -> float:
+        at = clock.moment(moment)
+        assert at is not None
+        return max(0.0, (at - clock.now()).total_seconds())
+
+    # -- after the commit --------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """Run what was begun, once the queue's copy knows of that."""
+        if not self._begun:
+            return
+        self._flush_from = self._flush_from or time.monotonic()
+        if not self._backup.covers(self._flush_from, self._ring):
+            return
+        try:
+            command = self._take()
+        except StoreError as error:
+            log.error("%s", error)
+            self._waiter.after(TRY_AGAIN_S, lambda: None)
+            return
+        self._begun, self._flush_from = False, None
+        if command is not None:
+            self._run(command)
+
+    def _take(self) -> str | None:
+        """The command, marked as run before it is; None if something came between."""
+        with self._store.transaction():
+            due = self._box.get(WHEN_EMPTY)
+            if due is None or not due["begun"] or due["cancelled_by"] or due["ran_at"] or self._standstill.any_to_do():
+                return None
+            if self._is_held():
+                self._box.set(WHEN_EMPTY, {**due, "begun": False, "due_at": None})
+                return None
+            self._box.set(WHEN_EMPTY, {**due, "ran_at": clock.text(clock.now())})
+            self._jobs.note(None, None, "when empty", {"command": due["command"]})
+            return str(due["command"])
+
+    def _ring(self) -> None:
+        doorbell.ring(self._settings.home, home.RUNNER_BELL)
+
+    def _run(self, command: str) -> None:
+        log.warning("the queue is empty: running %s", command)
+        try:
+            process = start(command, self._settings.home)
+        except OSError as error:
+            log.error("it cannot be run: %s", error)
+            self._tell(command, None)
+            return
+        handle = os.pidfd_open(process.pid)
+
+        def ended() -> None:
+            self._waiter.remove(handle)
+            os.close(handle)
+            self._tell(command, process.wait())
+
+        self._waiter.add(handle, ended)
+
+    def _tell(self, command: str, exit_code: int | None) -> None:
+        log.warning("the command for an empty queue has ended with %s", exit_code)
+        with contextlib.suppress(StoreError):  # there may be no room on the disk; it is in the log
+            self._outbox.add("when empty ran", {"command": command, "exit_code": exit_code})
+
+
+def start(command: str, folder: str) -> subprocess.Popen[bytes]:
+    """Shell text in a session of its own, in our environment without anything of nightshift's; its output in a file."""
+    environ = environment.captured(os.environ)
+    with open(os.open(os.path.join(folder, LOG), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "wb") as output:
+        output.write(f"[{clock.text(clock.now())}] {command}\n".encode(errors="replace"))
+        output.flush()
+        return subprocess.Popen(
+            ["bash", "-c", command], env=environ, cwd=os.path.expanduser("~"), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        )  # fmt: skip

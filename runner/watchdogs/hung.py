@@ -1,0 +1,188 @@
+"""What is done about jobs that look hung: it is said in time for an answer, and some are stopped.
+
+What looks hung is decided in `runner.idle.hung_rule`; this looks for other signs of life, tells people, and acts.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from runner import clock
+from runner.gpu.standing import Rules, Standing
+from runner.idle import hung_rule
+from runner.model import Reason
+from runner.processes import linux
+from runner.schedule.choice import choose
+from runner.store.box_limits import box_limits
+from runner.store.scheduling_queries import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runner.gpu.telemetry import Telemetry
+    from runner.model import Snapshot
+    from runner.store.box import Box
+    from runner.store.connection import Store
+    from runner.store.jobs import Jobs
+    from runner.store.notices import Outbox
+    from runner.store.watchdog_state import Watches
+
+log = logging.getLogger(__name__)
+
+ACTOR = "the watch over hung jobs"
+LOOKS_AFTER_S = 60.0  # who printed something just now need not show other signs of life
+MOVES_BYTES = 1 << 20  # a checkpoint that is written, or sent away; what hangs only counts its heartbeats
+_NOBODY_THERE: dict[str, Any] = {"utilization": 0, "memory_used_mib": 0, "processes": ()}
+
+
+@dataclass(slots=True)
+class Moving:
+    """Whether a job's processes read or write: somebody may wait at 100 % for one that saves its work."""
+
+    at: float = -math.inf  # when they last did, by the monotonic clock
+    _looked_at: float = -math.inf
+    _bytes: int = 0
+
+    def look(self, now: float, supervisor: int) -> None:
+        """Every few seconds, add up what all below a supervisor have read and written."""
+        if now - self._looked_at < hung_rule.EVERY_S:
+            return
+        moved = linux.moved_bytes(linux.descendants(supervisor))
+        in_a_row = now - self._looked_at < 3 * hung_rule.EVERY_S
+        if in_a_row and moved - self._bytes >= MOVES_BYTES:
+            self.at = now
+        self._looked_at, self._bytes = now, moved
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """That it looks hung was said, and perhaps that it will be stopped."""
+
+    notice: int
+    stop_at: float | None = None  # not before, by the monotonic clock
+    put_off: bool = False  # once, because nobody could be told
+
+
+@dataclass(slots=True)
+class Suspect:
+    """All that is known of one live job in this respect."""
+
+    policy: hung_rule.Policy
+    pulses: hung_rule.Pulses = field(default_factory=hung_rule.Pulses)
+    moving: Moving = field(default_factory=Moving)
+    told: Told | None = None
+
+    def take(self, pulse: hung_rule.Pulse, silent_s: float, supervisor: int | None) -> None:
+        """A reading, and how long ago it printed something."""
+        if self.policy.action is hung_rule.Action.OFF:
+            return
+        spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
+        if spins and silent_s >= LOOKS_AFTER_S and supervisor is not None:
+            self.moving.look(pulse.at, supervisor)
+        self.pulses.take(pulse, min(silent_s, pulse.at - self.moving.at), self.policy)
+
+    def to_json(self, boot_id: str) -> dict[str, Any]:
+        """Everything that another runner needs to go on."""
+        told = [self.told.notice, self.told.stop_at, self.told.put_off] if self.told else None
+        moved_at = None if self.moving.at == -math.inf else self.moving.at
+        return {"pulses": self.pulses.to_json(boot_id), "told": told, "moved_at": moved_at}
+
+    @classmethod
+    def from_json(cls, policy: hung_rule.Policy, data: Mapping[str, Any], boot_id: str) -> Suspect:
+        """The inverse; after a restart of the machine there is nothing to go on with."""
+        if data["pulses"]["boot_id"] != boot_id:
+            return cls(policy)
+        moving = Moving(-math.inf if data["moved_at"] is None else data["moved_at"])
+        told = Told(*data["told"]) if data["told"] else None
+        return cls(policy, hung_rule.Pulses.from_json(data["pulses"], boot_id), moving, told)
+
+
+class HungWatch:
+    """Judges suspects; every call is in a transaction."""
+
+    def __init__(
+        self, store: Store, jobs: Jobs, outbox: Outbox, box: Box, watches: Watches, telemetry: Telemetry
+    ) -> None:
+        self._jobs, self._outbox, self._box, self._watches = jobs, outbox, box, watches
+        self._store, self._line, self._telemetry = store, Line(store), telemetry
+
+    def judge(self, job_id: int, suspect: Suspect, now: float, *, kept: bool) -> bool:
+        """Tell, stop, or let be; whether something was done that has to be written down."""
+        before = suspect.told
+        if kept:
+            suspect.told = None
+            suspect.pulses.since.clear()  # after that, only a whole new silence counts
+            return before is not None
+        policy = suspect.policy
+        early, whole = hung_rule.judge(suspect.pulses, policy, policy.told_s), hung_rule.judge(suspect.pulses, policy)
+        if not early.hung:
+            suspect.told = None
+        elif _may_be_stopped(policy, early):
+            self._warn(job_id, suspect, early.why, now)
+            if whole.hung and self._is_due(job_id, suspect, now):
+                self._stop(job_id, whole.why)
+        elif whole.hung and suspect.told is None:
+            suspect.told = Told(self._tell(job_id, {"why": whole.why}))
+        return suspect.told != before
+
+    def _warn(self, job_id: int, suspect: Suspect, why: str, now: float) -> None:
+        if suspect.told is not None and suspect.told.stop_at is not None:
+            return
+        in_s = suspect.policy.silent_s - suspect.policy.told_s
+        stops_at = clock.text(clock.now() + timedelta(seconds=in_s))
+        yields = suspect.policy.action is hung_rule.Action.YIELD
+        suspect.told = Told(self._tell(job_id, {"why": why, "stops_at": stops_at, "yields": yields}), now + in_s)
+
+    def _tell(self, job_id: int, said: dict[str, Any]) -> int:
+        self._jobs.note(job_id, None, "looks hung", said)
+        log.info("job %s %s", job_id, said["why"])
+        return self._outbox.add("looks hung", said, job_id)
+
+    def _is_due(self, job_id: int, suspect: Suspect, now: float) -> bool:
+        """Whether it is time, somebody could be told, and, where it matters, another job waits."""
+        told = suspect.told
+        if told is None or told.stop_at is None or now < told.stop_at:
+            return False
+        if suspect.policy.action is hung_rule.Action.YIELD and not self._is_in_the_way(job_id):
+            return False
+        if told.put_off or self._box.get("bot id") is None or self._outbox.has_arrived(told.notice):
+            return True
+        suspect.told = Told(told.notice, now + suspect.policy.silent_s, put_off=True)
+        return False
+
+    def _is_in_the_way(self, job_id: int) -> bool:
+        """Whether a job waits that would start if this one were gone, and that has nothing else to come."""
+        snapshot = self._telemetry.snapshot
+        if snapshot is None or self._box.any("paused", "draining"):
+            return False
+        leaving = {one.id for one in self._line.running() if one.stopping}
+        return bool(self._served(snapshot, leaving | {job_id}) - self._served(snapshot, leaving))
+
+    def _served(self, snapshot: Snapshot, gone: set[int]) -> set[int]:
+        """The jobs that would start, or have others pushed aside for them, if these were gone."""
+        running = self._line.running()
+        left = {uuid for one in running if one.id in gone for uuid in one.gpus}
+        gpus = tuple(replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)
+        leases = [lease for lease in self._line.leases() if lease.job_id not in gone]
+        rules = Rules(slots=int(self._box.get("slots", 1)), **self._box.get("free", {}))
+        rooms = Standing((replace(snapshot, gpus=gpus), 0.0), leases, rules).rooms()
+        waiting = [one for one in self._line.waiting(sum(room.slots for room in rooms)) if one.request.gpus]
+        others = [one for one in running if one.id not in gone]
+        plan = choose(waiting, rooms, (), others, box_limits(self._store), explain=False)
+        return {start.job_id for start in plan.starts} | {push.for_id for push in plan.pushes}
+
+    def _stop(self, job_id: int, why: str) -> None:
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        self._watches.judged(job_id, {"why": why, "text": why})
+        self._jobs.ask_to_stop(job, Reason.HUNG, ACTOR)
+        log.info("job %s is stopped: %s", job_id, why)
+
+
+def _may_be_stopped(policy: hung_rule.Policy, verdict: hung_rule.Verdict) -> bool:
+    return policy.action is hung_rule.Action.KILL or (policy.action is hung_rule.Action.YIELD and verdict.plain)

@@ -1,0 +1,345 @@
+"""The watch over what runs: warns of jobs that leave their GPUs idle, stops them, and says what looks hung.
+
+What is decided and why is in `runner.idle` and `runner.idle.hung_rule`; this feeds them with readings and acts on
+their word.
+That a job was warned of is what its row says; the readings are kept here and written down every few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from runner import clock, idle, rundir
+from runner.errors import UserError
+from runner.gpu.attribution import own_load
+from runner.idle import hung_rule
+from runner.model import Reason, State
+from runner.processes import linux
+from runner.store.watchdog_state import Watches
+from runner.supervisor.log_reader import Log
+from runner.watchdogs.hung import HungWatch, Suspect, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from typing import TypeVar
+
+    from runner.config.settings import Settings
+    from runner.gpu.telemetry import Telemetry
+    from runner.gpu.usage_meter import Live
+    from runner.model import Gpu, Job
+    from runner.store.box import Box
+    from runner.store.connection import Store
+    from runner.store.jobs import Jobs
+    from runner.store.notices import Outbox
+    from runner.store.scheduling_queries import UnderWay
+    from runner.store.watchdog_state import Keep, Watched
+
+    T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+ACTOR = "the idle watch"
+SAVE_EVERY_S, SHORTEST_SAVE_S = 5.0, 0.9  # the shorter one: with every reading, which come each second
+SHOWN_SAMPLES = 120
+
+
+@dataclass(slots=True)
+class Watch:
+    """One live job."""
+
+    attempt: int
+    gpus: tuple[str, ...]
+    window: idle.Window | None
+    suspect: Suspect
+    stopping: bool = False
+    why: str | None = None  # how it was judged last, for people
+    saved: str = ""  # what was written down last
+
+
+class IdleWatch:
+    """All live jobs with GPUs."""
+
+    def __init__(
+        self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, telemetry: Telemetry
+    ) -> None:
+        self._settings, self._jobs, self._outbox, self._box = settings, jobs, outbox, box
+        self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, linux.boot_id()
+        self._hung = HungWatch(store, jobs, outbox, box, self._watches, telemetry)
+        self._watched: dict[int, Watch] = {}
+        self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts that need not be looked up again
+        self._unsure = False
+        self._save_at = 0.0
+
+    # -- taking up and letting go ------------------------------------------------------------------
+
+    def follow(self, under_way: Iterable[UnderWay]) -> None:
+        """Take up what is under way, from where the runner before us left it, and let go of what is not."""
+        rows = {row.id: row for row in under_way}
+        if self._unsure:
+            self._go_by_what_is_written()
+        for job_id in [job_id for job_id, watch in self._watched.items() if not _is_of(watch, rows.get(job_id))]:
+            del self._watched[job_id]
+            self._watches.end(job_id)
+        live = {(row.id, row.attempt) for row in rows.values()}
+        self._without_gpus &= live
+        # a probe may wait for its data, or for memory to come back: the watch begins with the real run
+        new = {job_id for job_id, _ in live - self._without_gpus if not rows[job_id].probing}
+        self._take_up(new - self._watched.keys())
+        for job_id, watch in self._watched.items():
+            watch.stopping = rows[job_id].stop_reason is not None
+
+    def _take_up(self, job_ids: Iterable[int]) -> None:
+        found = [job for job_id in job_ids if (job := self._jobs.get(job_id)) and job.state is State.RUNNING]
+        self._without_gpus |= {(job.id, job.attempt) for job in found if not job.gpus}
+        with_gpus = [job for job in found if job.gpus]
+        kept = self._watches.of([job.id for job in with_gpus]) if with_gpus else {}
+        for job in with_gpus:
+            self._watched[job.id] = self._taken_up(job, kept.get(job.id))
+
+    def _taken_up(self, job: Job, kept: Watched | None) -> Watch:
+        policy = self._rule(job, job.spec.idle, self._settings.idle, idle.parse_policy)
+        hung_policy = self._rule(job, job.spec.hung, self._settings.hung, hung_rule.parse_policy)
+        watch = Watch(job.attempt, job.gpus, None, Suspect(hung_policy))
+        if kept is not None and kept.attempt == job.attempt:
+            self._go_on(watch, kept)
+        if (watch.window.policy if watch.window else None) != policy:  # it begins, or the box's own rule is another now
+            began = _monotonic_start(job) if job.spec.probe is None else time.monotonic()
+            watch.window = idle.Window(policy, job.gpus, began) if policy else None
+        watch.saved = self._state(watch)
+        if kept is None or kept.attempt != job.attempt:
+            self._watches.begin(job.id, job.attempt, watch.saved)
+        return watch
+
+    def _rule(self, job: Job, own: str | None, general: str, parse: Callable[[str], T]) -> T:
+        try:
+            return parse(own or general)
+        except UserError as error:  # it was refused when it was submitted, unless by another version
+            log.error("job %s goes by the rule of the box: %s", job.id, error)
+            return parse(general)
+
+    def _go_on(self, watch: Watch, kept: Watched) -> None:
+        try:
+            state = kept.state
+            window = _with_told(state["window"], kept) if state["window"] else None
+            watch.window = idle.Window.from_json(window, self._boot_id) if window else None
+            watch.suspect = Suspect.from_json(watch.suspect.policy, state["hung"], self._boot_id)
+        except (KeyError, TypeError, ValueError):  # written by another version: it is watched anew
+            watch.window, watch.suspect = None, Suspect(watch.suspect.policy)
+
+    def reconsider(self) -> None:
+        """What was decided last was not written down: the readings stand, the decisions are made again."""
+        self._unsure = True
+
+    def _go_by_what_is_written(self) -> None:
+        rows = self._watches.of(self._watched)
+        for job_id, watch in list(self._watched.items()):
+            row = rows.get(job_id)
+            if row is None or row.attempt != watch.attempt:
+                del self._watched[job_id]
+                continue
+            told = (row.state.get("hung") or {}).get("told")
+            watch.suspect.told, watch.saved = Told(*told) if told else None, ""
+            if watch.window is not None:
+                state = _with_told(watch.window.to_json(self._boot_id), row)
+                watch.window = idle.Window.from_json(state, self._boot_id)
+        self._unsure = False
+        self._save_at = 0.0
+
+    # -- the readings ------------------------------------------------------------------------------
+
+    def read(self, live: Iterable[Live] = ()) -> None:
+        """Take the sampler's latest reading of everything that runs."""
+        snapshot = self._telemetry.snapshot
+        if snapshot is None:
+            return
+        by_uuid = {gpu.uuid: gpu for gpu in snapshot.gpus}
+        shared, supervisors = self._shared(), {one.job_id: one.supervisor for one in live}
+        for job_id, watch in self._watched.items():
+            own = [by_uuid[uuid] for uuid in watch.gpus if uuid in by_uuid]
+            self._read_one(job_id, watch, own, shared, supervisors.get(job_id))
+
+    def _read_one(self, job_id: int, watch: Watch, own: list[Gpu], shared: set[str], supervisor: int | None) -> None:
+        if watch.window is not None:
+            percent = watch.window.policy.threshold_percent
+            reading = idle.read_own(
+                own, watch.gpus, threshold_percent=percent, shared=shared,
+                by_process=_by_process(own, supervisor), asleep_s=linux.asleep_s(),
+            )  # fmt: skip
+            if reading is not None:
+                watch.window.take(reading)
+        if own:
+            watch.suspect.take(_pulse(own, watch.gpus, shared), self._silent_s(job_id, watch), supervisor)
+
+    def _silent_s(self, job_id: int, watch: Watch) -> float:
+        folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
+        grew = Log(folder).last_grew()
+        # one that never printed, for it writes to a file of its own, has not fallen silent
+        return max(0.0, time.time() - grew) if grew is not None else 0.0
+
+    def _shared(self) -> set[str]:
+        """GPUs that more than one of our jobs has."""
+        held = Counter(uuid for watch in self._watched.values() for uuid in watch.gpus)
+        return {uuid for uuid, count in held.items() if count > 1}
+
+    # -- the judgement -----------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Warn, stop, alert. In a transaction."""
+        if not self._watched:
+            return
+        now, rows = time.monotonic(), self._watches.of(self._watched)
+        for job_id, watch in self._watched.items():
+            if watch.stopping:
+                continue
+            keep_until = self._keep_until(rows[job_id].keep, now)
+            if watch.window is not None:
+                self._judge_idle(job_id, watch, watch.window, rows[job_id], now, keep_until)
+            kept = keep_until is not None and now < keep_until
+            if self._hung.judge(job_id, watch.suspect, now, kept=kept):
+                self.save()
+        if now >= self._save_at:
+            self.save()
+
+    def save(self) -> None:
+        """Write down how far each countdown is. In a transaction."""
+        for job_id, watch in self._watched.items():
+            if (state := self._state(watch)) != watch.saved:
+                self._watches.save(job_id, state)
+                watch.saved = state
+        self._save_at = time.monotonic() + self._save_every_s()
+
+    def _save_every_s(self) -> float:
+        """Often enough that a runner that is back at once finds no gap in the readings."""
+        gaps = [watch.window.policy.gap_s for watch in self._watched.values() if watch.window]
+        return max(SHORTEST_SAVE_S, min([SAVE_EVERY_S, *(gap / 3 for gap in gaps)]))
+
+    def _state(self, watch: Watch) -> str:
+        state = {
+            "window": watch.window.to_json(self._boot_id) if watch.window else None,
+            "hung": watch.suspect.to_json(self._boot_id),
+            "why": watch.why,
+        }
+        return json.dumps(state)
+
+    def _judge_idle(
+        self, job_id: int, watch: Watch, window: idle.Window, row: Watched, now: float, keep_until: float | None
+    ) -> None:
+        verdict = window.judge(now, keep_until=keep_until, warn_before_s=self._settings.idle_warning)
+        watch.why = self._in_words(window, verdict)
+        if verdict.action is idle.Action.KEEP:
+            if row.warning is not None:
+                self._watches.warned(job_id, None, None)
+                self.save()
+        elif verdict.action is idle.Action.WARN:
+            if window.is_news(verdict):
+                self._warn(job_id, window, verdict, verdict.stop_in_s or 0.0)
+        elif self._may_stop(job_id, window, verdict, row, now):
+            self._stop(job_id, window, verdict)
+
+    def _keep_until(self, keep: Keep | None, now: float) -> float | None:
+        """Until when somebody wants it left alone, by the monotonic clock of this boot."""
+        if keep is None:
+            return None
+        until_at = clock.moment(keep.until_at)
+        if keep.until is None or until_at is None:
+            return math.inf
+        return keep.until if keep.boot_id == self._boot_id else now + (until_at - clock.now()).total_seconds()
+
+    def _in_words(self, window: idle.Window, verdict: idle.Verdict) -> str:
+        if not verdict.idle:
+            return verdict.why
+        return f"{idle.summary(verdict.idle, window.policy, self._names())}, of {window.policy.window}"
+
+    def _warn(self, job_id: int, window: idle.Window, verdict: idle.Verdict, stop_in_s: float) -> None:
+        found = self._evidence(window, verdict)
+        stops_at = clock.text(clock.now() + timedelta(seconds=stop_in_s))
+        notice = self._outbox.add("idle warning", {**found, "stops_at": stops_at}, job_id)
+        self._jobs.note(job_id, None, "idle warning", {"why": found["why"], "stops_at": stops_at})
+        self._watches.warned(job_id, notice, found)
+        self.save()
+        log.info("job %s: %s; it is stopped at %s", job_id, found["why"], stops_at)
+
+    def _may_stop(self, job_id: int, window: idle.Window, verdict: idle.Verdict, row: Watched, now: float) -> bool:
+        """A warning that could not be delivered puts the stop off, by one more window at most."""
+        if row.put_off_until is not None:
+            self._hurry(job_id, window, verdict, row, now)
+            return now >= row.put_off_until
+        if row.warning is None or self._box.get("bot id") is None or self._outbox.has_arrived(row.warning):
+            return True
+        self._watches.put_off(job_id, now + window.policy.window_s)
+        self._jobs.note(job_id, None, "stop put off", {"why": "nobody could be warned"})
+        return False
+
+    def _hurry(self, job_id: int, window: idle.Window, verdict: idle.Verdict, row: Watched, now: float) -> None:
+        """The warning has arrived after all, too late: once more, and the time to answer it, but no longer."""
+        lead_s = self._settings.idle_warning
+        lead_s = window.policy.window_s / 2 if lead_s is None else lead_s
+        if row.put_off_until is None or row.put_off_until - now <= lead_s or row.warning is None:
+            return
+        if self._outbox.has_arrived(row.warning):
+            self._warn(job_id, window, verdict, lead_s)
+            self._watches.put_off(job_id, now + lead_s)
+
+    def _stop(self, job_id: int, window: idle.Window, verdict: idle.Verdict) -> None:
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        found = self._evidence(window, verdict)
+        self._watches.judged(job_id, found)
+        self._jobs.ask_to_stop(job, Reason.IDLE, ACTOR)
+        self.save()
+        log.info("job %s is stopped: %s", job_id, found["why"])
+
+    def _evidence(self, window: idle.Window, verdict: idle.Verdict) -> dict[str, Any]:
+        names = self._names()
+        shown = window.samples[-SHOWN_SAMPLES:]
+        last = shown[-1].at if shown else 0.0
+        return {
+            "why": idle.summary(verdict.idle, window.policy, names),
+            "text": idle.evidence(shown, verdict, window.policy, names),
+            "threshold_percent": window.policy.threshold_percent,
+            "gpus": [names.get(uuid, uuid) for uuid in window.gpus],
+            "samples": [[round(s.at - last, 1), *(s.percent.get(uuid) for uuid in window.gpus)] for s in shown],
+        }
+
+    def _names(self) -> dict[str, str]:
+        snapshot = self._telemetry.snapshot
+        return {gpu.uuid: str(gpu.index) for gpu in snapshot.gpus} if snapshot else {}
+
+
+def _is_of(watch: Watch, row: UnderWay | None) -> bool:
+    return row is not None and row.attempt == watch.attempt
+
+
+def _with_told(window: Mapping[str, Any], row: Watched) -> dict[str, Any]:
+    """Whether it was warned of is known by the row, which others change too."""
+    return {**window, "told": [] if row.warning is None else [idle.Action.WARN.value]}
+
+
+def _monotonic_start(job: Job) -> float:
+    """When it began, by the clock that never jumps."""
+    ran_s = (clock.now() - job.started_at).total_seconds() if job.started_at else 0.0
+    return time.monotonic() - max(0.0, ran_s)
+
+
+def _by_process(gpus: Iterable[Gpu], supervisor: int | None) -> dict[str, float]:
+    """An attempt's own part in the load of GPUs that others use too, where the driver tells."""
+    if supervisor is None:
+        return {}
+    is_own = partial(linux.is_below, root=supervisor)
+    told = {gpu.uuid: own_load(gpu, is_own) for gpu in gpus if len(gpu.processes or ()) > 1}
+    return {uuid: float(load) for uuid, load in told.items() if load is not None}
+
+
+def _pulse(gpus: Collection[Gpu], own: tuple[str, ...], shared: set[str]) -> hung_rule.Pulse:
+    """All of a job's GPUs as one; what a neighbour has a part in is not known."""
+    told = {gpu.uuid: (gpu.utilization, gpu.power_w, gpu.power_limit_w) for gpu in gpus if gpu.uuid not in shared}
+    return hung_rule.pulse(max(gpu.sampled_at for gpu in gpus), [told.get(uuid, (None, None, None)) for uuid in own])

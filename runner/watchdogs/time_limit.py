@@ -1,0 +1,87 @@
+"""Warns of jobs whose time is nearly up. The limit itself is kept by their supervisors."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from runner import clock
+from runner.store.time_limits import Times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from runner.config.settings import Settings
+    from runner.processes.waiter import Waiter
+    from runner.store.connection import Store
+    from runner.store.jobs import Jobs
+    from runner.store.notices import Outbox
+    from runner.store.scheduling_queries import UnderWay
+
+log = logging.getLogger(__name__)
+
+SHARE, LONGEST_S, SHORTEST_S = 0.1, 3600.0, 30.0
+LOOK_AT_CLOCK_S = 60.0  # the clock on the wall may be set meanwhile
+
+
+def lead_s(limit_s: float, setting_s: float | None) -> float | None:
+    """How long before its end a job is warned of; None for never.
+
+    Without a setting a tenth of the limit, but no more than an hour; not at all where nobody could act in time.
+    """
+    if setting_s is not None:
+        return min(setting_s, limit_s / 2) if setting_s > 0 else None
+    usual_s = min(SHARE * limit_s, LONGEST_S)
+    return usual_s if usual_s >= SHORTEST_S else None
+
+
+class TimeWatch:
+    """One notice for each limit of each attempt."""
+
+    def __init__(self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, waiter: Waiter) -> None:
+        self._settings, self._jobs, self._outbox, self._waiter = settings, jobs, outbox, waiter
+        self._times = Times(store)
+        self._looks_at = math.inf  # by the monotonic clock
+
+    def judge(self, under_way: Iterable[UnderWay]) -> None:
+        """Warn of those whose time it is. In a transaction."""
+        now = clock.now()
+        for row in under_way:
+            began = clock.moment(row.started_at)
+            if row.limit_s is None or began is None or row.stop_reason or row.time_warning == _mark(row):
+                continue
+            lead = lead_s(row.limit_s, self._settings.time_warning)
+            left_s = row.limit_s - (now - began).total_seconds()
+            if lead is None or left_s <= 0:
+                continue
+            if left_s <= lead:
+                self._warn(row, began + timedelta(seconds=row.limit_s))
+            else:
+                self._look_again(left_s - lead)
+
+    def _warn(self, row: UnderWay, stops_at: datetime) -> None:
+        assert row.limit_s is not None
+        longest_s = self._settings.time_max
+        more_s = None if longest_s is None else max(0.0, longest_s - row.limit_s)
+        said = {"stops_at": clock.text(stops_at), "limit_s": row.limit_s, "more_s": more_s, "attempt": row.attempt}
+        self._outbox.add("time warning", said, row.id)
+        self._jobs.note(row.id, row.attempt, "time warning", {"stops_at": clock.text(stops_at)})
+        self._times.warned(row.id, _mark(row))
+        log.info("job %s is stopped at %s unless it is extended", row.id, said["stops_at"])
+
+    def _look_again(self, after_s: float) -> None:
+        """One appointment for all, the earliest."""
+        now = time.monotonic()
+        at = now + min(after_s, LOOK_AT_CLOCK_S)
+        if now < self._looks_at <= at:
+            return
+        self._looks_at = at
+        self._waiter.after(at - now, lambda: None)
+
+
+def _mark(row: UnderWay) -> str:
+    return f"{row.attempt} {row.limit_s}"
