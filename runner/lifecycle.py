@@ -10,16 +10,14 @@ from runner.model import FINAL_STATES, Reason, State
 if TYPE_CHECKING:
     from runner.model import Exit, Stop
 
+# docs/architecture.md draws this table; a test compares the two.
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.STARTING, State.CANCELLED}),
     # a supervisor that never executed the job gives it back; a very short job is seen only when it is over
     State.STARTING: frozenset({State.RUNNING, State.QUEUED}) | FINAL_STATES,
+    # back to the queue for a new attempt
     State.RUNNING: frozenset({State.QUEUED}) | FINAL_STATES,
-    # the only way back is a new attempt
-    State.SUCCEEDED: frozenset(),
-    State.FAILED: frozenset({State.QUEUED}),
-    State.CANCELLED: frozenset({State.QUEUED}),
-    State.LOST: frozenset({State.QUEUED}),
+    **dict.fromkeys(FINAL_STATES, frozenset()),
 }
 
 REASONS: dict[State, frozenset[Reason]] = {

@@ -25,7 +25,7 @@ class State(str, Enum):
 
     @property
     def final(self) -> bool:
-        """True for the states a job never leaves, except by a new attempt."""
+        """True for the states a job never leaves. A rerun is a new job."""
         return self in FINAL_STATES
 
     @property

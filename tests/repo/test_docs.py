@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.config import options
-from runner.lifecycle import REASONS
+from runner.lifecycle import REASONS, TRANSITIONS
 from tests import nursery
 from tests.repo import env_example
 
@@ -35,10 +35,11 @@ COMMANDS = re.findall(r"^  ([a-z][a-z-]*)  ", OVERVIEW.stdout.decode(), re.MULTI
 
 def test_every_folder_of_the_program_is_on_the_map():
     shown = (ROOT / "docs" / "architecture.md").read_text().partition("## Where things are")[2]
-    folders = {
-        f"{one.parent.name}/{one.name}/" for top in ("runner", "bot") for one in (ROOT / top).iterdir() if one.is_dir()
+    there = {
+        f"{one.parent.parent.name}/{one.parent.name}/"
+        for top in ("runner", "bot")
+        for one in ROOT.glob(f"{top}/*/*.py")
     }
-    there = {folder for folder in folders if "__pycache__" not in folder}
     assert set(re.findall(r"`((?:runner|bot)/[a-z_]+/)`", shown)) == there
 
 
@@ -93,6 +94,12 @@ def test_links_lead_somewhere():
     for path in DOCS:
         for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_diagram_of_states_is_the_table_of_transitions():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = set(re.findall(r"^    ([A-Z]+) --> ([A-Z]+)", text, re.MULTILINE))
+    assert drawn == {(old.value, new.value) for old, news in TRANSITIONS.items() for new in news}
 
 
 def test_the_states_and_reasons_are_documented():
