@@ -90,6 +90,12 @@ def test_settings_in_the_documents_exist(path):
     assert set(re.findall(r"NIGHTSHIFT_[A-Z_]+", path.read_text())) <= known | in_jobs
 
 
+@pytest.mark.parametrize("path", [*DOCS, ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
+def test_files_that_the_documents_name_exist(path):
+    named = re.findall(r"`((?:bot|runner|tests|docs|benchmarks|examples)/[a-z_./0-9-]+)`", path.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_links_lead_somewhere():
     for path in DOCS:
         for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
