@@ -58,37 +58,43 @@ class ChatSettings(FromEnvironment):
     home: str
     box: str = Field(default_factory=socket.gethostname)
     token: SecretStr | None = Field(
-        None, description="The bot's token, from @BotFather. Keep this file to yourself: chmod 600."
+        None, description="Token of the bot, from @BotFather. Keep this file private: chmod 600."
     )
-    token_file: str | None = Field(None, description="... or a file that holds it, readable by you alone.")
-    api_url: Address = Field(TELEGRAM, description="Root of the Bot API, without /bot…; for a server of your own.")
+    token_file: str | None = Field(None, description="A file with the token instead, readable only by you.")
+    api_url: Address = Field(TELEGRAM, description="Address of the Bot API, without /bot…, if you run your own server.")
     proxy: Annotated[str, BeforeValidator(_proxy)] | None = Field(
-        None, description="Reach Telegram through http://proxy:3128 or socks5://127.0.0.1:1080."
+        None, description="Proxy to reach Telegram, like http://proxy:3128 or socks5://127.0.0.1:1080."
     )
     admins: PersonIds = Field(
-        (), description="Who may do everything: Telegram's numeric ids, with commas. `nightshift pair` needs none."
+        (),
+        description="Numeric Telegram ids of people who may do everything, separated by commas. Or use `nightshift"
+        " pair`.",
     )
     users: PersonIds = Field(
-        (), description="Who may submit jobs: with the rights of your account. They stop their own."
+        (), description="Ids of people who may submit jobs, with the rights of your account, and stop their own."
     )
-    viewers: PersonIds = Field((), description="Who may look.")
-    groups: GroupIds = Field((), description="Groups (negative ids) in which those people may use the bot.")
-    submits_per_minute: int = Field(20, ge=1, description="So often a person may submit.")
-    queued_per_person: int = Field(500, ge=1, description="So many jobs of one person may wait.")
+    viewers: PersonIds = Field((), description="Ids of people who may look.")
+    groups: GroupIds = Field((), description="Ids of groups (negative numbers) in which these people may use the bot.")
+    submits_per_minute: int = Field(20, ge=1, description="How many jobs one person may submit per minute.")
+    queued_per_person: int = Field(500, ge=1, description="How many jobs of one person may wait.")
     log_text: bool = Field(
-        True, description="Show output in the chat. Telegram can read what a bot sends; no: only that there is some."
+        True, description="Whether messages show output of jobs. Telegram can read what a bot sends."
     )
     quiet_hours: QuietHours = Field(
-        None, description="No sound in these hours, like 23-7; each person may choose others with /notify."
+        None, description="Hours without sound, like 23-7. Each person may choose others with /notify."
     )
     heartbeat_url: Address | None = Field(
-        None, description="Fetched while runner and bot are well: another service can tell you when the box is gone."
+        None,
+        description="Address to fetch while runner and bot are well. A monitoring service then tells you when the box"
+        " is gone.",
     )
-    heartbeat_every: Seconds = Field(60.0, ge=5, description="How often.", json_schema_extra={"shown_default": "60s"})
+    heartbeat_every: Seconds = Field(
+        60.0, ge=5, description="How often to fetch it.", json_schema_extra={"shown_default": "60s"}
+    )
     chat: Literal["telegram", "page"] = Field(
-        "telegram", description="page: instead of Telegram, a chat in the browser of this machine; no token."
+        "telegram", description="telegram, or page: a chat page on this machine instead of Telegram, without a token."
     )
-    page_port: int = Field(8642, ge=0, le=65535, description="Where it listens, on 127.0.0.1 only.")
+    page_port: int = Field(8642, ge=0, le=65535, description="Port of that page, on 127.0.0.1 only.")
 
 
 def load() -> ChatSettings:

@@ -127,14 +127,17 @@ class View:
 
     def tried_next(self) -> int | None:
         """The job that shows, or is about to show, whether a queue that the breaker paused may go on."""
-        paused = self.box.get("paused")
-        if not paused or "jobs" not in paused or self.box.get("draining") or not self.runner_is_up():
+        if not self.box.get("paused") or not self.runner_is_up():
             return None
-        if paused["trial"] is not None:
-            return int(paused["trial"])
-        waiting = Trials(self.store).now(paused)
-        starts = self._plan(waiting, alone=True).starts if waiting else ()
-        return starts[0].job_id if starts else None
+        with self.store.transaction():  # or the runner could claim it between two looks, and none would be seen
+            paused = self.box.get("paused")
+            if not paused or "jobs" not in paused or self.box.get("draining"):
+                return None
+            if paused["trial"] is not None:
+                return int(paused["trial"])
+            waiting = Trials(self.store).now(paused)
+            starts = self._plan(waiting, alone=True).starts if waiting else ()
+            return starts[0].job_id if starts else None
 
     def _plan(self, wanted: Sequence[Waiting], *, alone: bool = False) -> Plan:
         """What the runner would do with these now, beside those at the front of the queue or alone."""

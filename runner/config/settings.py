@@ -74,120 +74,141 @@ class Settings(FromEnvironment):
     home: Folder = Field(
         home_module.DEFAULT,
         validate_default=True,
-        description="State folder, made 0700 on first use; on a local disk.",
+        description="State folder. Must be on a local disk. Created with mode 0700 on first use.",
     )
     box: str = Field(
         default_factory=socket.gethostname,
-        description="This box's name in notices. Default: the host's name.",
+        description="Name of this box in messages. Default: the host name.",
         json_schema_extra={"shown_default": "the host's name"},
     )
     gpus: str = Field(
         "auto",
-        description="auto: what NVML shows, or an error · none · 0,1 or UUIDs · sim:2x24GiB simulates.",
+        description="Which GPUs to use: auto (all that NVML lists, an error if there are none), none, 0,1 or UUIDs,"
+        " or sim:2x24GiB for simulated ones.",
     )
-    slots_per_gpu: int = Field(1, ge=1, le=64, description="Jobs at once on one GPU.")
+    slots_per_gpu: int = Field(1, ge=1, le=64, description="How many jobs may share one GPU.")
     settle: Seconds = Field(
-        10.0, ge=0, description="Between two starts on one GPU, at most; sooner if the memory of the first is at rest.",
+        10.0, ge=0, description="Longest pause between two starts on one GPU. It ends early when the memory of the"
+        " first job stops growing.",
         json_schema_extra={"shown_default": "10s"},
     )  # fmt: skip
-    gpus_each: int | None = Field(None, ge=1, description="GPUs at once for one person. Default: no limit.")
-    gpus_each_low: int | None = Field(None, ge=1, description="... at low priority, all of theirs counted.")
+    gpus_each: int | None = Field(
+        None, ge=1, description="How many GPUs one person may use at a time. Default: no limit."
+    )
+    gpus_each_low: int | None = Field(
+        None, ge=1, description="The same for jobs of low priority, counting all GPUs the person uses."
+    )
     cpus: int = Field(
-        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="CPU cores for jobs that ask for some.",
+        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="CPU cores that jobs may reserve with"
+        " -c. Default: all of them.",
         json_schema_extra={"shown_default": "the number of CPUs"},
     )  # fmt: skip
     ram: Mebibytes = Field(
         default_factory=lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20, ge=1,
-        description="Memory of the host for jobs that ask for some.",
+        description="Host memory that jobs may reserve with -m. Default: all of it.",
         json_schema_extra={"shown_default": "what the host has"},
     )  # fmt: skip
     age: Seconds = Field(
-        86400.0, ge=0, description="For each of these that it waited, a job counts as one priority higher. 0: never.",
+        86400.0, ge=0, description="A waiting job gains one priority level per this much time. 0: never.",
         json_schema_extra={"shown_default": "1d"},
     )  # fmt: skip
-    time: Seconds | None = Field(None, gt=0, description="Time limit of a job that names none. Default: no limit.")
-    time_max: Seconds | None = Field(None, gt=0, description="The longest that may be asked for. Default: any.")
+    time: Seconds | None = Field(None, gt=0, description="Time limit for jobs that do not set one. Default: no limit.")
+    time_max: Seconds | None = Field(None, gt=0, description="The longest time limit a job may ask for. Default: any.")
     time_warning: Seconds | None = Field(
-        None, ge=0, description="How long before the limit its owner is warned; 0: never. Default: a tenth, 1h at most."
+        None,
+        ge=0,
+        description="When to warn the owner before a job's time limit. 0: never. Default: when a tenth is left, at"
+        " most 1h.",
     )
     retry_on: Annotated[tuple[str, ...], NoDecode, refusing(_retry_reasons)] = Field(
-        (), description="Jobs that end so are tried again, three times at most: HOST, SUPERVISOR. Default: none."
+        (),
+        description="Retry every job that ends for these reasons, up to three times: HOST, SUPERVISOR. Default: none.",
     )
     cpu_slots: int = Field(
         default_factory=lambda: os.cpu_count() or 1,
         ge=0,
-        description="Jobs with --gpus 0 at once. Default: the number of CPUs.",
+        description="How many jobs with --gpus 0 may run at a time. Default: the number of CPUs.",
         json_schema_extra={"shown_default": "the number of CPUs"},
     )
-    free_utilization: Percent = Field(50.0, description="A GPU is free for us below this utilisation by others.")
-    free_memory: Percent = Field(10.0, description="... and while others hold less than this share of its memory.")
+    free_utilization: Percent = Field(
+        50.0, description="A GPU counts as free if others use less than this percentage of it ..."
+    )
+    free_memory: Percent = Field(10.0, description="... and less than this percentage of its memory.")
     stop_grace: Seconds = Field(
-        10.0, ge=0, description="Between SIGTERM and SIGKILL.", json_schema_extra={"shown_default": "10s"}
+        10.0,
+        ge=0,
+        description="Time between SIGTERM and SIGKILL when a job is stopped.",
+        json_schema_extra={"shown_default": "10s"},
     )
     log_limit: Mebibytes = Field(
         256,
         ge=1,
-        description="A job's output is kept whole up to this size.",
+        description="Keep all output of a job up to this size.",
         json_schema_extra={"shown_default": "256M"},
     )
     log_tail: Mebibytes = Field(
         16,
         ge=1,
-        description="Beyond it, this much of its end (at least) is kept.",
+        description="Beyond that, keep at least this much of its end.",
         json_schema_extra={"shown_default": "16M"},
     )
     snapshot_limit: Mebibytes = Field(
-        200, ge=1, description="The largest copy of the code that `submit --snapshot` makes.",
+        200, ge=1, description="Largest copy of the code that `submit --snapshot` may make.",
         json_schema_extra={"shown_default": "200M"},
     )  # fmt: skip
     breaker: int = Field(
-        3, ge=0, description="So many jobs in a row that fail the same way at once pause the queue; 0: never."
+        3,
+        ge=0,
+        description="Pause the queue after this many attempts in a row fail quickly and in the same way. 0: never.",
     )
     breaker_within: Seconds = Field(
         10.0,
         ge=0,
-        description="At once means within this time of starting.",
+        description="Quickly means within this time after the start.",
         json_schema_extra={"shown_default": "10s"},
     )
     breaker_again: Seconds = Field(
         300.0,
         ge=0,
-        description="A queue that was paused so is tried with one job: at once with one unlike those that failed,"
-        " otherwise after this time, then after twice as long, up to 1h. 0s: never, somebody has to resume it.",
+        description="Try a queue that was paused like that with one job: a job of another kind at once, otherwise any"
+        " job"
+        " after this time, then after twice as long, up to 1h. 0s: never, resume it yourself.",
         json_schema_extra={"shown_default": "5m"},
     )
     idle: Annotated[str, refusing(_idle_rule)] = Field(
         "5%:5s:60:12",
-        description="A job is stopped if all its GPUs stay below 5 % in 60 samples of 5 s, past its first 12; or off.",
+        description="Stop a job if all its GPUs stay below 5 % for 60 samples, one every 5 s, ignoring the first 12."
+        " Or: off.",
     )
     idle_warning: Seconds | None = Field(
-        None, description="How long before that its owner is warned. Default: half the time."
+        None, description="How long before that to warn the owner. Default: half of the window."
     )
     hung: Annotated[str, refusing(_hung_rule)] = Field(
         "yield",
-        description="What looks hung (GPUs at 100 % and low power, no output for 10 min): yield (told, and stopped"
-        " where another job waits for its GPUs), alert, kill or off.",
+        description="What to do with a job that looks hung (GPUs at 100 % but low power, no output for 10 min): yield"
+        " (tell the owner, stop it if another job waits for its GPUs), alert, kill or off.",
     )
-    probe_batch: int = Field(8, ge=1, le=4096, description="The batch of a probe's first run; see docs/batch.md.")
+    probe_batch: int = Field(8, ge=1, le=4096, description="Batch size of the first probe; see docs/batch.md.")
     probe_margin: Percent = Field(
-        92.0, ge=10, le=100, description="The part of a GPU's memory that may be used, in percent."
+        92.0, ge=10, le=100, description="How much of the GPU memory a probed job may use, in percent."
     )
-    probe_cap: int = Field(4096, ge=1, description="The largest batch that is ever chosen.")
-    probe_round_to: int = Field(8, ge=1, description="Batches are rounded down to a multiple of this ...")
+    probe_cap: int = Field(4096, ge=1, description="Largest batch size a probe may choose.")
+    probe_round_to: int = Field(8, ge=1, description="Round batch sizes down to a multiple of this ...")
     probe_round_from: int = Field(64, ge=1, description="... from this size up.")
     probe_limit: Seconds = Field(
-        120.0, ge=5, le=3600, description="A probe takes no longer.", json_schema_extra={"shown_default": "2m"}
+        120.0, ge=5, le=3600, description="Longest time one probe may take.", json_schema_extra={"shown_default": "2m"}
     )
     probe_quiet: Seconds = Field(
         10.0,
         ge=0.5,
         le=3600,
-        description="The first probe ends when its memory has not grown for so long, unless it has an end of its own.",
+        description="The first probe ends when its memory has not grown for this long, unless it ends by itself.",
         json_schema_extra={"shown_default": "10s"},
     )
     backup_dir: Folder | None = Field(
         None,
-        description="Folder (a network mount may be) for a continuous copy of the queue; restored from by itself.",
+        description="Folder for a continuous copy of the queue; may be a network mount. A lost queue is restored from"
+        " it.",
     )
     when_empty: str | None = Field(
         None,
@@ -196,25 +217,30 @@ class Settings(FromEnvironment):
     when_empty_grace: Seconds = Field(
         600.0,
         ge=0,
-        description="... so long after; a job submitted by then, `nightshift stay` or `nightshift pause` prevents it.",
+        description="Wait this long first. A new job, `nightshift stay` or `nightshift pause` cancels it.",
         json_schema_extra={"shown_default": "10m"},
     )
     keep_logs: Seconds | None = Field(
-        None, description="Output of finished jobs is removed after this time. Default: never."
+        None, description="Remove the output of finished jobs after this time. Default: never."
     )
-    keep_runs: Seconds | None = Field(None, description="Run directories of finished jobs likewise.")
-    keep_jobs: Seconds | None = Field(None, description="Finished jobs are forgotten after this time.")
+    keep_runs: Seconds | None = Field(
+        None, description="Remove the run directories of finished jobs after this time. Default: never."
+    )
+    keep_jobs: Seconds | None = Field(
+        None, description="Remove finished jobs from the queue's record after this time. Default: never."
+    )
     disk_limit: Mebibytes | None = Field(
         None,
-        description="Oldest run directories are removed when all, with the copies of code they ran from, are larger.",
+        description="Remove the oldest run directories when all of them, with their snapshots, take more than this.",
     )
     disk_warning: Mebibytes = Field(
-        1024, ge=0, description="The admins are told when less is free on the state folder's disk; 0: never.",
+        1024, ge=0, description="Tell the admins when less than this is free on the disk of the state folder. 0:"
+        " never.",
         json_schema_extra={"shown_default": "1G"},
     )  # fmt: skip
 
 
-# names that belong to the chat face; the runner only has to know that they are not misspelt
+# settings of the bot; the runner only checks that they are spelled right
 CHAT_SETTINGS = frozenset(
     {
         *("token", "token_file", "api_url", "proxy", "chat", "page_port", "admins", "users", "viewers", "groups"),
