@@ -294,7 +294,7 @@ def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
     is_retry = data.get("wait_s") is not None
     verb, how = job_words.ending({**data, "why": None}, None) if is_retry else ("", "")
     why = " · ".join(part for part in (how or verb, str(data.get("why", ""))) if part)
-    rest = "\nOf further retries you hear when the job ends." if data.get("wait_s") else ""
+    rest = "\nThe next message comes when the job ends." if data.get("wait_s") else ""
     return fit([f"🔁 {heading(found)} is queued again on {escape(box)} · {escape(why)}\n", command_line(found), rest])
 
 

@@ -85,7 +85,7 @@ class Outlook:
         elif (done.earliest_s or 0.0) >= SOON_S:
             said = f"not empty before {self._when(done.earliest_s or 0.0)}: {doubt}"
         else:
-            said = f"when it is empty is unknown: {doubt}"
+            said = f"end unknown: {doubt}"
         return f"{said}; {self.held:,} held" if self.held else said
 
     def _doubt(self) -> str:

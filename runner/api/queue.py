@@ -209,7 +209,7 @@ class Queue(Extending):
                 spec = self.limited(spec)
             changed = differences(job.spec, spec)
             if not changed:
-                return f"Job {job_id} is so already."
+                return f"Nothing to change: job {job_id} already has these settings."
             self._check_edited(job_id, spec, edit)
             if "snapshot" in changed:
                 self._refuse_thawed(spec)

@@ -30,7 +30,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     if away > -_BETWEEN_ZONES:
         moment = moment if moment.tzinfo else _local(moment, now)
     if away <= -_BETWEEN_ZONES or moment <= now:
-        raise UserError(f"{text!r} is over: {_FORMS}")
+        raise UserError(f"{text} is in the past: {_FORMS}")
     return moment.astimezone(timezone.utc)
 
 

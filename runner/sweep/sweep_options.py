@@ -41,17 +41,17 @@ def parse_at_most(text: str) -> int | None:
 
 
 CHOOSING = (
-    Option(("-n", "--n-samples"), "N", "samples", "so many combinations, chosen at random", _number),
+    Option(("-n", "--n-samples"), "N", "samples", "pick this many combinations at random", _number),
     Option(("--sampling-mode",), f"{GRID}|{SHUFFLED}", "mode", f"in order, or at random (default {SHUFFLED})", _mode),
-    Option(("--seed",), "N", "seed", "the same choice and order each time", _number),
+    Option(("--seed",), "N", "seed", "make the choice and order repeatable", _number),
 )
 OF_A_GROUP = (
-    Option(("--at-most",), "M", "at_most", "so many of them at once", parse_at_most),
+    Option(("--at-most",), "M", "at_most", "run at most this many at a time", parse_at_most),
     Option(
-        ("--metric",), "val_loss", "metric", "what to compare them by: a name, or a pattern for the log", parse_metric
+        ("--metric",), "val_loss", "metric", "number to compare jobs by: a name, or a pattern for the log", parse_metric
     ),
-    Option(("--smallest",), "", "smallest", "the smallest is best (default, but for accuracies and the like)", bool),
-    Option(("--largest",), "", "largest", "the largest is best", bool),
+    Option(("--smallest",), "", "smallest", "smallest is best (default, except for accuracies and the like)", bool),
+    Option(("--largest",), "", "largest", "largest is best", bool),
 )
 
 

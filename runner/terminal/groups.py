@@ -20,7 +20,7 @@ LISTED = 20
 @click.argument("name", metavar="[NAME]", type=GROUP, required=False)
 @click.option("--csv", "as_csv", is_flag=True, help="The results for a spreadsheet.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-@click.option("--at-most", metavar="M", help="From now on so many of them at once; none for no limit.")
+@click.option("--at-most", metavar="M", help="Run at most this many at a time from now on; none for no limit.")
 @click.option("--metric", metavar="val_loss", help="What to compare them by: its name in the log, or a pattern.")
 @click.option("--smallest", is_flag=True, help="The smallest is best.")
 @click.option("--largest", is_flag=True, help="The largest is best.")

@@ -37,12 +37,12 @@ LINES = "%(asctime)s: %(levelname)s: %(name)s: %(message)s"
 @click.option(
     "-n", "--num-samples", "window",
     type=click.IntRange(1), default=60, show_default=True, metavar="N",
-    help="So many samples in a row, all of all GPUs idle, end the process.",
+    help="Stop the process after this many samples in a row with all GPUs idle.",
 )  # fmt: skip
 @click.option(
     "-d", "--delay-samples", "delay",
     type=click.IntRange(0), default=12, show_default=True, metavar="N",
-    help="So many samples pass before the first that counts.",
+    help="Ignore this many samples at the start.",
 )  # fmt: skip
 @click.option("-x", "--debug", is_flag=True, help="Report the GPUs' usage at each sample.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND…")

@@ -255,7 +255,7 @@ async def test_a_series_of_retries_is_told_once_and_at_its_end(room):
     queue.jobs.back_to_queue(queue.job(number), retry.words, (State.FAILED, Reason.EXIT), end=failed, retry=retry)
     (said,) = await news(room, room.uma)
     assert said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · exit 1 · retry 1 of 9999 in 10 s"
-    assert said.text.text.endswith("Of further retries you hear when the job ends.")
+    assert said.text.text.endswith("The next message comes when the job ends.")
     for again in range(2, 6):
         queue.store.execute("UPDATE jobs SET begin_at = NULL, ready = 1")
         begin(queue, number)

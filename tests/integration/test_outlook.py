@@ -104,7 +104,7 @@ def test_what_is_not_known_is_called_unknown(queue, box):
     runs_since(queue, running, 60)
     assert [start_of(queue, number) for number in (waiting, last)] == [None, None]
     assert start_of(queue, waiting, "estimated_start_not_after") is None
-    assert "The queue: when it is empty is unknown: 3 jobs of unknown length." in box.run("ls").stdout
+    assert "The queue: end unknown: 3 jobs of unknown length." in box.run("ls").stdout
     shown = box.run("show", str(last)).stdout
     assert "Starts       at a time unknown" in shown
     assert "Takes        unknown" in shown

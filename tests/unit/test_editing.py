@@ -58,7 +58,7 @@ def test_what_is_named_is_set_and_the_rest_stays(queue):
     assert event["data"]["changed"]["priority"] == ["normal", "high"]
     assert event["data"]["changed"]["time_limit_s"] == [60.0, 5400.0]
     assert [(one["actor"], one["action"]) for one in queue.audit.rows()][-1] == ("somebody", "edit")
-    assert edit(queue, job_id, "-p", "high") == f"Job {job_id} is so already."
+    assert edit(queue, job_id, "-p", "high") == f"Nothing to change: job {job_id} already has these settings."
     assert len(queue.jobs.events(job_id)) == 2
 
 
@@ -329,7 +329,7 @@ def test_the_code_as_it_is_now_replaces_the_copy_a_job_had_or_gives_it_one(queue
     edit(queue, frozen, "--snapshot", "--time", "1h")
     assert copied(queue, frozen) == "new"
     assert "--snapshot" in options_of(queue.job(frozen).spec).split()
-    assert edit(queue, frozen, "--snapshot") == f"Job {frozen} is so already."
+    assert edit(queue, frozen, "--snapshot") == f"Nothing to change: job {frozen} already has these settings."
     assert "a copy of the code as it is now" in edit(queue, frozen, "--dir", str(other))
     assert copied(queue, frozen) == "old other"
     assert edit(queue, frozen, "--clear", "snapshot") == f"Job {frozen} is edited: snapshot yes → no."
