@@ -112,7 +112,7 @@ def _close(process: subprocess.Popen[bytes], folder: str) -> None:
 
 def _load() -> None:
     """What the commands load when they are called."""
-    sys.path.insert(0, str(ROOT))
+    sys.path[0] = str(ROOT)  # in place of the folder of this script, whose `telegram` is not the library
     import importlib
 
     for name in (
