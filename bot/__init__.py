@@ -1,1 +1,1 @@
-"""The chat face of nightshift; it reaches jobs through runner.api alone."""
+"""The chat side of nightshift. It reaches jobs only through runner.api."""

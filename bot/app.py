@@ -1,4 +1,4 @@
-"""The bot on one page: what there is, and how it is joined."""
+"""The bot's parts and how they are wired together."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ NOBODY_COULD_USE_IT = (
 
 
 def main(settings: ChatSettings, token: str | None, *, take_over: bool = False) -> None:
-    """Run the bot in this process until it is asked to leave."""
+    """Run the bot in this process until it is asked to stop."""
     quiet_log.install(token or "")
     os.umask(0o077)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_run(settings, token, take_over))
     finally:
-        for pid in descendants(os.getpid()):  # of a call that hangs in its thread: a git that waits for a pipe
+        for pid in descendants(os.getpid()):  # left by a call that hangs in its thread, like a git waiting for a pipe
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -129,7 +129,7 @@ async def _run(settings: ChatSettings, token: str | None, take_over: bool) -> No
 
 
 async def _face(stack: contextlib.AsyncExitStack, settings: ChatSettings, token: str | None) -> Face:
-    """Telegram, or the page on this machine."""
+    """Return a bot that talks to Telegram, or to the page on this machine."""
     if settings.chat == "page":
         from bot.local_chat.embedded import open_page
 
@@ -142,7 +142,7 @@ async def _face(stack: contextlib.AsyncExitStack, settings: ChatSettings, token:
 
 
 class Face:
-    """One bot: what fetches, handles, tells and sends, over one connection to the queue."""
+    """One bot: it handles updates, turns notices into messages and sends them, over one connection to the queue."""
 
     def __init__(
         self, chat: Chat, wire: Wire, on_change: Callable[[], None] = lambda: None, *, poll_s: float = POLL_S
@@ -161,7 +161,7 @@ class Face:
         self._ended: asyncio.Future[None] = loop.create_future()
 
     async def run(self, stack: contextlib.AsyncExitStack, *, take_over: bool = False) -> None:
-        """Until a signal, or something that only the operator can mend."""
+        """Run until a signal, or until an error that only the operator can fix."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
@@ -177,7 +177,7 @@ class Face:
         return None
 
     async def connect(self, *, take_over: bool = False) -> None:
-        """Learn who we are, and see that the queue's memory is of this bot."""
+        """Learn the bot's own id and name, and tell the queue which bot this is."""
         await self.wire.connect(take_over=take_over)
         await self.application.initialize()
         me = self.wire.bot.bot
@@ -186,7 +186,7 @@ class Face:
             self.chat.meet(me.id, self.chat.username)
 
     async def serve(self) -> None:
-        """Everything at once, until told to leave."""
+        """Run all parts at once until the bot is asked to leave or one of them fails."""
         parts = (self.poller, self.dispatcher, self.notifier, self.sender, self.runner_watch)
         tasks = [asyncio.ensure_future(work) for work in (*(part.run() for part in parts), self._look_at_file())]
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
@@ -209,18 +209,18 @@ class Face:
             self._ended.result()
 
     async def _look_at_file(self) -> None:
-        """Leave if the queue's file is gone, also while nothing happens."""
+        """Raise QueueLostError if the queue's file is gone. Looks every second, even when nothing happens."""
         while True:
             self.chat.queue.store.refuse_lost()
             await asyncio.sleep(LOOK_AT_FILE_S)
 
     def leave(self) -> None:
-        """End, in order."""
+        """Ask the bot to stop in an orderly way."""
         if not self._ended.done():
             self._ended.set_result(None)
 
     def _doubt(self) -> None:
-        """Something was refused as if the token were no longer good: ask about that, once at a time."""
+        """Ask Telegram, once at a time, whether the token still works: a call was refused as if it did not."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask_about_token())
 
@@ -229,7 +229,7 @@ class Face:
             self._ended.set_exception(OperatorError(NOT_KNOWN))
 
     async def _first(self, doing: Any) -> None:
-        """Do this, unless somebody wants us to leave before it is done."""
+        """Await this, but cancel it if the bot is asked to leave first."""
         task = asyncio.ensure_future(doing)
         await asyncio.wait([task, self._ended], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -250,7 +250,7 @@ class Face:
 
 
 def build(chat: Chat, wire: Wire) -> Application[Any, Any, Any, Any, Any, Any]:
-    """The gate first, for every kind of update; behind it the handlers. Updates come from the inbox alone."""
+    """Build the application: first the gate, then the handlers. Updates come only from the inbox."""
     application = ApplicationBuilder().bot(wire.bot).updater(None).build()
     written = filters.UpdateType.MESSAGE
 

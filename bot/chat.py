@@ -1,4 +1,4 @@
-"""What every part of the bot works with: one connection to the queue, one gate, one way to speak."""
+"""What every part of the bot works with: the connection to the queue, the gate, and the way to send messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STILL_NEWS = timedelta(minutes=10)
 
 
 def typed_in_chat(words: str) -> str:
-    """How a command of the terminal is sent here; with backticks around what a tap would not send whole."""
+    """Return how to give a terminal command here, in backticks unless tapping it sends it whole."""
     name, _, rest = words.partition(" ")
     if name in {"first", "sooner", "later"}:
         return "/queue"
@@ -50,14 +50,14 @@ def typed_in_chat(words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a message shows where it can be drawn, and the few words that then stand below it."""
+    """A picture for a message, and the short caption that then replaces its text."""
 
     plot: dict[str, Any]
     caption: str
 
 
 class Chat:
-    """Shared by handlers, notices and the sender."""
+    """What handlers, notices and the sender share."""
 
     def __init__(self, settings: ChatSettings, token: str = "") -> None:
         self.settings = settings
@@ -71,15 +71,15 @@ class Chat:
         self._redactors: dict[frozenset[str], Redactor] = {}  # most jobs share their workspace's secrets
         self.username = ""
         self.rate = Rate(settings.submits_per_minute)
-        self.troubles: dict[str, str] = {}  # what people must know of the bot itself, by part
+        self.troubles: dict[str, str] = {}  # problems of the bot itself that people must hear about, by part
         self.wake_sender: Callable[[], None] = lambda: None
 
     def meet(self, bot_id: int, username: str) -> None:
-        """Remember which bot this is; another one's updates are numbered anew."""
+        """Record which bot this is. If it is a different bot, forget the inbox: its updates have other numbers."""
         box = self.queue.box
         if box.get("bot id") not in {None, bot_id}:
             self.inbox.forget_all()
-        if box.get("bot id") is None:  # a box that was used without a bot has weeks of news that is none any more
+        if box.get("bot id") is None:  # a box used without a bot so far may have weeks of old notices
             self.queue.outbox.forget_untold(clock.text(clock.now() - STILL_NEWS))
         box.set("bot id", bot_id)
         box.set("bot chat", self.settings.chat)
@@ -90,42 +90,42 @@ class Chat:
             self.set_menu(person)
 
     def set_menu(self, person: int | None) -> None:
-        """Offer somebody the commands they may use; strangers are offered none but /start."""
+        """Offer a person the commands their role allows. Strangers (and None, the default menu) get only /start."""
         role = self.gate.role_of(person) if person is not None else None
         shown = menu(role) if role is not None else [BY_NAME["start"]]
         body = {"commands": [[command.name, command.help] for command in shown]}
         self.messages.supersede_menu(person or 0)
-        whose = person if role is not None else None  # a menu that is taken back depends on nobody's rights
+        whose = person if role is not None else None  # taking a menu back needs no rights
         self.messages.add(person or 0, "setMyCommands", body, lane="edit", person=whose, lasts_s=MENU_S)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection to the queue."""
         self.queue.store.close()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing; what was said in it is sent afterwards."""
+        """Run the body in one transaction, then wake the runner and the bot, and send the messages written in it."""
         with self.queue.store.transaction():
             yield
-        self.queue.ring()  # whoever was woken from inside has seen nothing yet
+        self.queue.ring()  # processes woken from inside the transaction could not see its changes yet
         self.wake_sender()
 
     def heard_from(self, caller: Caller) -> None:
-        """Somebody wrote: their name may have changed, and what could not reach them may reach them now."""
+        """Note the name of a person who wrote, and retry messages that could not reach them in the last day."""
         self.people.note_name(caller.id, caller.name)
         self.messages.unpark(caller.id, caller.chat, clock.text(clock.now() - UNPARKED_FOR))
 
     def name_of(self, actor: str) -> str:
-        """A person as others know them."""
+        """Return a person's name, or their id if no name is known. Other actors are returned unchanged."""
         person = person_of(actor)
         return actor if person is None else self.people.get(person).name or str(person)
 
     def named(self, text: str) -> str:
-        """The text with names in place of numbers of people."""
+        """Return the text with names in place of people's ids."""
         return re.sub(r"\btg:\d+", lambda found: self.name_of(found[0]), text)
 
     def redactor_for(self, job: Job) -> Redactor:
-        """What takes this job's own secrets out of a text as well."""
+        """Return a redactor that also hides this job's own secrets."""
         from_file = {value for value in self.queue.env_file_of(job).values() if is_telling(value)}
         secrets = frozenset([*self._secrets, *secret_values(self.queue.environment_of(job)), *from_file])
         if secrets not in self._redactors:
@@ -134,22 +134,22 @@ class Chat:
         return self._redactors[secrets]
 
     def shown(self, job: Job) -> Job:
-        """The job as it may be shown: of a secret that a cut went through, a part would be left."""
+        """Return the job with its secrets hidden. This must come before a cut, which could leave part of a secret."""
         redactor = self.redactor_for(job)
         parameters = {name: redactor.ends(value) for name, value in job.spec.parameters.items()}
         return replace(job, spec=replace(job.spec, command=redactor.ends(job.spec.command), parameters=parameters))
 
     def probe_of(self, job: Job) -> str | None:
-        """How the batch of its latest attempt was found, in a line; None if none was looked for."""
+        """Return one line on how the batch of the job's latest attempt was found, or None if it was not probed."""
         found = self.queue.probe(job.id)
         return str(found["said"]) if found else None
 
     def presentable(self, html: str, limit: int = MESSAGE_UNITS) -> str:
-        """The text as it is sent: nothing secret in it, short enough after that, and no stray links."""
+        """Return the text ready to send: without secrets, cut to fit, and with nothing that turns into a stray link."""
         return finished(fit([self.redactor.text(html)], limit))
 
     def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
-        """Rows of buttons that only this person can press, as they are kept until they are sent; none they may not."""
+        """Return rows of buttons that only this person can press, without those they may not use."""
         rights = Rights(self, person)
         rows = [[one for one in row if isinstance(one, Link) or rights.may_press(one)] for row in rows]
         asks = any(isinstance(one, Press) and one.question for row in rows for one in row)
@@ -157,7 +157,7 @@ class Chat:
         return [[self._button(person, one, question) for one in row] for row in rows if row]
 
     def _button(self, person: int, one: Press | Link, question: str) -> dict[str, str]:
-        """A question's buttons name it: when one of them was pressed, none is good any more."""
+        """Make one button. Buttons of one question share its id: pressing one makes all of them invalid."""
         if isinstance(one, Link):
             return {"text": one.text, "url": one.url}
         data = {**one.data, QUESTION: question} if one.question else one.data
@@ -170,7 +170,7 @@ class Chat:
         job_id: int | None = None, reply_to: int | None = None, topic: int | None = None, silent: bool = False,
         notice_id: int | None = None, at: datetime | None = None, picture: Picture | None = None,
     ) -> None:  # fmt: skip
-        """Have a message sent, about what happened `at` that time; nothing secret leaves in it."""
+        """Queue a message, with secrets removed. `at` is when the thing it reports happened."""
         body: dict[str, Any] = {"text": self.presentable(html), "silent": silent}
         body |= {"reply_to": reply_to} if reply_to else {}
         body |= {"topic": topic} if topic else {}
@@ -183,7 +183,7 @@ class Chat:
         self.messages.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)
 
     def tell_admins(self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, but: int | None = None) -> None:
-        """To each of them in private."""
+        """Send a message to each admin in private, except `but`."""
         for admin in self.gate.admins():
             if admin != but:
                 self.say(admin, admin, html, rows)
@@ -197,14 +197,14 @@ RELEASE_ALL, RESUME = "release all", "resume"
 
 
 def role_to_resume(chat: Chat) -> Role:
-    """Who may let the queue go on: a pause that a person made is an admin's to end."""
+    """Return the role needed to resume the queue: admin if a person paused or drained it, else user."""
     paused, draining = chat.queue.box.get("paused"), chat.queue.box.get("draining")
     by_person = draining or (paused and paused["by"] != "breaker")
     return Role.ADMIN if by_person else Role.USER
 
 
 class Rights:
-    """One person's, at the moment when a message is written for them."""
+    """What one person may press, at the moment a message is written for them."""
 
     def __init__(self, chat: Chat, person: int) -> None:
         self._chat, self._actor = chat, actor_of(person)
@@ -212,7 +212,7 @@ class Rights:
         self._owners: dict[int, str | None] = {}
 
     def may_press(self, press: Press) -> bool:
-        """Whether it would do something for them."""
+        """Return whether pressing this would do anything for this person."""
         if press.action in OF_ADMINS:
             return self._role is Role.ADMIN
         if press.action in {KILL_GROUP, RERUN_FAILED}:
@@ -226,7 +226,7 @@ class Rights:
         return press.action not in OF_USERS or self._is_user
 
     def may_change(self, job_id: int) -> bool:
-        """Owners and admins may."""
+        """Return whether this person may change the job: admins may, and users may change their own."""
         if self._role is Role.ADMIN:
             return True
         if job_id not in self._owners:
@@ -239,7 +239,7 @@ class Rights:
         return self._role is not None and self._role >= Role.USER
 
     def _has_any(self, action: str, group: str) -> bool:
-        """Whether one of its jobs that it would be about is theirs."""
+        """Return whether the action would affect at least one job of the group that this person may change."""
         groups = self._chat.queue.groups
         found = groups.unfinished(group) if action == KILL_GROUP else groups.failed(group)
         return self._is_user and any(self._role is Role.ADMIN or one.owner == self._actor for one in found)

@@ -1,4 +1,4 @@
-"""The bot as a command, and what `up`, `demo` and `doctor` ask about it before it runs."""
+"""`nightshift bot`, and what `up` and `demo` need to know about the bot before they start it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("bot")
 @click.option("--take-over", is_flag=True, help="Remove a webhook by which another program gets this bot's messages.")
 def bot(take_over: bool) -> None:
-    """Run the bot alone, in the foreground, until Ctrl-C; it works without a runner too, and says so."""
+    """Run only the bot, in the foreground, until Ctrl-C. It also works without a runner, and says so."""
     found = settings.load()
     secret = None if found.chat == "page" else token.find(found)
     if secret is None and found.chat != "page":
@@ -30,7 +30,7 @@ def bot(take_over: bool) -> None:
 
 
 def _greet(found: settings.ChatSettings) -> None:
-    """For whoever started it by hand; one that is kept up by `up` speaks through its log."""
+    """Print what to do next, for somebody who started the bot by hand. Under `up` the bot writes to its log instead."""
     from runner.terminal.session import open_queue, warn_without_runner
 
     with open_queue() as queue:
@@ -41,19 +41,19 @@ def _greet(found: settings.ChatSettings) -> None:
 
 
 def is_wanted() -> bool:
-    """Whether a bot is set up: it has a token, or a page to talk through."""
+    """Return whether a bot is set up: it has a token, or the chat is the page."""
     found = settings.load()
     return found.chat == "page" or token.source(found) is not None
 
 
 def handed_token() -> list[token.Handover]:
-    """How a process of ours that runs the bot gets the token that this one was given."""
+    """Return what passes this process' token on to the process that runs the bot. Empty if it was given none."""
     given = token.handed()
     return [] if given is None else [token.Handover(given)]
 
 
 def handed_socket(any_port: bool) -> list[Held]:
-    """Where the chat page listens, for one bot after the other; nothing where the chat is no page."""
+    """Return what passes the page's socket on to each bot in turn. Empty if the chat is not the page."""
     from bot.local_chat.page.listening_socket import Held
 
     found = settings.load()

@@ -1,4 +1,4 @@
-"""Every command of the chat, once: its name, who may use it, how it is written, what it does."""
+"""The one list of chat commands: name, role, usage, help and example."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bot.roles import Role
 
 
 class Command(NamedTuple):
-    """One line of the menu."""
+    """One chat command, as the menu and the help show it."""
 
     name: str
     role: Role
@@ -59,5 +59,5 @@ HIDDEN = {"start"}
 
 
 def menu(role: Role) -> list[Command]:
-    """What somebody with this role is offered."""
+    """Return the commands that this role may use, without the hidden ones."""
     return [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]

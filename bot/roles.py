@@ -1,4 +1,4 @@
-"""What each person may do: viewer, user, admin. Pure."""
+"""The roles: viewer, user, admin. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Role(IntEnum):
-    """What somebody may do; each may do what those below may."""
+    """What a person may do. Each role includes the ones before it."""
 
     VIEWER = 1
     USER = 2
@@ -14,12 +14,12 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """As it is written."""
+        """The role's name in lower case."""
         return self.name.lower()
 
     @property
     def title(self) -> str:
-        """As it is said of somebody."""
+        """The role with its article, like "an admin"."""
         return f"an {self.word}" if self is Role.ADMIN else f"a {self.word}"
 
 

@@ -1,4 +1,4 @@
-"""Every setting of the chat face, once: name, type, default and what it is for."""
+"""The one list of chat settings: name, type, default and description."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _proxy(value: str) -> str:
     return value
 
 
-# NoDecode: what stands in the environment is text for the validators, not JSON
+# NoDecode: the validators get the environment's text as it is, not parsed as JSON
 PersonIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, 1, "123456789"))]
 GroupIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, -1, "-1001234567890"))]
 QuietHours = Annotated[tuple[int, int] | None, NoDecode, refusing(quiet_hours)]
@@ -53,7 +53,7 @@ Address = Annotated[str, BeforeValidator(_address)]
 
 
 class ChatSettings(FromEnvironment):
-    """What the bot goes by."""
+    """The bot's settings."""
 
     home: str
     box: str = Field(default_factory=socket.gethostname)
@@ -98,7 +98,7 @@ class ChatSettings(FromEnvironment):
 
 
 def load() -> ChatSettings:
-    """The settings in force; OperatorError says what is wrong and how to put it."""
+    """Return the settings in force. Raise OperatorError, which says what is wrong and how to fix it."""
     found = load_as(ChatSettings)
     roles = {"ADMINS": found.admins, "USERS": found.users, "VIEWERS": found.viewers}
     twice = {person for ids in roles.values() for person in ids if sum(person in other for other in roles.values()) > 1}
@@ -110,7 +110,7 @@ def load() -> ChatSettings:
 
 
 def read_token_file(path: str) -> str:
-    """The token in a file that nobody else can open."""
+    """Return the token in a file. Raise OperatorError if the file is open to others or cannot be read."""
     path = os.path.expanduser(path)
     try:
         with open(path, encoding="ascii") as file:

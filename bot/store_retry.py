@@ -1,4 +1,4 @@
-"""A full disk passes: what must be written down is tried until it is."""
+"""Retry writes to the database while its disk is full or it is otherwise unavailable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRY_AGAIN_S = 2.0
 
 
 async def patiently(act: Callable[[], T]) -> T:
-    """Do this with the database until it takes it; `act` must be all or nothing."""
+    """Call `act` every two seconds until the database accepts it. `act` must be all or nothing. A lost queue raises."""
     failing = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The connection to the Bot API: Telegram over HTTP, or the world inside this process."""
+"""The connection to the Bot API: Telegram over HTTP, or the local chat inside this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("PTB_TIMEDELTA", "true")  # python-telegram-bot's new way; the old one warns at every wait
+os.environ.setdefault("PTB_TIMEDELTA", "true")  # python-telegram-bot's new behaviour; the old one warns at every wait
 
 import httpx
 from telegram.error import TelegramError
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_S, READ_S, POOL_S = 10.0, 20.0, 5.0
-ASKS = 3  # so often Telegram must say that it does not know the token before it is believed
-UPDATES = 50  # at once
-POLL_OVERDUE_S = 10.0  # beyond the poll itself
+ASKS = 3  # how often in a row Telegram must reject the token before we believe it
+UPDATES = 50  # per poll
+POLL_OVERDUE_S = 10.0  # on top of the poll's own time-out
 NOT_KNOWN = (
     "Telegram does not know this bot's token. Copy it anew from @BotFather (/mybots → API Token) into NIGHTSHIFT_TOKEN."
 )
 
 
 class RawBot(ExtBot[None]):
-    """A bot that can also hand over updates as they came, before anything could fail to understand them."""
+    """A bot that can also return updates as raw JSON, before any parsing can fail."""
 
     async def raw_updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[Any]:
-        """One long poll."""
+        """Do one long poll."""
         data: dict[str, Any] = {"timeout": int(timeout_s), "allowed_updates": list(allowed), "limit": UPDATES}
         if offset is not None:
             data["offset"] = offset
@@ -52,7 +52,7 @@ class RawBot(ExtBot[None]):
 
 
 class Wire:
-    """A bot and its transports."""
+    """A bot and its HTTP connections."""
 
     def __init__(self, token: str, settings: ChatSettings | None = None, request: BaseRequest | None = None) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class Wire:
     def _transport(self, connections: int) -> BaseRequest:
         assert self._settings is not None
         if self._tls is None:
-            self._tls = httpx.create_ssl_context()  # one for both: reading the world's certificates takes 50 ms
+            self._tls = httpx.create_ssl_context()  # shared by both: loading the CA certificates takes 50 ms
         return Transport(
             connection_pool_size=connections,
             httpx_kwargs={"verify": self._tls},
@@ -82,7 +82,7 @@ class Wire:
         )
 
     async def connect(self, *, take_over: bool = False) -> None:
-        """Until Telegram has told who we are; waits for a network that is not there yet."""
+        """Connect, and retry until Telegram answers. Raise OperatorError if it does not know the token."""
         tries = 0
         while True:
             try:
@@ -101,7 +101,7 @@ class Wire:
                 return
 
     async def is_unknown(self) -> bool:
-        """Whether Telegram keeps saying that it does not know the token: one such answer may be a slip."""
+        """Return whether Telegram rejects the token three times in a row: a single rejection may be a mistake."""
         for tries in range(1, ASKS + 1):
             await asyncio.sleep(pause_s(tries))
             try:
@@ -114,15 +114,15 @@ class Wire:
         return True
 
     async def updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[Any]:
-        """One long poll; what it brings may be of any shape."""
+        """Do one long poll. The updates may have any shape."""
         return await self.bot.raw_updates(offset, timeout_s, allowed)
 
     async def reconnect(self) -> None:
-        """Drop the connection that a poll hangs on."""
+        """Drop the connection of a poll that hangs, and open a new one."""
         await self._polling.shutdown()
         await self._polling.initialize()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for transport in self.bot._request:
             await transport.shutdown()

@@ -1,4 +1,4 @@
-"""HTTP to a Bot API that may answer anything: bodies have a limit, and their shape is checked before use."""
+"""HTTP to the Bot API, without trust in its answers: bodies are limited, and their shape is checked before use."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from runner.api.chat import LONGEST_WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LONGEST_BODY = 8 << 20  # fifty updates of the largest kind are half of that
-LONGEST_REFUSAL = 2000  # of what is refused the beginning says why, and it is put into the log
+LONGEST_BODY = 8 << 20  # twice what fifty of the largest updates need
+LONGEST_REFUSAL = 2000  # the beginning of an error says why, and it goes into the log
 BODY_WITHIN_S = 60.0
 LARGEST_NUMBER = 1 << 53
 
 
 class Client(httpx.AsyncClient):
-    """Reads no more of a body than it may be long, and for no longer than it may take."""
+    """An HTTP client that limits the size of a body and the time to read it."""
 
     async def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
-        """Send a request and read its answer."""
+        """Send a request and read its answer. Raise ReadError if it is too long, ReadTimeout if it takes too long."""
         response = await super().send(request, **{**how, "stream": True})
         try:
             body = await within(BODY_WITHIN_S, _body(response))
@@ -48,19 +48,19 @@ async def _body(response: httpx.Response) -> bytes:
 
 
 class Transport(HTTPXRequest):
-    """python-telegram-bot's transport, which takes the shape of every answer for granted."""
+    """python-telegram-bot's transport, with checks: the original trusts the shape of every answer."""
 
     def _build_client(self) -> httpx.AsyncClient:
         return Client(**self._client_kwargs)
 
     async def do_request(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
-        """Make a request; a long page in place of a refusal is cut."""
+        """Make a request. The body of an error is cut to its beginning."""
         code, body = await super().do_request(*args, **kwargs)
         return code, body if httpx.codes.is_success(code) else body[:LONGEST_REFUSAL]
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Read an answer; what it says beside its result has the types that it should have, or is left out."""
+        """Parse an answer. Description and parameters of the wrong type are left out; `result` is not checked yet."""
         try:
             answer = json.loads(payload.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
@@ -69,14 +69,14 @@ class Transport(HTTPXRequest):
             raise TelegramError(NOT_JSON)
         told = answer.get("description")
         return {
-            "result": answer.get("result"),  # `result_of` judges it
+            "result": answer.get("result"),  # `result_of` checks it
             "description": told if isinstance(told, str) else None,
             "parameters": _parameters(answer.get("parameters")),
         }
 
 
 def _parameters(told: Any) -> dict[str, Any]:
-    """What a refusal asks for, as far as it can be followed."""
+    """Return the parameters of a refusal that we can act on."""
     found: dict[str, Any] = {}
     if not isinstance(told, dict):
         return found
@@ -89,8 +89,8 @@ def _parameters(told: Any) -> dict[str, Any]:
 
 
 def _wait_s(asked: Any) -> float:
-    """How long to wait; no sense or less than that is the shortest wait, and nobody waits for ever."""
-    if not isinstance(asked, int | float) or not asked > SHORTEST_WAIT_S:  # neither is NaN
+    """Return how many seconds to wait: at least the shortest wait, also for nonsense, and at most the longest."""
+    if not isinstance(asked, int | float) or not asked > SHORTEST_WAIT_S:  # written so that NaN counts as too short
         return SHORTEST_WAIT_S
     return float(min(asked, LONGEST_WAIT_S))
 
@@ -104,7 +104,7 @@ def _number(value: Any) -> int | None:
 
 
 def result_of(method: str, result: Any) -> Any:
-    """What a method gave, as far as we use it. One of another shape is no answer: it may be done, or not."""
+    """Return the parts of a result that we use. Raise TelegramError for any other shape; the call may still be done."""
     judge: Callable[[Any], Any] = _RESULTS.get(method, _done)
     taken = judge(result)
     if taken is None:
@@ -113,12 +113,12 @@ def result_of(method: str, result: Any) -> Any:
 
 
 def update_number(update: Any) -> int | None:
-    """The number by which an update is confirmed; None if it has none."""
+    """Return the number that confirms an update, or None if it has none."""
     return _number(update.get("update_id")) if isinstance(update, dict) else None
 
 
 def _done(result: Any) -> bool | None:
-    """Of what an edit gives back nothing is of use."""
+    """Return True for any valid result: we use nothing of what an edit returns."""
     return True if result is True or isinstance(result, dict) else None
 
 
@@ -131,7 +131,7 @@ def _file(result: Any) -> dict[str, Any] | None:
 
 
 def _sent(result: Any) -> dict[str, Any] | None:
-    """Of a message that was sent only its number is of use."""
+    """Return a sent message reduced to its number, which is all we use."""
     number = _number(result.get("message_id")) if isinstance(result, dict) else None
     return {"message_id": number, "date": 0, "chat": {"id": 0, "type": "private"}} if number is not None else None
 

@@ -1,4 +1,4 @@
-"""Waiting for at most so long. asyncio.wait_for, before Python 3.12, can swallow a cancellation and so never end."""
+"""A time limit for awaiting. asyncio.wait_for can swallow a cancellation before Python 3.12, and then never ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def within(seconds: float | None, awaited: Awaitable[T]) -> T:
-    """What it gives, or asyncio.TimeoutError after so many seconds (None: however long it takes)."""
+    """Return the result, or raise asyncio.TimeoutError after this many seconds (None: no limit)."""
     task = asyncio.ensure_future(awaited)
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)

@@ -1,7 +1,7 @@
-"""The bot's token: where it may lie, and how it gets to the one process that uses it.
+"""The bot's token: where it may be kept, and how it gets to the one process that uses it.
 
-An environment is readable in /proc by every job of the same account, so a token never stays in one: a process that
-finds it there starts anew without it, and has it handed over.
+Every job of the same account can read a process' environment in /proc, so a token never stays there: a process that
+finds it there runs itself again without it, and gets it handed over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.settings import ChatSettings
 
 VARIABLE, FILE_VARIABLE, DESCRIPTOR_VARIABLE = "NIGHTSHIFT_TOKEN", "NIGHTSHIFT_TOKEN_FILE", "NIGHTSHIFT_TOKEN_FD"
-USERS = ("up", "bot", "doctor")  # commands that have a use for it
+USERS = ("up", "bot", "doctor")  # commands that need it
 CREDENTIALS = ("nightshift-token", "token")
 SHAPE = r"\d+:[A-Za-z0-9_-]{30,}"
 LONGEST = 1000
@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
 
 def out_of_sight(command: str) -> None:
-    """Take the token out of this process' environment, as /proc shows it; does not return if it was there."""
+    """Take the token out of this process' environment, also as /proc shows it. Does not return if it was there."""
     global _handed  # noqa: PLW0603 - a process has one token or none
     if VARIABLE in os.environ:
         _start_anew(os.environ.pop(VARIABLE) if command in USERS else "")
@@ -53,7 +53,7 @@ def out_of_sight(command: str) -> None:
 
 
 def _start_anew(token: str) -> NoReturn:
-    """This very command again, in this very process; one that we leave behind for a moment hands it the token."""
+    """Run this command again in this process, without the token. A short-lived process hands the token over."""
     os.environ.pop(VARIABLE, None)
     if token:
         guard()
@@ -65,7 +65,7 @@ def _start_anew(token: str) -> NoReturn:
 
 
 def _in_grandchild(handover: Handover, descriptor: int, pid: int) -> None:
-    """Give from a process that is nobody's child: nobody would wait for its end."""
+    """Hand over from a grandchild: this process, once it runs the command again, would not wait for a child."""
     if os.fork() == 0:
         if os.fork() == 0:
             os.close(descriptor)
@@ -75,11 +75,11 @@ def _in_grandchild(handover: Handover, descriptor: int, pid: int) -> None:
 
 
 class Handover:
-    """The token for one process of ours, that it gets only when no other of this account can look into it any more.
+    """Gives the token to one process, and only once no other process of this account can look into it.
 
-    While it starts, every process of this account can open what it has inherited. So that is not the token, but a
-    socket by which to ask: having shut itself (`guard`), it sends an end of a fresh pair of sockets that nobody else
-    has ever had. The kernel tells us who sent it.
+    While a process starts, every process of this account can open what it inherited. So it does not inherit the token
+    but a socket to ask for it. It first protects itself (`guard`), then sends one end of a new socket pair that no
+    other process has ever had. The kernel says who sent it.
     """
 
     variable = DESCRIPTOR_VARIABLE
@@ -89,20 +89,20 @@ class Handover:
         self._asked: socket.socket
 
     def open(self) -> tuple[str, int]:
-        """The variable's value, and the descriptor."""
+        """Return the variable's value and the descriptor to inherit."""
         self._asked, asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._asked.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         descriptor = asking.detach()
         return str(descriptor), descriptor
 
     def started(self, pid: int) -> None:
-        """Give it to this process when it asks, and go on meanwhile."""
+        """Give the token to this process when it asks. Does not block."""
         import threading
 
         threading.Thread(target=_give, args=(self._asked, self._token, pid), daemon=True).start()
 
     def give(self, pid: int) -> None:
-        """Give it to this process, and return when that is done."""
+        """Give the token to this process when it asks, and return when that is done."""
         _give(self._asked, self._token, pid)
 
 
@@ -119,7 +119,7 @@ def _give(asked: socket.socket, token: bytes, pid: int) -> None:
 
 
 def _request(asked: socket.socket) -> tuple[int, socket.socket] | None:
-    """Who asks, and where the answer goes; None when nobody is left who could."""
+    """Return the pid that asks and the socket for the answer, or None if nobody is left who could ask."""
     ints = array.array("i")
     while True:
         text, passed, _, _ = asked.recvmsg(1, socket.CMSG_SPACE(12) + socket.CMSG_SPACE(ints.itemsize))
@@ -152,12 +152,12 @@ def _received(number: str) -> str | None:
 
 
 def handed() -> str | None:
-    """The token this process was started with, if it was: to be handed on to the bot."""
+    """Return the token that was handed to this process, or None. It is passed on to the bot."""
     return _handed
 
 
 def guard() -> None:
-    """From now on no other process of this account can look into this one's memory; root still can."""
+    """Keep other processes of this account from reading this one's memory. Root still can."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
@@ -165,7 +165,7 @@ def guard() -> None:
 
 
 def source(settings: ChatSettings) -> Source | None:
-    """Where the token is: what this process was given, then the environment's file, .env, and systemd's credentials."""
+    """Find the token: handed over, in the environment's token file, in .env or in systemd's credentials. Else None."""
     if given := _handed:
         return Source(VARIABLE, lambda: given)
     in_env_file = settings.token.get_secret_value() if settings.token else ""
@@ -179,7 +179,7 @@ def source(settings: ChatSettings) -> Source | None:
 
 
 def find(settings: ChatSettings) -> str | None:
-    """The token itself; None if there is none. OperatorError, which never repeats it, if it cannot be one."""
+    """Return the token, or None if there is none. Raise OperatorError (which never shows it) if it cannot be one."""
     from runner.errors import OperatorError
 
     found = source(settings)
@@ -211,7 +211,7 @@ def _checked_env_file(home: str, token: str) -> str:
 
 
 def _credential(folder: str) -> Source | None:
-    # Their rights are systemd's doing: the files are in a folder that only this service can enter.
+    # No check of permissions: systemd puts these files into a folder that only this service can enter.
     for path in (os.path.join(folder, name) for name in CREDENTIALS if folder):
         if os.path.exists(path):
             return Source(path, lambda path=path: _content(path))  # type: ignore[misc] # one path each

@@ -1,4 +1,4 @@
-"""Work that must not stop the bot's loop: in a thread, or by one of our modules in a process of its own."""
+"""Work that must not block the bot's loop: in a thread, or in a separate process that runs one of our modules."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ T = TypeVar("T")
 
 
 class ThreadPerCall(ThreadPoolExecutor):
-    """A thread for each call, which nobody waits for at the end.
+    """Runs each call in its own thread and waits for none of them at the end.
 
-    A call may hang for ever, on a network folder that does not answer. In a pool a few such calls would leave no thread
-    for anybody else, and asyncio.run would wait for them before it lets the bot end.
+    A call may hang for ever, for example on a network folder that does not answer. A few such calls would use up a
+    pool, and asyncio.run would wait for them before the bot can end.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Begin at once."""
+        """Start the call at once in a new thread."""
         future: Future[T] = Future()
         threading.Thread(target=_settle, args=(future, partial(fn, *args, **kwargs)), daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for nobody."""
+        """Return at once: no thread is waited for."""
 
 
 def _settle(future: Future[T], act: Callable[[], T]) -> None:
@@ -54,9 +54,9 @@ def _settle(future: Future[T], act: Callable[[], T]) -> None:
 async def answer_of(
     module: str, question: str, *, within_s: float, environ: Mapping[str, str] | None = None, what: str
 ) -> bytes | None:
-    """What the module's `main` writes when it reads this; None, and a word in the log, if it fails.
+    """Run the module's `main` in its own process with this on stdin, and return its stdout.
 
-    It is given what it needs and nothing else, and is ended if it takes too long.
+    Returns None, and logs why, if it fails or takes too long (then it is killed). It gets only PATH and `environ`.
     """
     process = None
     try:

@@ -1,1 +1,1 @@
-"""Who may do what: the gate, and how often."""
+"""Who may do what (the gate), and how often (the rate limit)."""

@@ -1,4 +1,4 @@
-"""The single door: who may do what. Everything that comes from outside passes here, or goes nowhere."""
+"""The gate: who may do what. Every update from outside must pass it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.settings import ChatSettings
     from runner.api.chat import People
 
-# accounts that stand for whoever writes in a group's or a channel's name, and Telegram's own
+# accounts that stand for people who write as a group or a channel, and Telegram's own
 NOBODY = {int(ChatID.ANONYMOUS_ADMIN), int(ChatID.FAKE_CHANNEL), int(ChatID.SERVICE_CHAT)}
 WRONG_CODES_AT_MOST = 5
 STRANGER = "a stranger"
@@ -24,7 +24,7 @@ STRANGER = "a stranger"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who may come in, and where they speak."""
+    """A person with a role, and the chat they write in."""
 
     id: int
     name: str
@@ -34,13 +34,13 @@ class Caller:
 
     @property
     def actor(self) -> str:
-        """How jobs and the audit name them."""
+        """The person's actor name, as in jobs and in the audit."""
         return actor_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Somebody who sent, in private, a code that is still good and gives them more than they have."""
+    """A person who sent, in a private chat, a valid code for a higher role than they have."""
 
     id: int
     name: str
@@ -49,7 +49,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Telegram says that a group we serve has a new id."""
+    """Telegram's message that a group we serve has a new id."""
 
     chat: int
     became: int
@@ -57,7 +57,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The bot was put into a chat where it may not be."""
+    """The bot was added to a chat that it does not serve."""
 
     chat: int
     title: str
@@ -66,7 +66,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Nothing happens and nothing is said."""
+    """A refusal: nothing is done and nothing is answered."""
 
     why: str
 
@@ -75,23 +75,23 @@ Verdict = Caller | Candidate | Moved | Added | Denied
 
 
 def actor_of(person_id: int) -> str:
-    """A person of the chat, as the owner of jobs."""
+    """Return the actor name of a person, as jobs store their owner."""
     return f"tg:{person_id}"
 
 
 def person_of(actor: str) -> int | None:
-    """The inverse of actor_of; None for somebody at a terminal."""
+    """Return the person's id, the inverse of actor_of. None if the actor is not from the chat."""
     kind, _, number = actor.partition(":")
     return int(number) if kind == "tg" and number.isascii() and number.isdigit() else None
 
 
 def _is_somebody(user: User) -> bool:
-    """Whether this is a person, and not a bot or one of the accounts that stand for others."""
+    """Return whether this is a person, not a bot or an account that stands for others."""
     return not (user.is_bot or user.id <= 0 or user.id in NOBODY)
 
 
 class Gate:
-    """Rights come from the settings, then from pairings; nobody else has any."""
+    """Decides who may do what. Roles come from the settings, then from pairings; nobody else has one."""
 
     def __init__(self, settings: ChatSettings, people: People) -> None:
         self._people = people
@@ -105,34 +105,34 @@ class Gate:
         self.turned_away: Counter[str] = Counter()
 
     def role_of(self, person_id: int) -> Role | None:
-        """What this person may do, now."""
+        """Return the person's current role, or None."""
         if (role := self._by_settings.get(person_id)) is not None:
             return role
         return ROLES.get(self._people.get(person_id).role or "")
 
     def everybody(self) -> dict[int, Role]:
-        """All who have a role."""
+        """Return everybody who has a role. The settings override pairings."""
         return {person.id: ROLES[person.role] for person in self._people.paired() if person.role} | self._by_settings
 
     def admins(self) -> list[int]:
-        """Who may do everything."""
+        """Return the ids of all admins."""
         return sorted(person for person, role in self.everybody().items() if role is Role.ADMIN)
 
     def is_from_settings(self, person_id: int) -> bool:
-        """Whether their role is written down on the box, where no chat can change it."""
+        """Return whether the person's role comes from the settings, which the chat cannot change."""
         return person_id in self._by_settings
 
     def serves(self, chat: int) -> bool:
-        """Whether this group was allowed, under its present id or one it had before."""
+        """Return whether this group is allowed, by its present id or an earlier one."""
         roots = {chat} | {old for old, new in self._people.successors().items() if new == chat}
         return bool(self._groups & roots)
 
     def may_reach(self, person_id: int, chat: int) -> bool:
-        """Whether something may be told to this person there."""
+        """Return whether messages for this person may go to this chat."""
         return self.role_of(person_id) is not None and (chat == person_id or (chat < 0 and self.serves(chat)))
 
     def judge(self, update: Update) -> Verdict:
-        """Who this is, if they may come in."""
+        """Decide what an update is: a caller, a candidate, a moved group, a new chat or a refusal."""
         if update.callback_query is not None:
             query = update.callback_query
             place = query.message.chat if query.message else None
@@ -172,7 +172,7 @@ class Gate:
         return Denied("a chat that is not served")
 
     def _candidate(self, user: User, text: str) -> Candidate | None:
-        """The way in, and up: a code made on the box or by an admin. What the settings say, no code changes."""
+        """Return a candidate if the text is /start with a valid code for a higher role. No code overrides settings."""
         command, _, rest = text.partition(" ")
         code, role = rest.strip(), self.role_of(user.id)
         if command != "/start" or not code or self.is_from_settings(user.id):
@@ -181,7 +181,7 @@ class Gate:
             return None
         found = self._people.invitation(code)
         if found is None:
-            self._wrong_codes[user.id] += role is None  # whoever is in already is asked about several times
+            self._wrong_codes[user.id] += role is None  # a used code is judged again after pairing: not wrong
             return None
         return Candidate(user.id, user.full_name, code) if ROLES[found[0]] > (role or 0) else None
 
@@ -194,5 +194,5 @@ class Gate:
         return Added(change.chat.id, change.chat.title or "", change.from_user.id)
 
     def turn_away(self, denied: Denied) -> None:
-        """Count somebody who was not let in."""
+        """Count a refusal, by reason."""
         self.turned_away[denied.why] += 1

@@ -1,4 +1,4 @@
-"""So many submissions a minute. Pure."""
+"""The limit on submissions per minute. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 class Rate:
-    """By person, and by when they were sent: what waited while we were away counts as then."""
+    """Counts submissions per person by the time they were sent, so a backlog is not taken for a burst."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
         self._sent: dict[int, deque[tuple[float, int]]] = {}
 
     def check(self, person: int, sent_at: datetime | None, update_id: int) -> None:
-        """Count one, however often it is tried; UserError says when to go on."""
+        """Count a submission, once per update however often it is retried. Raise UserError if there are too many."""
         if sent_at is None:
             return
         at, sent = sent_at.timestamp(), self._sent.setdefault(person, deque(maxlen=self._per_minute))
         if (at, update_id) in sent:
             return
-        apart_s = abs(at - sent[0][0]) if sent else 0.0  # a clock that is set back begins a new minute
+        apart_s = abs(at - sent[0][0]) if sent else 0.0  # abs: if the clock was set back, a new minute begins
         if len(sent) == self._per_minute and apart_s < 60:
             raise UserError(
                 f"That is more than {self._per_minute} submissions a minute; this one is not queued. Send it again in "

@@ -1,5 +1,5 @@
-"""A strict Bot API in memory: the embedded chat talks to it, and so do the tests.
+"""A strict Bot API in memory, and the chat page that uses it. Tests use it too.
 
-The core knows no transport. `world` holds users, chats and messages, `people` is what persons do, `api` is what a
-bot may call; `request` serves a bot inside this process, `http` the same over real sockets.
+The core in `bot_api` knows no transport. `world` holds users, chats and messages, `people` is what persons do, `api` is
+what a bot may call. `in_process_request` serves a bot inside this process; tests/telegram serves it over HTTP.
 """

@@ -1,4 +1,4 @@
-"""The chat without Telegram: the world inside this process, and a page on this machine for its one person."""
+"""The chat without Telegram: a Bot API inside this process, and a page on this machine for its one person."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ HISTORY = "page.json"
 
 @dataclass
 class LocalChat:
-    """A wire that leads to the page instead of to Telegram."""
+    """What the bot needs to serve the page instead of Telegram."""
 
     wire: Wire
-    settings: ChatSettings  # with the person at the page as its admin
+    settings: ChatSettings  # with the person at the page as admin
     changed: Callable[[], None]
     status: Status
 
 
 class Status:
-    """What the strip above the chat shows, once there is a chat to ask."""
+    """What the status bar above the chat shows. Mostly empty until `chat` is set."""
 
     def __init__(self, box: str) -> None:
         self._box = box
         self.chat: Chat | None = None
 
     def now(self) -> dict[str, Any]:
-        """As the page wants it."""
+        """Return the status as the page expects it."""
         if self.chat is None:
             return {"box": self._box, "runner_up": False, "simulated": False, "running": 0, "queued": 0,
                     "held": None, "gpus": []}  # fmt: skip
@@ -65,8 +65,8 @@ class Status:
 
 
 async def open_page(stack: contextlib.AsyncExitStack, settings: ChatSettings) -> LocalChat:
-    """Bring up the world and its page; its link is then in the state folder."""
-    # Numbers go on above those of any world before this one: the queue remembers them.
+    """Open the local chat and its page. The link is then in the state folder."""
+    # Message ids go on above those of any earlier world: the queue remembers them.
     world = World(first_message_id=int(time.time()) - 1_700_000_000)
     api = BotApi(world)
     person = world.add_user(_account(), user_id=PERSON)
@@ -86,7 +86,7 @@ async def open_page(stack: contextlib.AsyncExitStack, settings: ChatSettings) ->
 
 
 def _changed(page: Page, home: str) -> None:
-    """The bell rang: show what is new, and see whether the link is to be another."""
+    """Refresh the page after the doorbell rang, and use the new secret if there is one."""
     page.status_changed()
     if page.use_secret(page_link.secret_of(home)):
         page_link.keep_link(home, page.url)

@@ -1,6 +1,6 @@
-"""Draws one picture in a process of its own: JSON on stdin (see `bot.pictures.plots`), a PNG on stdout.
+"""Draws one picture in its own process: JSON on stdin (see `bot.pictures.plots`), a PNG on stdout.
 
-Drawing takes a second of CPU and much memory, neither of which the bot's loop has to spare.
+Drawing takes a second of CPU and much memory, too much for the bot's own process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main(_arguments: Sequence[str] = ()) -> None:
-    """Read, draw, write."""
+    """Read the plot from stdin, draw it and write the PNG to stdout."""
     plot = json.load(sys.stdin)
     draw = plot_results.draw if "results" in plot else plot_fit.draw if "points" in plot else plot_idle.draw
     sys.stdout.buffer.write(png(partial(draw, plot=plot)))

@@ -1,4 +1,4 @@
-"""The picture of a fit: memory by batch, what was measured, the line, the limit, the choice."""
+"""The picture of a batch fit: memory over batch size, the measured points, the fitted line, the limit, the choice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 POINT, CHOSEN = LINES[1], LINES[2]
-ROOM = 0.06  # of the width, for the letters of a batch
+ROOM = 0.06  # least distance between two batch labels, as a share of the width
 MIB_PER_GIB = 1024
 
 
 def draw(axes: Any, plot: Mapping[str, Any]) -> None:
-    """All of it onto the axes."""
+    """Draw the whole picture onto the axes."""
     fixed, slope = (value / MIB_PER_GIB for value in plot["line"])
     total, limit = plot["budget_mib"] / MIB_PER_GIB, plot["margin"] * plot["budget_mib"] / MIB_PER_GIB
     chosen, too_large = plot["batch"], plot["too_large"]
@@ -32,7 +32,7 @@ def draw(axes: Any, plot: Mapping[str, Any]) -> None:
 
 
 def _draw_points(axes: Any, points: Sequence[Sequence[float]], *, apart: float, beside: float) -> None:
-    """What was measured, each with its batch where that would not stand on another."""
+    """Draw the measured points. A point gets its batch as a label unless that would overlap another label."""
     written = [beside]
     for batch, mib in points:
         axes.plot(batch, mib / MIB_PER_GIB, "o", color=POINT, markersize=13, zorder=4, clip_on=False)

@@ -1,4 +1,4 @@
-"""The picture of idleness: how busy each GPU was, and the line below which it counts as idle."""
+"""The picture of an idle job: how busy each GPU was, and the threshold below which it counts as idle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED_AT_MOST = 4
 
 
 def draw(axes: Any, plot: Mapping[str, Any]) -> None:
-    """The utilisation of each GPU over the last minutes."""
+    """Draw the utilisation of each GPU over time, up to now."""
     times = [sample[0] for sample in plot["samples"]]
     unit_s, unit = (60.0, "min") if min(times) <= -100 else (1.0, "s")
     at = [moment / unit_s for moment in times]
@@ -35,7 +35,7 @@ def draw(axes: Any, plot: Mapping[str, Any]) -> None:
 
 
 def _draw_unknown(axes: Any, at: Sequence[float], samples: Sequence[Sequence[float | None]]) -> None:
-    """Where a GPU did not tell: neither busy nor idle."""
+    """Shade the times when a GPU did not answer: neither busy nor idle."""
     for before, now, sample in zip([at[0], *at], at, samples, strict=False):
         if None in sample[1:]:
             axes.axvspan(before, now, color=GRID, alpha=0.6, linewidth=0)

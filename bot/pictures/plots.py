@@ -1,4 +1,4 @@
-"""Pictures for the chat, drawn outside the bot's loop; where matplotlib is not installed there are none."""
+"""Pictures for the chat, drawn outside the bot's process. There are none if matplotlib is not installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 DRAW_S = 20.0
 MOST_POINTS = 500
-KEPT = 8  # one is sent to several people, and again until it has arrived
+KEPT = 8  # pictures in the cache: one may go to several people, and be sent again until it arrives
 PNG = b"\x89PNG\r\n\x1a\n"
 
 _drawn: OrderedDict[str, bytes | None] = OrderedDict()
@@ -28,31 +28,31 @@ _drawn: OrderedDict[str, bytes | None] = OrderedDict()
 
 @cache
 def available() -> bool:
-    """Whether pictures can be drawn here: `pip install 'nightshift-gpu[plots]'`."""
+    """Return whether pictures can be drawn here: `pip install 'nightshift-gpu[plots]'`."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def of_idleness(evidence: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What to draw of what is held against an idle job; None if there is nothing to see, or nobody to draw it."""
+    """Return what to draw of an idle job, or None if there are too few samples or pictures are not available."""
     if not available() or not evidence or len(evidence.get("samples") or ()) < 2 or not evidence.get("gpus"):
         return None
     return {name: evidence[name] for name in ("gpus", "samples", "threshold_percent")}
 
 
 def of_fit(probe: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What to draw of how a batch was found; None if nothing was measured, or nobody can draw it."""
+    """Return what to draw of how a batch was found, or None if no line was fitted or pictures are not available."""
     if not available() or not probe["line"] or not probe["batch"]:
         return None
     return {name: probe[name] for name in ("points", "line", "budget_mib", "margin", "batch", "too_large")}
 
 
 def of_results(results: groups.Results) -> dict[str, Any] | None:
-    """What to draw of the results of a sweep; None if there is nothing to compare, or nobody can draw it."""
+    """Return what to draw of a sweep's results, or None if nothing can be compared or pictures are not available."""
     return groups.plotted(results, MOST_POINTS) if available() else None
 
 
 async def drawn(plot: Mapping[str, Any], home: str) -> bytes | None:
-    """The picture as a PNG; None if it cannot be drawn, which costs nobody the message."""
+    """Return the picture as a PNG, or None if it cannot be drawn. The message is then sent without it."""
     key = json.dumps(plot)
     if key not in _drawn:
         _drawn[key] = await _draw(key, home)

@@ -1,4 +1,4 @@
-"""The picture of a sweep: a metric over the parameter that was varied most, the best marked."""
+"""The picture of a sweep: a metric over the parameter that was varied most, with the best result marked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = (LINES[0], LINES[1], LINES[3], LINES[5])
 
 
 def draw(axes: Any, plot: Mapping[str, Any]) -> None:
-    """All of it onto the axes."""
+    """Draw the whole picture onto the axes."""
     shades = plot["shades"]
     for number, name in enumerate(shades or [None]):
         mine = [point for point in plot["results"] if point[2] == number]

@@ -1,1 +1,1 @@
-"""The bot's own commands of the terminal: `nightshift pair`, and what `doctor` checks of the chat."""
+"""The bot's own terminal commands, `nightshift pair` and `nightshift page`, and what `doctor` checks about the chat."""

@@ -1,4 +1,4 @@
-"""What the doctor looks at in the chat: the token, who may use the bot, whether Telegram answers, what got stuck."""
+"""The doctor's checks of the chat: the token, who may use the bot, whether Telegram answers, undeliverable messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSED = 401
 
 
 def examine() -> Iterator[Finding]:
-    """All findings about the chat."""
+    """Yield all findings about the chat."""
     try:
         found = settings.load()
     except NightshiftError as error:
@@ -57,7 +57,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _is_page(found: ChatSettings) -> bool:
-    if holder(found.home, BOT_LOCK) is None:  # nor need there be a queue
+    if holder(found.home, BOT_LOCK) is None:  # the settings decide, and there may be no queue yet
         return found.chat == "page"
     with open_queue() as queue:
         return is_page(found, queue)
@@ -84,7 +84,7 @@ def _telegram(found: ChatSettings, secret: str) -> Iterator[Finding]:
 
 
 def _ask(found: ChatSettings, secret: str, method: str) -> dict[str, Any] | Finding:
-    """One question to the Bot API. The address holds the token, so of what goes wrong only its kind is told."""
+    """Call one method of the Bot API. The URL holds the token, so a failure is reported only by its type."""
     import httpx
 
     try:

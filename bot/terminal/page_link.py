@@ -22,7 +22,7 @@ TAKEN_WITHIN_S, LOOK_EVERY_S = 10.0, 0.02
 @click.command("page")
 @click.option("--new-link", is_flag=True, help="Make a new link. The old one, and pages opened with it, stop working.")
 def page(new_link: bool) -> None:
-    """Print the link to the chat page. Whoever has it may do everything, with the rights of your account."""
+    """Print the link to the chat page. Anyone who has it may do everything, with the rights of your account."""
     found = settings.load()
     with open_queue() as queue:
         if not is_page(found, queue):
@@ -31,7 +31,7 @@ def page(new_link: bool) -> None:
             )
         if new_link:
             queue.audit.add(queue.actor, "new link", {})
-    # one that has its lock but no bell yet does not listen yet: another program could answer in its place
+    # a bot with its lock but no doorbell does not listen yet: another program could answer in its place
     is_up = holder(found.home, BOT_LOCK) is not None and ring(found.home, BOT_BELL)
     secret = new_secret(found.home) if new_link else None
     if secret and is_up:
@@ -45,7 +45,7 @@ def page(new_link: bool) -> None:
 
 
 def secret_of(home: str) -> str:
-    """The link's secret, the same as last time; made where there is none."""
+    """Return the link's secret. Make one if there is none, or if it is too short."""
     try:
         with open(os.path.join(home, SECRET), encoding="ascii", errors="replace") as file:
             kept = file.read().strip()
@@ -55,19 +55,19 @@ def secret_of(home: str) -> str:
 
 
 def new_secret(home: str) -> str:
-    """Make a new one. A bot that is up takes it as soon as its bell rings."""
+    """Write and return a new secret. A running bot uses it as soon as its doorbell rings."""
     made = secrets.token_urlsafe(24)
     _write(os.path.join(home, SECRET), made)
     return made
 
 
 def keep_link(home: str, url: str) -> None:
-    """Write the link down, for whoever may read the state folder."""
+    """Write the link into the state folder."""
     _write(os.path.join(home, PAGE_LINK), url + "\n")
 
 
 def link(home: str) -> str:
-    """The link of the page that is up."""
+    """Return the link of the running page."""
     with open(os.path.join(home, PAGE_LINK), encoding="ascii") as file:
         return file.read().strip()
 

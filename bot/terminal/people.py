@@ -1,4 +1,4 @@
-"""`nightshift pair`: who may use the bot. Links that work once, and taking back what they gave."""
+"""`nightshift pair`: who may use the bot. It makes links that work once, and takes roles back."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROLES = {
     "user": "may submit jobs, with the rights of your account, and stop their own",
     "viewer": "may look",
 }
-USERNAME = "bot username"  # of the box: the bot writes it when it has met Telegram
-SERVED = "bot chat"  # of the box, likewise
+USERNAME = "bot username"  # key in the box table; the bot writes it once it has connected to Telegram
+SERVED = "bot chat"  # likewise: which chat the running bot serves
 
 
 @click.command("pair")
@@ -32,7 +32,7 @@ SERVED = "bot chat"  # of the box, likewise
 @click.option("--cancel", is_flag=True, help="Make every link that is still out there useless.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: for programs.")
 def pair(role: str | None, listing: bool, revoke: int | None, cancel: bool, as_json: bool) -> None:
-    """Let somebody use the bot: a link that works once, within ten minutes."""
+    """Let somebody use the bot: prints a link that works once, within ten minutes."""
     if sum((role is not None, listing, revoke is not None, cancel)) > 1:
         raise UserError("--role, --list, --revoke and --cancel are for one at a time.")
     if as_json and not listing:
@@ -53,7 +53,7 @@ def pair(role: str | None, listing: bool, revoke: int | None, cancel: bool, as_j
 
 
 def is_page(found: ChatSettings, queue: Queue) -> bool:
-    """Whether the chat is a page of this machine: of a bot that is up its own word counts, as in another terminal."""
+    """Return whether the chat is the page. A running bot may have other settings than this terminal; its own count."""
     up = holder(found.home, BOT_LOCK) is not None
     return ((queue.box.get(SERVED) if up else None) or found.chat) == "page"
 
@@ -67,7 +67,7 @@ def _refuse_on_page(found: ChatSettings, queue: Queue) -> None:
 
 
 def has_admin(found: ChatSettings, people: People) -> bool:
-    """Whether anybody may do everything."""
+    """Return whether there is an admin, in the settings or by pairing."""
     return bool(found.admins) or any(person.role == "admin" for person in people.paired())
 
 
@@ -86,7 +86,7 @@ def _invite(queue: Queue, people: People, role: str) -> None:
 
 
 def _say_if_off(found: ChatSettings) -> None:
-    """A link that no bot can answer needs a word about that."""
+    """Say so if no bot is running to answer the link."""
     if holder(found.home, BOT_LOCK) is not None:
         return
     if token.source(found) is None:
@@ -95,7 +95,7 @@ def _say_if_off(found: ChatSettings) -> None:
 
 
 def rows(found: ChatSettings, people: People) -> list[dict[str, Any]]:
-    """Everybody who may use the bot; where somebody has two roles, the settings' counts."""
+    """Return everybody who may use the bot. If a person has two roles, the one from the settings counts."""
     listed = {"admin": found.admins, "user": found.users, "viewer": found.viewers}
     configured = {person: role for role, ids in listed.items() for person in ids}
     from_settings = [

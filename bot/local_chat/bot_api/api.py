@@ -1,4 +1,4 @@
-"""The Bot API itself: a token, a method and its parameters in; an answer, or a fault in its place, out."""
+"""The Bot API itself: takes a token, a method and its parameters; returns an answer, or a fault in its place."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What goes back over the wire."""
+    """An HTTP answer, and how it reaches the caller."""
 
     status: int = 200
     body: bytes = b""
@@ -57,7 +57,7 @@ class BotApi:
     async def call(
         self, token: str, method: str, params: Mapping[str, str], files: Mapping[str, Upload] | None = None
     ) -> Reply:
-        """Do what the bot asks, unless a fault comes in between."""
+        """Do what the bot asks, unless a fault is due."""
         name, _ = BY_LOWER_NAME.get(method.lower(), (method, None))
         fault = self.faults.next(name)
         if fault is not None and fault not in AFTERWARDS:
@@ -72,7 +72,7 @@ class BotApi:
         return replace(reply, ending=AFTERWARDS[fault]) if fault is not None else reply
 
     async def download(self, token: str, path: str) -> Reply:
-        """A file's content."""
+        """Return a file's content."""
         fault = self.faults.next("download")
         if fault is not None and fault not in AFTERWARDS:
             return self._instead(fault)
@@ -98,7 +98,7 @@ class BotApi:
         return await result if inspect.isawaitable(result) else result
 
     def _instead(self, fault: Fault) -> Reply:
-        """What comes back for a call that was not done."""
+        """Return the answer to a call that a fault replaced."""
         if fault is Fault.TOO_MANY_REQUESTS:
             return error_reply(too_many_requests(self.faults.retry_after_s))
         if fault is Fault.SERVER_ERROR:
@@ -109,7 +109,7 @@ class BotApi:
 
 
 def error_reply(error: ApiError) -> Reply:
-    """A refusal as it goes over the wire."""
+    """Return a refusal as an HTTP answer."""
     body: dict[str, Any] = {"ok": False, "error_code": error.code, "description": error.description}
     headers = {}
     if error.parameters:

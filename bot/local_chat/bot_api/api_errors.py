@@ -1,8 +1,8 @@
-"""What the Bot API answers when it does not do what was asked.
+"""The errors of the Bot API.
 
 ApiError        the bot asked for something that Telegram refuses
 FieldError      a nested JSON object is not what it should be; becomes an ApiError with its context in front
-PersonError     a person tried what no Telegram client would let them do; a mistake of the test or the page
+PersonError     a person tried something that no Telegram client allows; a mistake of the test or the page
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ class FieldError(ValueError):
 
 
 class PersonError(ValueError):
-    """No client would let a person do this."""
+    """A person tried something that no Telegram client allows."""
 
 
 def bad_request(text: str) -> ApiError:
-    """The request is wrong in itself; trying again does not help."""
-    # Telegram writes sentences small and its NAMES_OF_ERRORS as they are
+    """Return a 400: the request is wrong, and a retry does not help."""
+    # Telegram begins sentences in lower case and leaves NAMES_OF_ERRORS as they are
     begins = text[0] if text[1:2].isupper() or text[1:2] == "_" else text[0].lower()
     return ApiError(400, f"Bad Request: {begins}{text[1:]}")
 
 
 def forbidden(text: str) -> ApiError:
-    """The bot may not write there."""
+    """Return a 403: the bot may not write there."""
     return ApiError(403, f"Forbidden: {text}")
 
 
 def conflict(text: str) -> ApiError:
-    """Someone else reads the updates."""
+    """Return a 409: another program reads the updates."""
     return ApiError(409, f"Conflict: {text}")
 
 
 def too_many_requests(wait_s: float) -> ApiError:
-    """The bot writes too fast; it may try again after so many whole seconds."""
+    """Return a 429: the bot writes too fast. It may retry after this many seconds, rounded up."""
     seconds = max(1, math.ceil(wait_s))
     return ApiError(429, f"Too Many Requests: retry after {seconds}", {"retry_after": seconds})
 
 
 def migrated(new_chat_id: int) -> ApiError:
-    """The group lives on as a supergroup with another id."""
+    """Return the error for a group that has become a supergroup with a new id."""
     text = "Bad Request: group chat was upgraded to a supergroup chat"
     return ApiError(400, text, {"migrate_to_chat_id": new_chat_id})

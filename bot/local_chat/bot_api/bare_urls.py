@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Every country's ending, and of the general ones those that are words or endings of files.
+# All country endings, and those general endings that are also words or file extensions.
 _ENDINGS = """
 ac ad ae af ag ai al am ao aq ar as at au aw ax az ba bb bd be bf bg bh bi bj bm bn bo br bs bt bv bw by bz ca cc
 cd cf cg ch ci ck cl cm cn co cr cu cv cw cx cy cz de dj dk dm do dz ec ee eg er es et eu fi fj fk fm fo fr ga gb
@@ -24,14 +24,14 @@ style support systems team tech tips today tools top total training video watch 
 xyz zero zip zone
 """
 ENDINGS = frozenset(_ENDINGS.split())
-_SIGN = r"0-9A-Za-z_~\u00c0-\u1fff\u2070-\uffff-"  # of a domain; what else stands in front ends it
+_SIGN = r"0-9A-Za-z_~\u00c0-\u1fff\u2070-\uffff-"  # characters of a domain; any other character before it ends it
 _DOMAIN = re.compile(rf"(?<![.{_SIGN}])[{_SIGN}]+(?:\.[{_SIGN}]+)+")
 _TAIL = re.compile(r"(?::\d{1,5})?(?:[/?#][^\s<>\"«»]*)?")
 _NUMBERS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
 
 
 def bare_urls(text: str) -> Iterator[tuple[int, int]]:
-    """Where each begins and ends; a word, a slash, a number sign or an at before one means that it is none."""
+    """Yield start and end of each. After a letter, digit, `/`, `#` or `@`, or before an `@`, it is not a link."""
     for domain in _DOMAIN.finditer(text):
         before, behind = text[domain.start() - 1 : domain.start()], text[domain.end() : domain.end() + 1]
         if before in {"/", "#", "@"} or before.isalnum() or behind == "@":
@@ -48,5 +48,5 @@ def _is_domain(domain: str) -> bool:
         return False
     if _NUMBERS.fullmatch(domain):
         return all(int(part) < 256 for part in (*parts, ending))
-    mixed = ending[:1].islower() and not ending.islower()  # `train.pY` is no link, `TRAIN.PY` is
+    mixed = ending[:1].islower() and not ending.islower()  # `train.pY` is not a link, `TRAIN.PY` is
     return "_" not in parts[-1] and not mixed and ending.lower() in ENDINGS

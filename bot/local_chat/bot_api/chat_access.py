@@ -1,4 +1,4 @@
-"""Where the bot may read and write, in the order in which Telegram looks."""
+"""Where the bot may read and write, checked in the same order as Telegram does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def known_chat(world: World, given: str) -> Chat:
-    """The chat with this id or @name."""
+    """Return the chat with this id or @name."""
     if not given:
         raise bad_request("chat_id is empty")
     chat = _named(world, given[1:]) if given.startswith("@") else _numbered(world, given)
@@ -23,7 +23,7 @@ def known_chat(world: World, given: str) -> Chat:
 
 
 def readable_chat(world: World, given: str) -> Chat:
-    """A chat the bot has been in; a private one only once the person wrote."""
+    """Return a chat that the bot is in, or a group that has moved. A private one only once the person has written."""
     chat = known_chat(world, given)
     if chat.type == PRIVATE and not chat.started:
         raise bad_request("chat not found")
@@ -33,7 +33,7 @@ def readable_chat(world: World, given: str) -> Chat:
 
 
 def writable_chat(world: World, given: str) -> Chat:
-    """A chat the bot may write to."""
+    """Return a chat that the bot may write to."""
     chat = known_chat(world, given)
     if chat.type == PRIVATE:
         _check_person(chat)
@@ -47,7 +47,7 @@ def writable_chat(world: World, given: str) -> Chat:
 
 
 def message_in(chat: Chat, message_id: int, what: str) -> Message:
-    """A message of a chat; `what` names it in the refusal."""
+    """Return a message of a chat. `what` names it in the refusal."""
     message = chat.messages.get(message_id)
     if message is None:
         raise bad_request(f"{what} not found")

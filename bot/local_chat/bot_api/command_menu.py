@@ -22,14 +22,14 @@ NAME = re.compile(r"[a-z0-9_]{1,32}")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """For whom commands are meant."""
+    """Who commands are for."""
 
     type: str = "default"
     chat_id: int | None = None
     user_id: int | None = None
 
     def to_json(self) -> JsonObject:
-        """As it was given."""
+        """Return the scope as it was given."""
         given = {"type": self.type, "chat_id": self.chat_id, "user_id": self.user_id}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -41,17 +41,17 @@ class CommandMenu:
         self._lists: dict[tuple[Scope, str], list[JsonObject]] = {}
 
     def set(self, scope: Scope, language: str, commands: list[JsonObject]) -> None:
-        """Replace a list; an empty one takes it away."""
+        """Replace a list. An empty one removes it."""
         self._lists.pop((scope, language), None)
         if commands:
             self._lists[scope, language] = commands
 
     def get(self, scope: Scope, language: str = "") -> list[JsonObject]:
-        """The list of exactly this scope and language."""
+        """Return the list of exactly this scope and language."""
         return self._lists.get((scope, language), [])
 
     def shown(self, chat: Chat, user_id: int, language: str = "") -> list[JsonObject]:
-        """What a person's client offers in a chat: the narrowest scope that has a list."""
+        """Return what a person's client offers in a chat: the list of the narrowest scope that has one."""
         for scope in _scopes(chat, user_id):
             for tongue in (language, ""):
                 if found := self.get(scope, tongue):
@@ -60,7 +60,7 @@ class CommandMenu:
 
 
 def read_commands(given: Any, limits: Limits) -> list[JsonObject]:
-    """The commands of a call, each checked."""
+    """Read and check the commands of a call."""
     if given is None:
         return []
     if not isinstance(given, list):
@@ -75,7 +75,7 @@ def read_commands(given: Any, limits: Limits) -> list[JsonObject]:
 
 
 def read_scope(given: Any) -> tuple[str, str, int | None]:
-    """A scope's type, its chat as given, and its user."""
+    """Return a scope's type, its chat as given, and its user."""
     if given is None:
         return "default", "", None
     try:
@@ -110,7 +110,7 @@ def _command(fields: Fields) -> JsonObject:
 
 
 def _scopes(chat: Chat, user_id: int) -> list[Scope]:
-    """From the narrowest to the widest that apply."""
+    """Return the scopes that apply, from the narrowest to the widest."""
     if not chat.is_group:
         return [Scope("chat", chat.id), Scope("all_private_chats"), Scope()]
     admin = chat.members.get(user_id) in {ADMINISTRATOR, CREATOR}

@@ -23,11 +23,11 @@ PATTERNS = (
 
 
 def detect(text: str, known: list[Entity]) -> list[Entity]:
-    """The known entities and those found beside them; what overlaps a known one is not looked at."""
+    """Return the known entities and those found in the text. What overlaps a known link, code or mention is skipped."""
     places = [0, *accumulate(1 + (char > "\uffff") for char in text)]
     taken = bytearray(places[-1])
     for entity in known:
-        if entity.type not in {*QUOTES, *SPLITTABLE}:  # what is bold may be a link all the same
+        if entity.type not in {*QUOTES, *SPLITTABLE}:  # bold text or a quote can still contain a link
             taken[entity.offset : entity.end] = b"x" * entity.length
     found: list[Entity] = []
     for kind, first, last in _candidates(text):

@@ -1,4 +1,4 @@
-"""Entities: which stretch of a text is bold, a link, code … Offsets and lengths count UTF-16 units."""
+"""Entities: which part of a text is bold, a link, code … Offsets and lengths are in UTF-16 units."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER = ("blockquote", "expandable_blockquote", "pre", "code", "other", *SPLITTA
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One stretch of text and what it is."""
+    """A part of a text and its type."""
 
     type: str
     offset: int
@@ -32,23 +32,23 @@ class Entity:
         return self.offset + self.length
 
     def to_json(self) -> dict[str, Any]:
-        """As the Bot API shows it."""
+        """Return the entity as the Bot API shows it."""
         return {"type": self.type, "offset": self.offset, "length": self.length, **dict(self.extra)}
 
 
 def utf16_length(text: str) -> int:
-    """How long Telegram finds a text: characters beyond the basic plane count twice."""
+    """Return a text's length as Telegram counts it: characters beyond the basic plane count twice."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def in_order(entities: Iterable[Entity]) -> list[Entity]:
-    """By place; of those that begin together the longest first."""
+    """Sort by offset. Among those with the same offset, the longest comes first."""
     rank = {kind: at for at, kind in enumerate(ORDER)}
     return sorted(entities, key=lambda entity: (entity.offset, -entity.length, rank.get(entity.type, rank["other"])))
 
 
 def tidy(entities: Iterable[Entity]) -> list[Entity]:
-    """The entities as Telegram keeps them: properly nested, nothing inside code, quotes not inside quotes."""
+    """Return the entities as Telegram keeps them: properly nested, nothing inside code, no quote inside a quote."""
     whole = in_order(entity for entity in entities if entity.length > 0)
     solid = _apart(entity for entity in whole if entity.type not in {*SPLITTABLE, *QUOTES})
     quotes = _apart(entity for entity in whole if entity.type in QUOTES)
@@ -58,7 +58,7 @@ def tidy(entities: Iterable[Entity]) -> list[Entity]:
 
 
 def _apart(entities: Iterable[Entity]) -> list[Entity]:
-    """The first of those that overlap."""
+    """Drop entities that overlap an earlier one."""
     kept: list[Entity] = []
     for entity in entities:
         if not kept or entity.offset >= kept[-1].end:
@@ -67,7 +67,7 @@ def _apart(entities: Iterable[Entity]) -> list[Entity]:
 
 
 def _crosses(entity: Entity, quotes: list[Entity]) -> bool:
-    """Whether it overlaps a quote and is not wholly inside it."""
+    """Return whether it overlaps a quote without being wholly inside it."""
     around = _around(entity, quotes)
     if around is not None:
         return entity.end > around.end
@@ -76,7 +76,7 @@ def _crosses(entity: Entity, quotes: list[Entity]) -> bool:
 
 
 def _around(entity: Entity, others: list[Entity]) -> Entity | None:
-    """The one in which it begins; they stand in order and apart."""
+    """Return the entity in which this one begins, or None. The others must be sorted and must not overlap."""
     before = bisect_right(others, entity.offset, key=_offset)
     return others[before - 1] if before and entity.offset < others[before - 1].end else None
 
@@ -86,7 +86,7 @@ def _offset(entity: Entity) -> int:
 
 
 def _split(entities: Iterable[Entity], solid: list[Entity]) -> list[Entity]:
-    """Bold and its like: joined where they touch, cut where something solid begins or ends, gone inside code."""
+    """Join bold and similar entities that touch, cut them at the borders of solid ones, and drop those inside code."""
     cuts = sorted({place for entity in solid for place in (entity.offset, entity.end)})
     code = [entity for entity in solid if entity.type in CODE]
     stretches: dict[str, list[Entity]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What happens in the world, told to whoever watches: a page, a test."""
+"""What happens in the world, for its watchers: a page, a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWERED, ACTION, COMMANDS, LEFT_CHAT, CHAT = "callback_answered", "chat_action"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened; `by_bot` tells the bot's doing from a person's."""
+    """One thing that happened. `by_bot` says whether the bot did it or a person."""
 
     number: int
     kind: str
@@ -25,12 +25,12 @@ class Event:
     data: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """For the control channel and the page."""
+        """Return the event for the control channel and the page."""
         return {name: getattr(self, name) for name in ("number", "kind", "chat_id", "by_bot", "data")}
 
 
 class EventLog:
-    """The last events, numbered from 1, and those who are called for each new one."""
+    """The last events, numbered from 1, and the watchers that are called for each new one."""
 
     def __init__(self, kept: int = 10_000) -> None:
         self._kept: deque[Event] = deque(maxlen=kept)
@@ -51,7 +51,7 @@ class EventLog:
             watcher(event)
 
     def after(self, number: int = 0, kind: str | None = None) -> list[Event]:
-        """The kept events after that number."""
+        """Return the kept events after that number, of one kind if given."""
         return [event for event in self._kept if event.number > number and kind in {None, event.kind}]
 
     def watch(self, watcher: Callable[[Event], None]) -> Callable[[], None]:
@@ -64,7 +64,7 @@ class EventLog:
         return stop
 
     def follow(self, after: int | None = None) -> AsyncIterator[Event]:
-        """Every event after that number (default: from now on), as it happens."""
+        """Yield every event after that number (default: from now on), as it happens."""
         return self._follow(self._count if after is None else after)
 
     async def _follow(self, seen: int) -> AsyncIterator[Event]:

@@ -1,4 +1,4 @@
-"""Bad days on purpose: what goes wrong with which call."""
+"""Injected faults: which calls go wrong, and how."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Fault(str, Enum):
     SERVER_ERROR = "500"
     BAD_GATEWAY = "502"
     HANG_BEFORE = "hang_before"
-    """Never answered and never done."""
+    """Not done and never answered."""
     HANG_AFTER = "hang_after"
-    """Done, and never answered."""
+    """Done, but never answered."""
     CUT = "cut"
-    """Done; the answer breaks off in the middle."""
+    """Done, but the answer breaks off in the middle."""
     REFUSED = "refused"
     """No connection, nothing done."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """Faults for some methods: one after the other, or by chance."""
+    """Faults for some methods (none named: all), in order or by chance."""
 
     methods: frozenset[str]
     faults: deque[Fault | None]
@@ -52,21 +52,21 @@ class Faults:
         self.applied: Counter[tuple[str, Fault]] = Counter()
 
     def script(self, *faults: Fault | str | None, methods: Iterable[str] = ()) -> None:
-        """The next calls (of these methods) go wrong in this order; None lets one pass."""
+        """Make the next calls (of these methods) go wrong in this order. None lets one pass."""
         self._plans.append(_Plan(_lower(methods), deque(None if fault is None else Fault(fault) for fault in faults)))
 
     def chance(self, probability: float, *faults: Fault | str, methods: Iterable[str] = ()) -> None:
-        """From now on each call (of these methods) goes wrong with this probability, in one of these ways."""
+        """From now on, make each call (of these methods) go wrong with this probability, in one of these ways."""
         kinds = deque(Fault(fault) for fault in faults or tuple(Fault))
         self._plans.append(_Plan(_lower(methods), deque(kinds), probability))
 
     def clear(self) -> None:
-        """No more faults; the counts stay."""
+        """Stop all faults. The counts stay."""
         self._plans.clear()
         self.outage = False
 
     def next(self, method: str) -> Fault | None:
-        """What becomes of this call."""
+        """Return the fault for this call, or None if it goes well."""
         self.calls[method] += 1
         fault = Fault.REFUSED if self.outage else self._planned(method)
         if fault is not None:

@@ -1,4 +1,4 @@
-"""Reading nested JSON objects field by field, with Telegram's words for what is wrong."""
+"""Reading nested JSON objects field by field, with Telegram's error messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JsonObject = dict[str, Any]
 
 
 def decode(source: str, what: str) -> Any:
-    """The JSON in a parameter; `what` names it in the refusal."""
+    """Parse the JSON in a parameter. `what` names it in the refusal."""
     try:
         value = json.loads(source)
     except (ValueError, RecursionError):
@@ -35,16 +35,16 @@ class Fields:
         return self._values.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """The value as it is, or None."""
+        """Return the value as it is, or None."""
         return self._values.get(name)
 
     def string(self, name: str) -> str:
-        """A string that must be there; a number will do."""
+        """Return a required string. A number is accepted."""
         self._need(name)
         return self.optional_string(name)
 
     def optional_string(self, name: str) -> str:
-        """A string, empty if it is not there."""
+        """Return a string, empty if it is missing."""
         value = self._values.get(name)
         if value is None:
             return ""
@@ -53,7 +53,7 @@ class Fields:
         return str(value)
 
     def integer(self, name: str) -> int:
-        """A whole number that must be there; a string of digits will do."""
+        """Return a required integer. A string of digits is accepted."""
         self._need(name)
         value = self._values[name]
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -64,7 +64,7 @@ class Fields:
             raise FieldError(f'Field "{name}" must be a valid Number') from None
 
     def optional_boolean(self, name: str) -> bool:
-        """A truth value, false if it is not there."""
+        """Return a boolean, false if it is missing."""
         value = self._values.get(name)
         if value is None:
             return False

@@ -1,4 +1,4 @@
-"""Files that were sent, in memory; the oldest make room for new ones."""
+"""Files that were sent, in memory. The oldest are dropped to make room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDERS = {"document": "documents", "photo": "photos"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file and what the Bot API tells of it."""
+    """A file and what the Bot API says about it."""
 
     kind: str
     file_id: str
@@ -28,7 +28,7 @@ class StoredFile:
     size: tuple[int, int] | None = None
 
     def to_json(self) -> JsonObject:
-        """As a message shows it."""
+        """Return the file as a message shows it."""
         shown: JsonObject = {
             "file_id": self.file_id,
             "file_unique_id": self.file_unique_id,
@@ -40,7 +40,7 @@ class StoredFile:
 
 
 class FileStore:
-    """Every file by its id and by its path for download."""
+    """Files by id; they can also be found by download path."""
 
     def __init__(self, kept_bytes: int, salt: str) -> None:
         self._kept_bytes = kept_bytes
@@ -50,7 +50,7 @@ class FileStore:
         self._by_id: dict[str, StoredFile] = {}
 
     def add(self, kind: str, upload: Upload, size: tuple[int, int] | None = None) -> StoredFile:
-        """Keep a file."""
+        """Keep a new file."""
         self._count += 1
         name = upload.name or "file"
         extension = f".{name.rpartition('.')[2]}" if "." in name else ""
@@ -70,7 +70,7 @@ class FileStore:
         return stored
 
     def restore(self, stored: StoredFile) -> None:
-        """Keep a file of an earlier world under the ids it had there."""
+        """Keep a file of an earlier world under its old ids."""
         self._by_id[stored.file_id] = stored
         self._bytes += len(stored.data)
         self._make_room()
@@ -81,15 +81,15 @@ class FileStore:
         return self._count
 
     def skip_to(self, count: int) -> None:
-        """Go on above the ids of an earlier world: a bot that remembers them must not get another file."""
+        """Continue above the ids of an earlier world: a bot that remembers one of them must not get another file."""
         self._count = max(self._count, count)
 
     def get(self, file_id: str) -> StoredFile | None:
-        """The file with this id, None if there is none (any more)."""
+        """Return the file with this id, or None if there is none or it was dropped."""
         return self._by_id.get(file_id)
 
     def at(self, path: str) -> StoredFile | None:
-        """The file with this path for download."""
+        """Return the file with this download path, or None."""
         return next((stored for stored in self._by_id.values() if stored.path == path), None)
 
     def _make_room(self) -> None:

@@ -1,4 +1,4 @@
-"""How fast the bot may write: a token bucket per chat, per group and for everything together."""
+"""How fast the bot may write: a token bucket per chat, one more per group, and one for all chats together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Bucket:
     filled_at: float
 
     def wait_s(self, now: float) -> float:
-        """Seconds until a token is there; 0 if one is."""
+        """Return the seconds until a token is available, 0 if one is."""
         self.tokens = min(self.capacity, self.tokens + max(0.0, now - self.filled_at) * self.per_s)
         self.filled_at = now
-        # a token put together from many small parts may miss the last bit of it
+        # the sum of many small parts may fall just short of a whole token
         return 0.0 if self.tokens > 1.0 - 1e-9 else (1.0 - self.tokens) / self.per_s
 
     def take(self) -> None:
@@ -33,19 +33,19 @@ class Bucket:
 
 
 class Flood:
-    """Counts what the bot writes; without limits everything passes."""
+    """Counts the messages of the bot. Without limits everything passes."""
 
     def __init__(self, limits: FloodLimits | None) -> None:
         self.limits = limits
         self._buckets: dict[str, Bucket] = {}
 
     def set_limits(self, limits: FloodLimits | None) -> None:
-        """Begin to count anew with these limits."""
+        """Set these limits and start counting from zero."""
         self.limits = limits
         self._buckets.clear()
 
     def spend(self, chat_id: int, *, group: bool, now: float) -> None:
-        """Count one message to a chat; refuses with the time to wait, and then counts nothing."""
+        """Count one message to a chat. If it is too fast, raise a 429 with the time to wait, and count nothing."""
         if self.limits is None:
             return
         buckets = self._of(chat_id, group=group, limits=self.limits, now=now)

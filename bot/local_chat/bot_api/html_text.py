@@ -1,6 +1,6 @@
-"""Telegram's HTML: a few tags, three things to escape, and no patience with the rest.
+"""Telegram's HTML: a few tags, a few escapes, and errors for everything else.
 
-It is not a browser's HTML: an unknown tag, a lone `<` or a tag left open refuses the whole message.
+It is not a browser's HTML: an unknown tag, a lone `<` or an unclosed tag makes Telegram refuse the whole message.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class _Open:
 
 
 def parse_html(source: str) -> tuple[str, list[Entity]]:
-    """The plain text and its entities; refuses what Telegram refuses."""
+    """Return the plain text and its entities. Refuse what Telegram refuses."""
     return _Parser(source).parse()
 
 
 def decode_references(text: str) -> str:
-    """A text with &lt; and its like replaced; what is not known stays as it is."""
+    """Replace &lt; and similar references. Unknown ones stay as they are."""
     return REFERENCE.sub(lambda found: _character(found) or found[0], text)
 
 
@@ -102,7 +102,7 @@ class _Parser:
             self._start_tag()
 
     def _peek(self) -> str:
-        """The character here; empty at the end."""
+        """Return the current character, empty at the end."""
         return self.source[self.at : self.at + 1]
 
     def _read(self, pattern: re.Pattern[str]) -> str:
@@ -139,7 +139,7 @@ class _Parser:
         return found
 
     def _value(self, tag: str, begin: int) -> str:
-        """What follows an attribute's name; one without a value counts as given."""
+        """Read what follows an attribute's name. Without a value it is the empty string."""
         if self._peek() == "=":
             self.at += 1
             self._read(SPACES)
@@ -195,7 +195,7 @@ class _Parser:
             self.entities.append(entity)
 
     def _meaning(self, opened: _Open) -> tuple[str, tuple[tuple[str, Any], ...]]:
-        """An entity's type and its particulars; no type for what leaves no trace."""
+        """Return an entity's type and extra fields. The type is empty if the tag leaves no entity."""
         given = opened.attributes
         if opened.tag in SIMPLE:
             return SIMPLE[opened.tag], ()
@@ -212,7 +212,7 @@ class _Parser:
 
 
 def _shown(entity: Entity) -> tuple[tuple[str, Any], ...]:
-    """A language says something about a block of code only."""
+    """Return the extra fields to show: only a code block has a language."""
     return () if entity.type == "code" else entity.extra
 
 

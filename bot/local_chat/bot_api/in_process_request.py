@@ -27,7 +27,7 @@ FOREVER_S = 24 * 60 * 60.0
 
 
 class LocalRequest(BaseRequest):
-    """The wire between a bot and a BotApi: a function call."""
+    """The transport between a bot and a BotApi: a function call."""
 
     def __init__(self, api: BotApi, read_timeout: float | None = 5.0) -> None:
         self._api = api
@@ -35,14 +35,14 @@ class LocalRequest(BaseRequest):
 
     @property
     def read_timeout(self) -> float | None:
-        """How long an answer is waited for unless a call says otherwise."""
+        """The default time-out for an answer, in seconds. None means no limit."""
         return self._read_timeout
 
     async def initialize(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def shutdown(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def do_request(
         self,
@@ -54,7 +54,7 @@ class LocalRequest(BaseRequest):
         connect_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,  # noqa: ARG002
         pool_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,  # noqa: ARG002
     ) -> tuple[int, bytes]:
-        """Hand the call over; what breaks on the way is raised as PTB's own transport would raise it."""
+        """Pass the call on. Failures are raised as python-telegram-bot's own transport would raise them."""
         limit_s = read_timeout if isinstance(read_timeout, float | int | None) else self._read_timeout
         try:
             reply = await within(limit_s, self._answer(url, request_data))

@@ -1,4 +1,4 @@
-"""Telegram's numbers. A test may make them smaller."""
+"""Telegram's limits. A test may make them smaller."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ DAY_S = 24 * 60 * 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of everything is accepted, and how long it is kept."""
+    """How much Telegram accepts, and how long it keeps things."""
 
     text: int = 4096
-    """UTF-16 units of a message, after its markup is taken out."""
+    """UTF-16 units of a message, without its markup."""
     raw_text_bytes: int = 32768
-    """Bytes of a text as sent, markup included."""
+    """Bytes of a text as sent, with its markup."""
     caption: int = 1024
     callback_answer: int = 200
     callback_data_bytes: int = 64
@@ -27,21 +27,21 @@ class Limits:
     photo_bytes: int = 10 * MIB
     download_bytes: int = 20 * MIB
     callback_age_s: float = 150.0
-    """After that a tap can no longer be answered."""
+    """After this a tap can no longer be answered."""
     delete_age_s: float = 48 * 60 * 60
     long_poll_s: float = 50.0
     repeated_poll: bool = False
-    """Whether asking again with the same offset is slowed down, as Telegram does: it waits up to 3 s, and within
-    half a second it gives one update only."""
+    """Whether to slow down polls that repeat an offset, as Telegram does. Within 3 s such a poll waits up to 3 s, and
+    within half a second it returns only one update."""
     kept_messages: int = 10_000
-    """Messages a chat keeps; older ones are no longer found."""
+    """Messages a chat keeps. Older ones are no longer found."""
     kept_file_bytes: int = 512 * MIB
-    """All files together; the oldest go first."""
+    """For all files together. The oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodLimits:
-    """How fast a bot may write; Telegram tells nobody its exact numbers."""
+    """How fast a bot may write. Telegram does not publish its exact numbers."""
 
     chat_per_s: float = 1.0
     chat_burst: int = 3
@@ -50,7 +50,7 @@ class FloodLimits:
 
 
 UPDATE_LIFE_S = {
-    # what a person waits for at the screen is not worth delivering later
+    # a person waits for these at the screen: late delivery is useless
     "inline_query": 30.0,
     "callback_query": 150.0,
     "shipping_query": 150.0,
@@ -60,5 +60,5 @@ UPDATE_LIFE_S = {
 
 
 def update_life_s(kind: str) -> float:
-    """How long an update waits for a bot that does not fetch it."""
+    """Return how many seconds an update waits for a bot that does not fetch it."""
     return UPDATE_LIFE_S.get(kind, DAY_S)

@@ -1,4 +1,4 @@
-"""Which links Telegram accepts, and the form it gives them."""
+"""Which links Telegram accepts, and how it normalises them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ SPACE = re.compile(r"[\x00-\x20]")
 
 
 class LinkError(ValueError):
-    """Why a link is not one."""
+    """Says why a text is not a valid link."""
 
 
 def linked_user(link: str) -> int | None:
-    """The person a link like tg://user?id=1 points to."""
+    """Return the id of the person that a link like tg://user?id=1 points to, or None."""
     found = USER_LINK.fullmatch(link.partition("#")[0])
     return int(found[1]) if found else None
 
 
 def checked(link: str) -> str:
-    """The link as Telegram stores it."""
+    """Return the link as Telegram stores it. Raise LinkError if it is not valid."""
     own = OWN_SCHEME.match(link)
     if own is None:
         return _web(link)
@@ -39,7 +39,7 @@ def checked(link: str) -> str:
 
 
 def valid(link: str) -> str | None:
-    """The link as Telegram stores it, None if it is not one."""
+    """Return the link as Telegram stores it, or None if it is not valid."""
     try:
         return checked(link)
     except LinkError:

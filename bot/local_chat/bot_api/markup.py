@@ -1,4 +1,4 @@
-"""Keyboards under a message: what Telegram takes, and the form it keeps."""
+"""Keyboards under a message: which ones Telegram accepts, and how it keeps them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER_KINDS = (
 
 
 def read_markup(params: Params, limits: Limits, *, inline_only: bool = False) -> JsonObject | None:
-    """The keyboard of a call as Telegram keeps it, None if there is none."""
+    """Return the keyboard of a call as Telegram keeps it, or None if there is none."""
     given = params.json("reply_markup", "reply keyboard markup")
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""People come and go, block the bot, and groups grow; each tells the bot what Telegram would tell it."""
+"""People join, leave and block the bot, and groups become supergroups. The bot gets the updates Telegram would send."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Place = Chat | int | None
 
 
 class Membership:
-    """A person or chat is given as itself or by id; without a chat it is the person's own with the bot."""
+    """People and chats are given as objects or by id. Without a chat, the person's chat with the bot is meant."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
     def block(self, user: Person) -> None:
-        """Stop the bot from writing to this person."""
+        """Block the bot: it can no longer write to this person."""
         chat = self.place(user, None)
         chat.blocked = True
         self._bot_becomes(chat, self.user(user), MEMBER, KICKED)
@@ -60,7 +60,7 @@ class Membership:
         self._announce(place, person, {"left_chat_member": person.to_json()})
 
     def add_bot(self, user: Person, chat: Place, *, admin: bool = False) -> None:
-        """Take the bot into a group or channel, or give it rights there."""
+        """Add the bot to a group or channel, or change its rights there."""
         person, place = self.user(user), self.place(None, chat)
         was_inside = place.bot_status in INSIDE
         self._bot_becomes(place, person, place.bot_status, ADMINISTRATOR if admin else MEMBER)
@@ -68,7 +68,7 @@ class Membership:
             self._announce(place, person, {"new_chat_members": [self.world.bot.to_json()]})
 
     def kick_bot(self, user: Person, chat: Place) -> None:
-        """Throw the bot out."""
+        """Remove the bot from a chat."""
         place = self.place(None, chat)
         self._bot_becomes(place, self.user(user), place.bot_status, KICKED)
 
@@ -77,7 +77,7 @@ class Membership:
         self.place(None, chat).topics.add(thread_id)
 
     def migrate(self, chat: Place) -> Chat:
-        """A group becomes a supergroup: another id, the same people."""
+        """Turn a group into a supergroup, with a new id and the same people. Return the new chat."""
         old = self.place(None, chat)
         if old.type != GROUP or old.migrated_to is not None:
             raise PersonError("only a group becomes a supergroup, and once")
@@ -97,7 +97,7 @@ class Membership:
         return new
 
     def user(self, user: Person) -> User:
-        """A person by themselves or by id."""
+        """Return a person given as an object or by id."""
         if isinstance(user, User):
             return user
         found = self.world.users.get(user)
@@ -106,7 +106,7 @@ class Membership:
         return found
 
     def place(self, user: Person | None, chat: Place) -> Chat:
-        """A chat by itself or by id."""
+        """Return a chat given as an object or by id, by default the person's own."""
         if isinstance(chat, Chat):
             return chat
         if chat is None and user is None:
@@ -124,7 +124,7 @@ class Membership:
     def _member_becomes(self, chat: Chat, person: User, status: str) -> None:
         old = chat.members.get(person.id, LEFT)
         chat.members[person.id] = status
-        # only an administrator is told of others
+        # only an administrator gets updates about others
         if chat.bot_status == ADMINISTRATOR:
             self._tell_member("chat_member", chat, person, person, old, status)
 

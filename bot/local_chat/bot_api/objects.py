@@ -34,7 +34,7 @@ class User:
     language_code: str = ""
 
     def to_json(self) -> JsonObject:
-        """As the Bot API shows it."""
+        """Return the user as the Bot API shows it."""
         shown = {name: getattr(self, name) for name in ("last_name", "username", "language_code")}
         known = {name: value for name, value in shown.items() if value}
         return {"id": self.id, "is_bot": self.is_bot, "first_name": self.first_name, **known}
@@ -42,7 +42,7 @@ class User:
 
 @dataclass(slots=True, kw_only=True)
 class Chat:
-    """A place where messages are; of a private one also whether the bot may write there."""
+    """A chat with its messages and members. For a private one also whether the bot may write there."""
 
     id: int
     type: str
@@ -61,11 +61,11 @@ class Chat:
 
     @property
     def is_group(self) -> bool:
-        """Whether several people talk there."""
+        """Whether it is a group or a supergroup."""
         return self.type in {GROUP, SUPERGROUP}
 
     def to_json(self) -> JsonObject:
-        """As the Bot API shows it inside other objects."""
+        """Return the chat as the Bot API shows it inside other objects."""
         if self.user is not None:
             person = self.user.to_json()
             hidden = {"id", "is_bot", "language_code"}
@@ -76,13 +76,13 @@ class Chat:
 
 @dataclass(slots=True, kw_only=True)
 class Message:
-    """One message; `service` holds what Telegram itself says in a chat."""
+    """One message. `service` holds what Telegram itself says in a chat."""
 
     message_id: int
     chat: Chat
     date: int
     outgoing: bool = False
-    """Whether the bot wrote it; in a channel its sender does not tell."""
+    """Whether the bot wrote it. In a channel the sender does not show that."""
     sender: User | None = None
     sender_chat: Chat | None = None
     text: FormattedText = field(default_factory=FormattedText)
@@ -101,7 +101,7 @@ class Message:
     reactions: list[str] = field(default_factory=list)
 
     def to_json(self, *, with_reply: bool = True) -> JsonObject:
-        """As the Bot API shows it; a message replied to is shown without the one it replied to."""
+        """Return the message as the Bot API shows it. A replied-to message is shown without its own reply."""
         shown: JsonObject = {"message_id": self.message_id, "chat": self.chat.to_json(), "date": self.date}
         shown |= self._origin()
         shown |= self._content()
@@ -142,7 +142,7 @@ class Message:
 
 
 def member_json(user: User, status: str) -> JsonObject:
-    """A user's place in a chat."""
+    """Return a user's membership of a chat as the Bot API shows it."""
     shown: JsonObject = {"user": user.to_json(), "status": status}
     if status == ADMINISTRATOR:
         shown |= dict.fromkeys(ADMIN_RIGHTS, False) | {"can_manage_chat": True, "can_delete_messages": True}

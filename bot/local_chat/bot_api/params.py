@@ -1,4 +1,4 @@
-"""The parameters of one call: on the wire each is a string, or a file beside them."""
+"""The parameters of one call. Each arrives as a string, or as an uploaded file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Upload:
 
 
 class Params:
-    """Typed reading of what came over the wire. What nobody reads is ignored, as Telegram does."""
+    """Reads parameters by type. Unknown parameters are ignored, as Telegram does."""
 
     def __init__(self, values: Mapping[str, str], files: Mapping[str, Upload] | None = None) -> None:
         self.values = values
         self.files: Mapping[str, Upload] = files or {}
 
     def text(self, name: str) -> str:
-        """A string as sent, empty if it is not there."""
+        """Return a string as sent, empty if it is missing."""
         value = self.values.get(name, "")
         try:
             value.encode()
@@ -41,7 +41,7 @@ class Params:
         return value
 
     def integer(self, name: str, default: int = 0) -> int:
-        """A whole number."""
+        """Return an integer."""
         value = self.values.get(name, "").strip()
         if not value:
             return default
@@ -51,13 +51,13 @@ class Params:
             raise bad_request(f"invalid {name} specified") from None
 
     def boolean(self, name: str) -> bool:
-        """A truth value, false if it is not there."""
+        """Return a boolean, false if it is missing."""
         value = self.values.get(name, "").strip().lower()
         if value not in TRUE | FALSE:
             raise bad_request(f"invalid {name} specified")
         return value in TRUE
 
     def json(self, name: str, what: str) -> Any:
-        """The JSON in a parameter, None if it is not there."""
+        """Return the JSON in a parameter, or None if it is missing."""
         value = self.text(name)
         return decode(value, what) if value else None

@@ -1,4 +1,4 @@
-"""What people do in their Telegram: the page's side of the chat, and the tests'."""
+"""What people do in Telegram, for the page and the tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class People(Membership):
-    """Acts of persons. A person or chat is given as itself or by id; without a chat it is the one with the bot."""
+    """What people can do. People and chats are given as objects or by id; the default is the chat with the bot."""
 
     def start(self, user: Person, payload: str = "") -> Message:
         """Press Start in the chat with the bot, perhaps from a deep link."""
@@ -43,7 +43,7 @@ class People(Membership):
         thread_id: int | None = None,
         exact: bool = False,
     ) -> Message:
-        """Write a message. `sender_chat` writes in a chat's name; `exact` skips what a client would tidy or refuse."""
+        """Write a message. `sender_chat` writes in a chat's name; `exact` skips a client's tidying and checks."""
         body = self._text(text, entities, exact=exact)
         message = self._message(user, chat, reply_to, sender_chat, thread_id)
         message.text = body
@@ -96,7 +96,7 @@ class People(Membership):
         return message
 
     def tap(self, user: Person, chat: Place, message_id: int, data: str) -> Tap:
-        """Press a button. Any data goes: a forged client can send what no button has, for a message long gone."""
+        """Press a button. Any data and any message id are accepted: a forged client can send anything."""
         person, place = self.user(user), self.place(user, chat)
         tap = self.world.new_tap(person, place, data)
         message = place.messages.get(message_id)
@@ -106,19 +106,19 @@ class People(Membership):
         return tap
 
     def react(self, user: Person, chat: Place, message_id: int, emoji: str) -> None:
-        """Put a reaction under a message."""
+        """Send the bot the update for a reaction to a message. The message itself does not change."""
         place = self.place(user, chat)
         new = [{"type": "emoji", "emoji": emoji}] if emoji else []
         payload = {"chat": place.to_json(), "message_id": message_id, "date": self.world.now(), "old_reaction": []}
         self.world.updates.add("message_reaction", payload | {"user": self.user(user).to_json(), "new_reaction": new})
 
     def inline_query(self, user: Person, query: str) -> None:
-        """Type the bot's name and something behind it, anywhere."""
+        """Type the bot's name and a query, in any chat."""
         payload = {"id": str(self.user(user).id), "from": self.user(user).to_json(), "query": query, "offset": ""}
         self.world.updates.add("inline_query", payload)
 
     def raw_update(self, kind: str, payload: JsonObject) -> int | None:
-        """Any update whatever."""
+        """Queue any update for the bot."""
         if kind not in KINDS:
             raise PersonError(f"no such kind of update: {kind}")
         return self.world.updates.add(kind, payload)

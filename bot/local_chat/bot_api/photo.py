@@ -1,4 +1,4 @@
-"""How large a picture is, from its first bytes."""
+"""The size of a picture, from its header."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def dimensions(data: bytes) -> tuple[int, int] | None:
-    """Width and height of a PNG, GIF or JPEG; None if it is none of them."""
+    """Return width and height of a PNG, GIF or JPEG, or None for anything else."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
             width, height = struct.unpack_from(">II", data, 16)

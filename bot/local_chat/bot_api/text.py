@@ -1,4 +1,4 @@
-"""From what a bot sends as text to what Telegram keeps: parsed, cleaned, trimmed and measured."""
+"""Turns the text a bot sends into what Telegram keeps: parsed, cleaned, trimmed and measured."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class FormattedText:
     entities: tuple[Entity, ...] = ()
 
     def entities_json(self) -> list[JsonObject]:
-        """As the Bot API shows them."""
+        """Return the entities as the Bot API shows them."""
         return [entity.to_json() for entity in self.entities]
 
 
 def format_text(source: str, parse_mode: str, given: Any, limits: Limits, user: UserLookup) -> FormattedText:
-    """What Telegram makes of a text; empty if there is nothing to be seen in it."""
+    """Return a text as Telegram keeps it. It is empty if nothing in it is visible."""
     if len(source.encode()) > limits.raw_text_bytes:
         raise bad_request("text is too long")
     if parse_mode.lower() in {"", "none"} or not source:
@@ -58,7 +58,7 @@ def format_text(source: str, parse_mode: str, given: Any, limits: Limits, user: 
 
 
 def finish(text: str, entities: list[Entity], limits: Limits) -> FormattedText:
-    """Clean and trim a text, and find what Telegram finds in it."""
+    """Clean and trim a text, and find the entities that Telegram finds in it."""
     text, entities = _clean(text, tidy(_in_range(entities)))
     text, entities = _trim(text, tidy(entities))
     if not text:
@@ -67,7 +67,7 @@ def finish(text: str, entities: list[Entity], limits: Limits) -> FormattedText:
 
 
 def read_entities(given: Any) -> list[Entity]:
-    """Entities given as a JSON array; anything else counts as none, as with Telegram."""
+    """Read entities from a JSON array. Anything else counts as none, as with Telegram."""
     if not isinstance(given, list):
         return []
     try:
@@ -98,7 +98,7 @@ def _entity(fields: Fields) -> Entity | None:
 
 
 def _with_user(entity: Entity, user: UserLookup) -> Entity | None:
-    """A mention carries the whole person, and is nothing if nobody has that id."""
+    """Put the whole person into a mention. Return None if nobody has that id."""
     if entity.type != "text_mention":
         return entity
     found = user(dict(entity.extra)["user_id"])
@@ -114,7 +114,7 @@ def _in_range(entities: list[Entity]) -> list[Entity]:
 
 
 def _clean(text: str, entities: list[Entity]) -> tuple[str, list[Entity]]:
-    """Without control characters; entities keep their place among what is left."""
+    """Remove or replace control characters, and move the entities accordingly."""
     if text.isascii() and not CONTROL.search(text):
         return text, [_moved(entity, range(len(text) + 1)) for entity in entities]
     kept: list[str] = []
@@ -147,7 +147,7 @@ def _moved(entity: Entity, places: Sequence[int | None]) -> Entity:
 
 
 def _trim(text: str, entities: list[Entity]) -> tuple[str, list[Entity]]:
-    """Without blanks at the end, and at the beginning up to the first entity."""
+    """Remove blanks at the end, and at the beginning up to the first entity."""
     text = text.rstrip(" \n")
     end = utf16_length(text)
     cut = [

@@ -40,7 +40,7 @@ class Update:
     expires_at: float
 
     def to_json(self) -> JsonObject:
-        """As getUpdates gives it."""
+        """Return the update as getUpdates gives it."""
         return {"update_id": self.update_id, self.kind: self.payload}
 
 
@@ -58,11 +58,11 @@ class UpdateQueue:
         self.given = 0
 
     def repeat(self, seed: int, at_most: int) -> None:
-        """From now on each confirmed update is given up to so many times more; 0: never, as it should be."""
+        """From now on, deliver each confirmed update again up to `at_most` times. 0 turns this off."""
         self._repeats = (random.Random(seed), at_most) if at_most else None  # noqa: S311 - repeatable on purpose
 
     def add(self, kind: str, payload: JsonObject) -> int | None:
-        """Queue an update and wake the poll; None if the bot does not want such updates."""
+        """Queue an update and wake the poll. Return its id, or None if the bot does not want such updates."""
         if kind not in self.allowed:
             return None
         update_id = self._next_id
@@ -73,20 +73,20 @@ class UpdateQueue:
         return update_id
 
     def allow(self, kinds: list[str]) -> None:
-        """Remember which kinds the bot wants, from now on; none known means the default."""
+        """Set which kinds of update the bot wants from now on. If none is known, use the default."""
         self.allowed = frozenset(kinds) & frozenset(KINDS) or DEFAULT
 
     def pending(self) -> list[Update]:
-        """What waits and is not too old, in order."""
+        """Return the waiting updates that have not expired, in order."""
         now = self._clock()
         self._pending = {key: update for key, update in self._pending.items() if update.expires_at > now}
         return list(self._pending.values())
 
     def confirm(self, offset: int) -> None:
-        """Forget what lies before the offset; a negative one keeps that many from the end."""
+        """Forget updates before the offset. A negative one keeps that many from the end."""
         waiting = self.pending()
         if offset > self._next_id + AHEAD:
-            # an offset from another life of the queue confirms nothing
+            # an offset from another queue confirms nothing
             return
         keep = waiting[offset:] if offset < 0 else [update for update in waiting if update.update_id >= offset]
         if self._repeats is not None:
@@ -100,7 +100,7 @@ class UpdateQueue:
         self._pending.clear()
 
     async def get(self, offset: int, limit: int, timeout_s: float) -> list[JsonObject]:
-        """Confirm, then give what is there; with nothing there wait for it, and end another's waiting."""
+        """Confirm, then return what is there. If nothing is, end any other poll and wait."""
         self.confirm(offset)
         again = self._given_again(limit)
         if not self._pending and not again and timeout_s > 0:
@@ -111,7 +111,7 @@ class UpdateQueue:
         return [update.to_json() for update in found]
 
     def _given_again(self, limit: int) -> list[Update]:
-        """Those that are to be given once more, now."""
+        """Return the confirmed updates that are to be delivered again now."""
         due = self._again[:limit]
         self._again = [(update, left - 1) for update, left in due if left > 1] + self._again[len(due) :]
         return [update for update, _ in due]

@@ -1,4 +1,4 @@
-"""Which of people's messages the bot gets to see, and as what kind of update."""
+"""Which messages of people the bot gets, and as what kind of update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMAND_TARGET = re.compile(r"/\w+@(\w+)")
 
 
 def deliver(world: World, message: Message, *, edited: bool = False) -> int | None:
-    """Queue a message for the bot; None if it does not get it."""
+    """Queue a message for the bot. Return the update's id, or None if the bot does not get it."""
     if not _sees(world, message):
         return None
     kind = "channel_post" if message.chat.type == CHANNEL else "message"
@@ -33,7 +33,7 @@ def _sees(world: World, message: Message) -> bool:
 
 
 def _meant_for_bot(world: World, message: Message) -> bool:
-    """Group privacy: commands, replies to the bot, mentions of it, and what came through it."""
+    """Return whether group privacy lets it pass: a command, a reply to the bot, a mention, or sent through the bot."""
     name = f"@{world.bot.username}".lower()
     text = message.text.text or message.caption.text
     if text.startswith("/"):

@@ -1,6 +1,6 @@
-"""The world a bot lives in: one bot, its users and chats, what was said, and what waits to be told.
+"""The world a bot lives in: the bot, its users and chats, their messages, and updates that wait for the bot.
 
-Nothing here knows a transport. Everything runs in one thread; times come from the clock handed in.
+It knows no transport. Everything runs in one thread, and times come from the given clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TOKEN = "4242:AAnightshift-local-chat-token-000000"  # noqa: S105 - opens nothing but this world
 SUPERGROUP_BASE = -1_000_000_000_000
-# what Telegram shows instead of the person who writes in a group's or a channel's name
+# shown by Telegram instead of a person who writes as a group or a channel
 ANONYMOUS_ADMIN = User(id=1087968824, first_name="Group", username="GroupAnonymousBot", is_bot=True)
 CHANNEL_BOT = User(id=136817688, first_name="Channel", username="Channel_Bot", is_bot=True)
 KEPT_RECORDS = 10_000
@@ -35,7 +35,7 @@ KEPT_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call that was not done, and why."""
+    """A call that was refused, and why."""
 
     method: str
     params: dict[str, str]
@@ -57,14 +57,14 @@ class Tap:
 
 @dataclass(slots=True)
 class Webhook:
-    """Set, the bot cannot poll. Nothing is ever delivered to it."""
+    """While it is set, the bot cannot poll. Nothing is ever delivered to it."""
 
     url: str = ""
 
 
 @dataclass(slots=True)
 class LastPoll:
-    """When and how the bot polled last."""
+    """When and with which offset the bot last polled."""
 
     offset: int = 0
     at: float = float("-inf")
@@ -101,7 +101,7 @@ class World:
         self.clock = clock
         self.limits = limits or Limits()
         self.flood = Flood(flood)
-        # a new world goes on above an older one's ids: a bot that remembers them must not take new updates for old
+        # ids go on above those of an older world: a bot that remembers them must not take new updates for old
         self.updates = UpdateQueue(clock, int(clock()) if first_update_id is None else first_update_id)
         self.events = EventLog()
         self.files = FileStore(self.limits.kept_file_bytes, token)
@@ -117,7 +117,7 @@ class World:
         self._numbers = Numbers(first_message=first_message_id)
 
     def now(self) -> int:
-        """The time in whole seconds, as messages carry it."""
+        """Return the time in whole seconds, as messages carry it."""
         return int(self.clock())
 
     def add_user(
@@ -130,7 +130,7 @@ class World:
         is_bot: bool = False,
         language_code: str = "",
     ) -> User:
-        """Let a person be; the bot cannot write to them before they have written to it."""
+        """Add a person. The bot cannot write to them before they have written to it."""
         while self._numbers.user in self.users:
             self._numbers.user += 1
         user = User(
@@ -155,7 +155,7 @@ class World:
         username: str = "",
         bot_status: str = MEMBER,
     ) -> Chat:
-        """Let a group be; the first member made it."""
+        """Add a group. Its first member is its creator."""
         people = {user.id: MEMBER for user in members}
         if people:
             people[next(iter(people))] = CREATOR
@@ -172,14 +172,14 @@ class World:
         )
 
     def add_channel(self, title: str = "News", *, username: str = "", bot_status: str = MEMBER) -> Chat:
-        """Let a channel be."""
+        """Add a channel."""
         channel = Chat(
             id=self._group_id(wide=True), type=CHANNEL, title=title, username=username, bot_status=bot_status
         )
         return self.add_chat(channel)
 
     def add_chat(self, chat: Chat) -> Chat:
-        """Let a chat be known; messages in it are numbered from the world's first number."""
+        """Add a chat. Its messages are numbered from the world's first message number."""
         chat.next_message_id = self._numbers.first_message
         self.chats[chat.id] = chat
         return chat
@@ -196,11 +196,11 @@ class World:
         return message
 
     def tell_message(self, kind: str, message: Message, *, by_bot: bool) -> None:
-        """Tell the watchers of a message as it is now."""
+        """Tell the watchers about a message as it is now."""
         self.events.tell(kind, message.chat.id, as_told(message), by_bot=by_bot)
 
     def new_tap(self, user: User, chat: Chat, data: str) -> Tap:
-        """Note a press of a button, so that it can be answered."""
+        """Record a press of a button, so that it can be answered."""
         tap = Tap(f"{user.id << 32 | self._numbers.tap}", user, chat, data, self.clock())
         self._numbers.tap += 1
         self.taps[tap.id] = tap
@@ -209,7 +209,7 @@ class World:
         return tap
 
     def refuse(self, method: str, params: dict[str, str], error: ApiError) -> None:
-        """Note a refusal."""
+        """Record a refusal."""
         self.refusals.append(Refusal(method, dict(params), error.code, error.description))
 
     def _group_id(self, *, wide: bool) -> int:
@@ -218,11 +218,11 @@ class World:
         return SUPERGROUP_BASE - number if wide else -number
 
     def supergroup_id(self) -> int:
-        """A fresh id for a group that grows."""
+        """Return a new id for a group that becomes a supergroup."""
         return self._group_id(wide=True)
 
 
 def as_told(message: Message) -> JsonObject:
-    """A message as watchers see it: with what the Bot API itself does not show."""
+    """Return a message as watchers see it, with fields that the Bot API itself does not show."""
     extra: JsonObject = {"keyboard": message.reply_markup, "silent": message.silent, "reactions": message.reactions}
     return message.to_json() | {name: value for name, value in extra.items() if value}

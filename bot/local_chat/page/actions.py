@@ -1,4 +1,4 @@
-"""What the person on the page does: write, send a file, press a button, look further back."""
+"""What the person on the page can do: write, send a file, press a button, load older messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_NAME = 64
 
 
 class Acts:
-    """The person's side of their chat. What is sent carries a name that the page made up, and is done once per name."""
+    """The person's side of their chat. The page names each message it sends; a name is sent only once."""
 
     def __init__(self, api: BotApi, person: User) -> None:
         self._api = api
@@ -31,20 +31,20 @@ class Acts:
         self._names: dict[int, str] = {}
 
     def name_of(self, message_id: int) -> str | None:
-        """The page's own name for a message it sent, also while it is being sent."""
+        """Return the page's own name for a message it sent or is sending, or None."""
         return self._names.get(message_id, self._sending)
 
     def messages(self, before: int | None = None) -> tuple[list[dict[str, Any]], bool]:
-        """The newest messages (before one), oldest first, and whether there are older ones."""
+        """Return the newest messages (before this one, if given), oldest first, and whether there are older ones."""
         found = [message for message in self._chat.messages.values() if before is None or message.message_id < before]
         return [self._shown(message) for message in found[-SHOWN_AT_ONCE:]], len(found) > SHOWN_AT_ONCE
 
     def commands(self) -> list[dict[str, Any]]:
-        """The commands the person is offered."""
+        """Return the commands the person is offered."""
         return self._api.world.commands.shown(self._chat, self._person.id, self._person.language_code)
 
     def do(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what a frame from the page asks; the answer says what came of it."""
+        """Do what a frame from the page asks, and return the frame to answer with."""
         name = request.get("id")
         try:
             if request.get("do") == "send":
@@ -60,7 +60,7 @@ class Acts:
         return {"type": "refused", "id": name, "error": "the page asked for something unknown"}
 
     def send_document(self, name: str, file: tuple[str, bytes, str], caption: str, reply_to: int | None) -> int:
-        """Send a file; raises PersonError."""
+        """Send a file and return its message id. Raise PersonError if it is refused."""
         filename, data, mime_type = file
         if utf16_length(caption) > self._api.world.limits.caption:
             raise PersonError("the text below the file is too long")

@@ -1,9 +1,9 @@
-"""The person's chat survives a restart: its last messages in a JSON file, small files beside it.
+"""Keeps the person's chat over a restart: its last messages in a JSON file, small files beside it.
 
-    keep.load(world, person, path)            before the bot starts
-    async with keep.Keeper(world, person, path): ...
+    history.load(world, person, path)            before the bot starts
+    async with history.Keeper(world, person, path): ...
 
-Only the chat is kept. What waited for the bot is not: the bot has its own inbox.
+Only the chat is kept. Updates that waited for the bot are not: the bot has its own inbox.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ KINDS = frozenset({events.MESSAGE, events.EDITED, events.DELETED, events.REACTIO
 
 
 def load(world: World, person: User, path: str) -> None:
-    """Put the kept messages into the person's chat of a fresh world; numbers go on above them.
+    """Put the kept messages into the person's chat of a new world. New message ids go on above them.
 
-    A file that cannot be read is put aside, and the chat starts empty.
+    A file that cannot be read is renamed to `.broken`, and the chat starts empty.
     """
     chat = world.chats[person.id]
     try:
@@ -62,7 +62,7 @@ def load(world: World, person: User, path: str) -> None:
 
 
 class Keeper:
-    """Writes the chat down soon after it changed, and once more at the end."""
+    """Writes the chat to disk a second after it changed, and once more at the end."""
 
     def __init__(self, world: World, person: User, path: str) -> None:
         self._world = world
@@ -101,7 +101,7 @@ class Keeper:
             await asyncio.shield(self._writing)
 
     def _snapshot(self) -> tuple[str, dict[str, StoredFile]]:
-        """What is to be written: the text of the JSON file, and the files beside it by name."""
+        """Return what to write: the text of the JSON file, and the files beside it by name."""
         messages = list(self._chat.messages.values())[-KEPT_MESSAGES:]
         files = _worth_keeping(messages)
         kept = {
@@ -153,7 +153,7 @@ def _fill_files(message: Message, folder: str) -> None:
 
 
 def _worth_keeping(messages: list[Message]) -> dict[str, StoredFile]:
-    """The newest files that are small enough, up to so much together."""
+    """Return the newest files that are small enough, up to KEPT_BYTES in total."""
     kept: dict[str, StoredFile] = {}
     room = KEPT_BYTES
     for message in reversed(messages):
@@ -170,7 +170,7 @@ def _files_folder(path: str) -> str:
 
 
 def _write_file(path: str, data: bytes) -> None:
-    """All of it or nothing, for this user's eyes only."""
+    """Write a file atomically, readable only by this user."""
     draft = f"{path}.tmp"
     descriptor = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

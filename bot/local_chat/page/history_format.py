@@ -1,4 +1,4 @@
-"""The form in which a message is kept on disk."""
+"""The format of a message on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = ("date", "outgoing", "reply_markup", "edit_date", "link_preview", "silen
 
 
 def written(message: Message) -> JsonObject:
-    """A message as JSON; the content of files goes elsewhere."""
+    """Return a message as JSON, without the content of its files."""
     kept: JsonObject = {"id": message.message_id, **{name: getattr(message, name) for name in PLAIN}}
     kept["from"] = None if message.sender is None else message.sender.id
     kept["reply_to"] = None if message.reply_to is None else message.reply_to.message_id
@@ -35,7 +35,7 @@ def written(message: Message) -> JsonObject:
 
 
 def read(kept: JsonObject, chat: Chat, world: World) -> Message:
-    """The message again; its files are still empty and it replies to nothing yet."""
+    """Return the message. Its files are still empty and it replies to nothing yet."""
     plain = {name: kept[name] for name in PLAIN if name in kept}
     return Message(
         message_id=int(kept["id"]),
@@ -50,12 +50,12 @@ def read(kept: JsonObject, chat: Chat, world: World) -> Message:
 
 
 def file_name(stored: StoredFile) -> str:
-    """What a file is called on disk: by its content, so that it is written once."""
+    """Return a file's name on disk. It comes from the content, so equal files are written once."""
     return stored.file_unique_id
 
 
 def forget_file(message: Message, name: str) -> None:
-    """Say in the message that its file is gone; without one Telegram would not have such a message."""
+    """Say in the message text that its file is gone: Telegram has no file message without a file."""
     note = f"📎 {name} (no longer kept)"
     after = f"\n{message.caption.text}" if message.caption.text else ""
     mark = Entity("italic", 0, utf16_length(note))

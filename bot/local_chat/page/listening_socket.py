@@ -1,4 +1,4 @@
-"""Where the page listens. `up` holds the socket and hands it to each bot, so that the port is never free in between."""
+"""The page's listening socket. `up` holds it and hands it to each bot, so the port is never free in between."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ VARIABLE = "NIGHTSHIFT_PAGE_FD"
 
 
 class Listener(NamedTuple):
-    """A socket that listens, and a name for the time that it does."""
+    """A listening socket, and the name of its session: the time while it listens."""
 
     socket: socket.socket
     session: str
 
     @property
     def port(self) -> int:
-        """Where."""
+        """The port it listens on."""
         return int(self.socket.getsockname()[1])
 
 
 def listen(port: int) -> Listener:
-    """Listen; OperatorError says how to get another port."""
+    """Listen on this port. Raise OperatorError, which says how to choose another."""
     try:
         return Listener(socket.create_server((HOST, port)), secrets.token_hex(8))
     except OSError as error:
@@ -38,7 +38,7 @@ def listen(port: int) -> Listener:
 
 
 def inherited() -> Listener | None:
-    """What this process was handed, if it was."""
+    """Return the socket that this process was handed, or None."""
     given = os.environ.pop(VARIABLE, None)
     if given is None:
         return None
@@ -51,7 +51,7 @@ def inherited() -> Listener | None:
 
 
 class Held:
-    """The page's port for as long as this process lives, for one bot after the other."""
+    """Holds the page's port while this process lives, for one bot after the other."""
 
     variable = VARIABLE
 
@@ -60,13 +60,13 @@ class Held:
         self._listener: Listener | None = None
 
     def open(self) -> tuple[str, int]:
-        """What to put into the variable, and the descriptor."""
+        """Return the variable's value and the descriptor to inherit."""
         self._listener = self._listener or self._listen()
         descriptor = os.dup(self._listener.socket.fileno())
         return f"{descriptor}:{self._listener.session}", descriptor
 
     def started(self, pid: int) -> None:
-        """Nothing more to do for it."""
+        """Do nothing: the bot has all it needs."""
 
     def _listen(self) -> Listener:
         try:

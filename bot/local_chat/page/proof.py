@@ -1,11 +1,11 @@
-"""How page and server prove to each other that they know the link's secret, which neither of them ever sends.
+"""How page and server prove to each other that they know the link's secret. Neither ever sends it.
 
     page    {"nonce": N}
     server  {"type": "proof", "nonce": M, "session": S, "proof": HMAC(key, "server port N M")}
     page    {"proof": HMAC(key, "page port N M")}            only to a server whose proof is right
 
 The key is HMAC(secret, "key S"). A session lasts as long as one socket listens on the port without a break. Another
-program can have had the port only between two sessions, so nothing a browser keeps may be worth anything in the next.
+program can have had the port only between two sessions, so what a browser keeps from one must be useless in the next.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 class Keys:
-    """What follows from the secret in one session."""
+    """The keys derived from the secret for one session."""
 
     def __init__(self, secret: str, session: str) -> None:
         self.session = session
         self._key = _mac(secret.encode(), f"key {session}")
-        # for what a page keeps over a reload; it does not follow from the key, which the browser stores
+        # for what a page keeps over a reload; not derived from the key, because the browser stores that
         self.seal = _mac(secret.encode(), f"seal {session}").hex()
 
     def meet(self, port: int, nonce: object) -> Meeting | None:
-        """Answer a page's nonce; None if it is none."""
+        """Answer a page's nonce, or return None if it is not a valid nonce."""
         if not isinstance(nonce, str) or not NONCE.fullmatch(nonce):
             return None
         return Meeting(self, f"{port} {nonce}")
 
     def proof(self, text: str) -> str:
-        """Show that we know the secret."""
+        """Return the proof for this text: it shows that we know the secret."""
         return _mac(self._key, text).hex()
 
 
@@ -45,15 +45,15 @@ class Meeting:
     def __init__(self, keys: Keys, said: str) -> None:
         self.keys, self._nonce = keys, secrets.token_hex(16)
         self._said = f"{said} {self._nonce}"
-        self.file_key = keys.proof(f"files {self._said}")  # goes as a header with files while the connection lasts
+        self.file_key = keys.proof(f"files {self._said}")  # sent as a header with files while the connection lasts
 
     def challenge(self) -> dict[str, Any]:
-        """The server's frame, with its proof."""
+        """Return the server's frame, with its proof."""
         proof = self.keys.proof(f"server {self._said}")
         return {"type": "proof", "nonce": self._nonce, "session": self.keys.session, "proof": proof}
 
     def is_proven(self, proof: object) -> bool:
-        """Whether this is the page's proof, found out in constant time."""
+        """Return whether this is the page's proof. Compares in constant time."""
         return isinstance(proof, str) and same(proof, self.keys.proof(f"page {self._said}"))
 
 

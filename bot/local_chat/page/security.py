@@ -1,10 +1,10 @@
-"""Who may talk to the page's server: a browser on this machine, on the page's own address, with the link's secret.
+"""Who may talk to the page's server: a browser on this machine, at the page's own address, with the link's secret.
 
-Other web sites in the same browser reach loopback too. They are told apart by the Host header (DNS rebinding) and the
-Origin header, and they do not know the secret. No CORS header is ever sent.
+Other web sites in the same browser can reach loopback too. The Host header (DNS rebinding) and the Origin header give
+them away, and they do not know the secret. No CORS header is ever sent.
 
-Another program may have had the port before, and with it pages at the same address: it can have left a service worker
-behind. Whenever the browser looks for a newer one, it gets one that removes itself.
+Another program may have used the port before, with pages at the same address, and may have left a service worker in
+the browser. When the browser asks for a newer one, it gets one that removes itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async function leave() {
 
 
 class Doorkeeper:
-    """Knows the page's addresses, its keys, and who has proven to know them too."""
+    """Knows the page's address, its keys, and the connections that have proven that they know the secret."""
 
     def __init__(self, keys: Keys, port: int) -> None:
         self._port = port
@@ -43,34 +43,34 @@ class Doorkeeper:
         self.change(keys)
 
     def change(self, keys: Keys) -> None:
-        """From now on these keys count, and nothing that was proven with others."""
+        """Use these keys from now on. Everything proven with the old ones is void."""
         self.keys = keys
         self._file_keys.clear()
 
     def meet(self, nonce: object) -> Meeting | None:
-        """Begin with a page that sent this nonce."""
+        """Start the handshake with a page that sent this nonce. None if the nonce is invalid."""
         return self.keys.meet(self._port, nonce)
 
     def let_in(self, meeting: Meeting, proof: object) -> bool:
-        """Whether the page has proven itself; then files may come and go with this connection's key."""
+        """Return whether the page has proven itself. If so, this connection's key works for files."""
         is_in = meeting.keys is self.keys and meeting.is_proven(proof)
         if is_in:
             self._file_keys.add(meeting.file_key)
         return is_in
 
     def let_go(self, meeting: Meeting) -> None:
-        """The connection is over."""
+        """Forget the connection's key for files."""
         self._file_keys.discard(meeting.file_key)
 
     def check_key(self, request: web.Request) -> None:
-        """Refuse a request that carries no open connection's key."""
+        """Raise HTTPUnauthorized unless the request carries the key of an open connection."""
         given = request.headers.get(KEY_HEADER, "")
         if not any(same(given, key) for key in self._file_keys):
             raise web.HTTPUnauthorized(text="The page is not connected. Reload it.")
 
     @property
     def middleware(self) -> Middleware:
-        """Checks where every request comes from, and puts the protective headers on every answer."""
+        """Checks where every request comes from, answers for old service workers, and keeps refusals out of caches."""
 
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -84,7 +84,7 @@ class Doorkeeper:
         return guarded
 
     async def add_headers(self, _request: web.Request, response: web.StreamResponse) -> None:
-        """A hook for every answer, errors included."""
+        """Add the protective headers to every answer, errors included."""
         response.headers.update(self._headers)
 
     def _check_source(self, request: web.Request) -> None:
@@ -108,7 +108,7 @@ def _headers(host: str) -> dict[str, str]:
         "script-src 'self'",
         "style-src 'self'",
         "img-src 'self' blob:",
-        f"connect-src 'self' ws://{host}",  # 'self' does not cover it in every browser
+        f"connect-src 'self' ws://{host}",  # 'self' does not cover WebSockets in every browser
         "worker-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",

@@ -3,8 +3,8 @@
     async with Page(api, person, listener=listen(8765), secret=secret, status=status) as page:
         print(page.url)
 
-The link's secret stands behind the #, which browsers keep to themselves. Page and server prove to each other that they
-know it (`page_proof`); with files goes a key that is good for one connection.
+The link's secret comes after the #, which browsers do not send. Page and server prove to each other that they know it
+(`proof`). Files are sent with a key that is valid for one connection.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WRONG_SECRET = 4401
 
 
 class Page:
-    """The chat in a browser on this machine; whoever has the link is its one person."""
+    """The chat in a browser on this machine. Anyone who has the link acts as its one person."""
 
     def __init__(
         self, api: BotApi, person: User, *, listener: Listener, secret: str, status: Callable[[], dict[str, Any]]
@@ -56,11 +56,11 @@ class Page:
 
     @property
     def url(self) -> str:
-        """The link to the chat, the same after a restart with the same port and secret."""
+        """The link to the chat. It stays the same after a restart with the same port and secret."""
         return f"http://{HOST}:{self._listener.port}/#{self._secret}"
 
     def use_secret(self, secret: str) -> bool:
-        """Whether it is another: then the former is refused from now on, and pages that came with it are cut off."""
+        """Switch to this secret and return True if it is new. The old link stops working and open pages are cut off."""
         if secret == self._secret:
             return False
         self._secret = secret
@@ -69,7 +69,7 @@ class Page:
         return True
 
     def status_changed(self) -> None:
-        """Show the status anew on open pages."""
+        """Refresh the status on open pages."""
         self._stream.status_changed()
 
     async def __aenter__(self) -> Page:
@@ -103,7 +103,7 @@ class Page:
         await self._stream.close()
 
     async def _index(self, _request: web.Request) -> web.StreamResponse:
-        # under addresses for which no other program can have put something into the browser's cache
+        # the session in the path: another program cannot have put these addresses into the browser's cache
         session = f"/static/{self._listener.session}/".encode()
         return _answer("index.html", _static_file("index.html").replace(b"/static/", session))
 
@@ -112,7 +112,7 @@ class Page:
         return _answer(name, _static_file(name))
 
     async def _clean(self, _request: web.Request) -> web.StreamResponse:
-        """Have the browser forget all it keeps for this address: a page that is not let in has no use for it."""
+        """Make the browser clear its cache and storage for this address. A page that is not let in asks for this."""
         return web.Response(headers={"Clear-Site-Data": '"cache", "storage"', "Cache-Control": "no-store"})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -153,13 +153,13 @@ class Page:
         stored = self._world.files.get(request.match_info["file_id"])
         if stored is None:
             raise web.HTTPNotFound(text="This file is no longer kept.")
-        # never a type that a browser would show by itself: the script knows what is a picture
+        # never a type that a browser shows by itself: the page's script knows which files are pictures
         headers = {"Cache-Control": "no-store", "Content-Disposition": "attachment"}
         return web.Response(body=stored.data, content_type="application/octet-stream", headers=headers)
 
 
 def _static_file(name: str) -> bytes:
-    """One of the page's own files. Read each time: they are few, small and local."""
+    """Return one of the page's own files. It is read each time: the files are few, small and local."""
     if name not in os.listdir(STATIC):
         raise web.HTTPNotFound(text="Not here.")
     with open(os.path.join(STATIC, name), "rb") as file:

@@ -1,7 +1,7 @@
-"""What open pages are told: the chat as it is, everything that happens in it, and the strip of GPUs.
+"""What open pages get: the chat as it is, everything that happens in it, and the status bar.
 
-A page says which event it saw last. If this is still the same server it gets what came after that; else it gets the
-chat as it is now.
+A page says which event it saw last. If the server is still the same, the page gets what came after that. Otherwise it
+gets the chat as it is now.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHOWN = frozenset({events.MESSAGE, events.EDITED, events.DELETED, events.REACTIO
 
 
 class OpenPage:
-    """One page that is connected; frames wait for it in order."""
+    """One connected page, with its queue of frames to send."""
 
     def __init__(self, socket: web.WebSocketResponse, transport: asyncio.Transport) -> None:
         self.socket = socket
@@ -42,14 +42,14 @@ class OpenPage:
         self._frames: asyncio.Queue[str] = asyncio.Queue(WAITING_FRAMES)
 
     def push(self, frame: str) -> None:
-        """Let a frame follow those that wait. A page that does not read is cut off; it comes back for the rest."""
+        """Queue a frame. A page that does not read is cut off; it reconnects for the rest."""
         try:
             self._frames.put_nowait(frame)
         except asyncio.QueueFull:
             self.cut_off()
 
     def cut_off(self) -> None:
-        """End the connection now, without a word."""
+        """Drop the connection at once."""
         self._transport.abort()
 
     async def write(self) -> None:
@@ -60,7 +60,7 @@ class OpenPage:
 
 
 class Stream:
-    """Feeds every open page; while none is open it does nothing."""
+    """Sends events and the status to every open page. Does nothing while none is open."""
 
     def __init__(self, world: World, person: User, acts: Acts, status: Callable[[], dict[str, Any]]) -> None:
         self._world = world
@@ -73,7 +73,7 @@ class Stream:
         self._status_due = asyncio.Event()
 
     async def run(self) -> None:
-        """Watch the world and tell the status about once a second, until cancelled."""
+        """Watch the world and send the status about once a second, until cancelled."""
         stop = self._world.events.watch(self._tell)
         try:
             while True:
@@ -89,11 +89,11 @@ class Stream:
             stop()
 
     def status_changed(self) -> None:
-        """Tell the status soon; several changes in a row are told once."""
+        """Send the status soon. Several changes in a row are sent once."""
         self._status_due.set()
 
     async def serve(self, page: OpenPage, greeting: dict[str, Any], seal: str) -> None:
-        """Bring a page up to date, then feed it and do what it asks until it goes."""
+        """Bring a page up to date, then send it frames and do what it asks until it disconnects."""
         for frame in self._catch_up(greeting, seal):
             page.push(frame)
         self._pages.add(page)
@@ -113,12 +113,12 @@ class Stream:
                 await writer
 
     async def close(self) -> None:
-        """Send every page away; they will look for the next server."""
+        """Close every page's connection. Pages then look for the next server."""
         for page in list(self._pages):
             await page.socket.close(code=WSCloseCode.GOING_AWAY)
 
     def cut_off(self) -> None:
-        """End every page's connection now; what they have sent already is not done."""
+        """Drop every page's connection at once. Requests they have already sent are not done."""
         while self._pages:
             self._pages.pop().cut_off()
 
@@ -140,7 +140,7 @@ class Stream:
         return [*frames, self._status_frame()]
 
     def _missed(self, greeting: dict[str, Any]) -> list[Event] | None:
-        """What a page has not seen yet; None if that can no longer be told."""
+        """Return the events a page has missed, or None if they are no longer known or too many."""
         seen = greeting.get("seen")
         if greeting.get("instance") != self._instance or not isinstance(seen, int):
             return None
@@ -180,7 +180,7 @@ class Stream:
 
 
 def _read(data: Any) -> dict[str, Any]:
-    """A frame's JSON object; what is none asks for nothing."""
+    """Return a frame's JSON object, or an empty one if it is not a JSON object."""
     try:
         read = json.loads(data)
     except (TypeError, ValueError):
@@ -189,7 +189,7 @@ def _read(data: Any) -> dict[str, Any]:
 
 
 async def read_frame(socket: web.WebSocketResponse, timeout_s: float) -> dict[str, Any]:
-    """A page's next frame; empty if none comes in time."""
+    """Return a page's next frame, or an empty one if none comes in time."""
     try:
         frame = await socket.receive(timeout_s)
     except asyncio.TimeoutError:

@@ -9,7 +9,7 @@ from bot.local_chat.bot_api.methods import callbacks, chats, editing, identity, 
 from bot.local_chat.bot_api.params import Params
 from bot.local_chat.bot_api.world import World
 
-# what it returns is JSON, or will be once awaited
+# returns JSON, or an awaitable of it
 Method = Callable[[World, Params], Any]
 
 METHODS: dict[str, Method] = {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def answer_callback_query(world: World, params: Params) -> bool:
-    """End the waiting at the person's button. A second answer is taken and shown to nobody."""
+    """Answer a tap, which ends the waiting at the button. A second answer is accepted but shown to nobody."""
     text = params.text("text")
     if utf16_length(text) > world.limits.callback_answer:
         raise bad_request("MESSAGE_TOO_LONG")

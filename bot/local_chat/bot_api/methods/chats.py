@@ -1,4 +1,4 @@
-"""Chats and who is in them."""
+"""Chats and their members."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIFTS = ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscripti
 
 
 def send_chat_action(world: World, params: Params) -> bool:
-    """Show that the bot is at something."""
+    """Show that the bot is doing something, like typing."""
     action = params.text("action").lower()
     if action not in ACTIONS:
         raise bad_request("wrong parameter action in request")
@@ -36,14 +36,14 @@ def send_chat_action(world: World, params: Params) -> bool:
 
 
 def get_chat(world: World, params: Params) -> JsonObject:
-    """Everything about a chat."""
+    """Return everything about a chat."""
     chat = readable_chat(world, params.text("chat_id"))
     gifts = dict.fromkeys(GIFTS, False)
     return chat.to_json() | {"accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": gifts}
 
 
 def get_chat_member(world: World, params: Params) -> JsonObject:
-    """Somebody's place in a chat."""
+    """Return somebody's membership of a chat."""
     user_id = params.integer("user_id")
     if user_id <= 0:
         raise bad_request("invalid user_id specified")
@@ -55,7 +55,7 @@ def get_chat_member(world: World, params: Params) -> JsonObject:
 
 
 def leave_chat(world: World, params: Params) -> bool:
-    """The bot goes."""
+    """Make the bot leave a chat."""
     chat = readable_chat(world, params.text("chat_id"))
     if chat.type == PRIVATE:
         raise bad_request("chat member status can't be changed in private chats")

@@ -1,4 +1,4 @@
-"""Changes to messages that are there."""
+"""Editing, deleting and reacting to existing messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_MODIFIED = (
 
 
 def edit_message_text(world: World, params: Params) -> JsonObject:
-    """Replace a text; the keyboard goes unless it is given again."""
+    """Replace a text. The keyboard is removed unless it is given again."""
     preview = link_preview(params)
     text = message_text(world, params)
     markup = read_markup(params, world.limits, inline_only=True)
@@ -41,7 +41,7 @@ def edit_message_text(world: World, params: Params) -> JsonObject:
 
 
 def edit_message_caption(world: World, params: Params) -> JsonObject:
-    """Replace the text below a file."""
+    """Replace the caption of a file. The keyboard is removed unless it is given again."""
     caption = read_caption(world, params)
     markup = read_markup(params, world.limits, inline_only=True)
     message = _own_message(world, params)
@@ -58,7 +58,7 @@ def edit_message_reply_markup(world: World, params: Params) -> JsonObject:
 
 
 def delete_message(world: World, params: Params) -> bool:
-    """Take a message away, for everybody."""
+    """Delete a message for everybody."""
     if not params.text("chat_id"):
         raise bad_request("chat identifier is not specified")
     if params.integer("message_id") <= 0:
@@ -75,7 +75,7 @@ def delete_message(world: World, params: Params) -> bool:
 
 
 def set_message_reaction(world: World, params: Params) -> bool:
-    """Put a reaction under a message, or take it away."""
+    """Set a reaction on a message, or remove it."""
     emoji = _reactions(params.json("reaction", "reaction types"))
     chat = readable_chat(world, params.text("chat_id"))
     message = message_in(chat, params.integer("message_id"), "message to react")
@@ -89,7 +89,7 @@ def set_message_reaction(world: World, params: Params) -> bool:
 
 
 def _own_message(world: World, params: Params) -> Message:
-    """A message that the bot may edit: its own, and without a keyboard in place of the person's."""
+    """Return a message that the bot may edit: its own, with an inline keyboard or none."""
     if not params.text("chat_id") and not params.text("message_id"):
         raise bad_request("message identifier is not specified")
     chat = writable_chat(world, params.text("chat_id"))
@@ -104,7 +104,7 @@ def _change(world: World, message: Message, name: str, content: FormattedText, m
     if content == getattr(message, name) and markup == message.reply_markup:
         raise bad_request(NOT_MODIFIED)
     world.flood.spend(message.chat.id, group=message.chat.is_group, now=world.clock())
-    if content != getattr(message, name):  # who changes only the buttons is not said to have edited it
+    if content != getattr(message, name):  # a change of only the buttons is not marked as an edit
         message.edit_date = world.now()
     setattr(message, name, content)
     message.reply_markup = markup
@@ -136,5 +136,5 @@ REACTIONS = frozenset(
 
 
 def plain(emoji: str) -> str:
-    """Without the mark that asks for the coloured form; Telegram does not tell the two apart."""
+    """Remove the mark for the coloured form. Telegram does not distinguish the two."""
     return emoji.replace("\ufe0f", "")

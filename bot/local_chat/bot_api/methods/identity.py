@@ -1,4 +1,4 @@
-"""Who the bot is, and its leaving."""
+"""Who the bot is, and logging out."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ABILITIES = (
 
 
 def get_me(world: World, _params: Params) -> JsonObject:
-    """The bot itself."""
+    """Return the bot itself."""
     reads_all = {"can_join_groups": True, "can_read_all_group_messages": world.reads_all_group_messages}
     return world.bot.to_json() | reads_all | dict.fromkeys(ABILITIES, False)
 
 
 def log_out(world: World, _params: Params) -> bool:
-    """Leave this server; nothing is answered any more."""
+    """Log out. After that every call is refused."""
     world.logged_out = True
     return True
 
 
 def close(_world: World, _params: Params) -> bool:
-    """Make ready to move to another server; changes nothing here."""
+    """Prepare to move to another server. Changes nothing here."""
     return True

@@ -1,4 +1,4 @@
-"""Documents and photos, up and down."""
+"""Sending and downloading documents and photos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def send_document(world: World, params: Params) -> JsonObject:
 
 
 def send_photo(world: World, params: Params) -> JsonObject:
-    """Send a picture to be looked at."""
+    """Send a picture as a photo."""
     source = _source(world, params, "photo")
     caption = read_caption(world, params)
     message = draft(world, params)
@@ -40,13 +40,13 @@ def send_photo(world: World, params: Params) -> JsonObject:
 
 
 def read_caption(world: World, params: Params) -> FormattedText:
-    """The text below a file."""
+    """Read and measure the caption of a call."""
     text = formatted(world, params, params.text("caption"), "caption_entities")
     return measured(text, world.limits.caption, "message caption is too long")
 
 
 def get_file(world: World, params: Params) -> JsonObject:
-    """Where a file can be fetched."""
+    """Return where a file can be downloaded."""
     file_id = params.text("file_id")
     if not file_id:
         raise bad_request("file_id not specified")
@@ -60,7 +60,7 @@ def get_file(world: World, params: Params) -> JsonObject:
 
 
 def _source(world: World, params: Params, field: str) -> Upload | StoredFile:
-    """What is to be sent: a file that came along, or one sent before."""
+    """Return what to send: an uploaded file, or one sent before."""
     given = params.text(field)
     upload = params.files.get(given.removeprefix("attach://") if given.startswith("attach://") else field)
     if upload is not None:

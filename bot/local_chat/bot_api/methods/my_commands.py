@@ -22,12 +22,12 @@ def set_my_commands(world: World, params: Params) -> bool:
 
 
 def delete_my_commands(world: World, params: Params) -> bool:
-    """Take the commands of a scope away."""
+    """Remove the commands of a scope."""
     return _set(world, params, [])
 
 
 def get_my_commands(world: World, params: Params) -> list[JsonObject]:
-    """The commands of exactly this scope."""
+    """Return the commands of exactly this scope and language."""
     return world.commands.get(_scope(world, params), _language(params))
 
 

@@ -17,7 +17,7 @@ WEBHOOK_ACTIVE = "can't use getUpdates method while webhook is active; use delet
 
 
 async def get_updates(world: World, params: Params) -> list[JsonObject]:
-    """Confirm what lies before the offset and give what follows, waiting for it if asked to."""
+    """Confirm updates before the offset and return those that follow, waiting for them if asked to."""
     if world.webhook.url:
         raise conflict(WEBHOOK_ACTIVE)
     offset = params.integer("offset")
@@ -30,7 +30,7 @@ async def get_updates(world: World, params: Params) -> list[JsonObject]:
 
 
 def set_webhook(world: World, params: Params) -> bool:
-    """Note a webhook; polling ends."""
+    """Record a webhook, which ends polling."""
     url = params.text("url")
     if not url:
         return delete_webhook(world, params)
@@ -44,14 +44,14 @@ def set_webhook(world: World, params: Params) -> bool:
 
 
 def delete_webhook(world: World, params: Params) -> bool:
-    """Forget the webhook."""
+    """Remove the webhook."""
     _drop(world, params)
     world.webhook.url = ""
     return True
 
 
 def get_webhook_info(world: World, _params: Params) -> JsonObject:
-    """The webhook and what waits for it."""
+    """Return the webhook and the number of waiting updates."""
     info: JsonObject = {
         "url": world.webhook.url,
         "has_custom_certificate": False,
@@ -63,7 +63,7 @@ def get_webhook_info(world: World, _params: Params) -> JsonObject:
 
 
 def _allow(world: World, params: Params) -> None:
-    """Remember which updates are wanted; what cannot be read changes nothing."""
+    """Remember which updates are wanted. A value that cannot be read changes nothing."""
     try:
         kinds = json.loads(params.text("allowed_updates") or "null")
     except ValueError:
@@ -78,7 +78,7 @@ def _drop(world: World, params: Params) -> None:
 
 
 def _slowed(world: World, offset: int, limit: int, timeout_s: float) -> tuple[int, float]:
-    """Somebody who asks the same again and again waits longer and gets less."""
+    """Return the limit and time-out for a poll. A quick repeat of the last offset waits longer and gets less."""
     now, last = world.clock(), world.last_poll
     if offset == last.offset:
         timeout_s = max(timeout_s, 3.0) if now < last.at + 3.0 else timeout_s

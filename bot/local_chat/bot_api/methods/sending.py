@@ -1,4 +1,4 @@
-"""New messages."""
+"""Sending new messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def send_message(world: World, params: Params) -> JsonObject:
 
 
 def draft(world: World, params: Params) -> Message:
-    """A message with everything but its content: where it goes, what it answers, its keyboard."""
+    """Return a message with everything but its content: its chat, what it replies to, its keyboard."""
     reply = _reply_parameters(params)
     markup = read_markup(params, world.limits)
     chat = writable_chat(world, params.text("chat_id"))
@@ -51,13 +51,13 @@ def draft(world: World, params: Params) -> Message:
 
 
 def deliver(world: World, message: Message) -> JsonObject:
-    """Count it against the flood limits and put it into the chat."""
+    """Count the message against the flood limits and put it into the chat."""
     world.flood.spend(message.chat.id, group=message.chat.is_group, now=world.clock())
     return world.post(message, by_bot=True).to_json()
 
 
 def message_text(world: World, params: Params) -> FormattedText:
-    """The text of a call, parsed."""
+    """Return the text of a call, parsed."""
     source = params.text("text")
     if not source:
         raise bad_request("message text is empty")
@@ -68,7 +68,7 @@ def message_text(world: World, params: Params) -> FormattedText:
 
 
 def formatted(world: World, params: Params, source: str, entities: str) -> FormattedText:
-    """A text with its parse mode or its entities."""
+    """Format a text by its parse mode or its entities."""
     given = params.json(entities, "entities")
 
     def user(user_id: int) -> JsonObject | None:
@@ -79,14 +79,14 @@ def formatted(world: World, params: Params, source: str, entities: str) -> Forma
 
 
 def measured(text: FormattedText, limit: int, complaint: str) -> FormattedText:
-    """The text, refused if it is too long."""
+    """Return the text, or refuse it if it is too long."""
     if utf16_length(text.text) > limit:
         raise bad_request(complaint)
     return text
 
 
 def link_preview(params: Params) -> JsonObject | None:
-    """How links in the text are to be shown."""
+    """Return how links in the text are to be shown, or None if the call does not say."""
     given = params.json("link_preview_options", "link preview options")
     if given is None:
         return {"is_disabled": True} if params.boolean("disable_web_page_preview") else None
@@ -128,7 +128,7 @@ def _replied(world: World, chat: Chat, reply: Fields | None) -> Message | None:
 
 
 def _thread(chat: Chat, thread_id: int) -> int | None:
-    """The topic to write into; where there are no topics the number says nothing."""
+    """Return the topic to write into. In a chat without topics the number is ignored."""
     if thread_id <= 0 or (chat.type != PRIVATE and not chat.is_forum):
         return None
     if thread_id == GENERAL_TOPIC or thread_id not in chat.topics:
