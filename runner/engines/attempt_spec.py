@@ -1,4 +1,4 @@
-"""From a job to the spec its supervisor is given."""
+"""Builds the spec that a supervisor gets for an attempt."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def order(
     settings: Settings,
     probe: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], str | None]:
-    """The spec of an attempt, and the script to lay beside it where the command is one.
+    """Return the spec of an attempt, and the text of its script; None if the command needs no script file.
 
-    `probe` says how its batch is found, as runner.probing.probes orders it.
+    `probe` says how to find its batch, as written by runner.probing.probes.
     """
     spec = job.spec
     folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
@@ -44,7 +44,7 @@ def order(
         "attempt": attempt,
         "run_id": job.run_id,
         "argv": argv,
-        # what the env file says comes between the two: over the environment, under what was asked for
+        # the env file comes between the two: it overrides env, and env_over overrides it
         "env": {key: value for key, value in variables.items() if key in complete},
         "env_file": spec.env_file,
         "env_over": {key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
@@ -61,7 +61,7 @@ def order(
 
 
 def _work_folder(home: str, spec: JobSpec) -> str:
-    """Raises ValueError where the copy of its code is gone: then it can never run."""
+    """Return the job's folder in its snapshot. Raise ValueError if the snapshot is gone: the job can never run."""
     from runner.snapshot import code_copy
 
     if not os.path.isdir(code_copy.work_folder(home, spec)):
@@ -70,11 +70,11 @@ def _work_folder(home: str, spec: JobSpec) -> str:
 
 
 def command_of(job: Job) -> dict[str, Any]:
-    """The command as it was given, for runner.commands.argv."""
+    """Return the command as it was submitted, for runner.commands.argv."""
     spec = job.spec
     return {"argv": None if spec.argv is None else list(spec.argv), "text": spec.command, "script": spec.script}
 
 
 def own_values(job: Job) -> dict[str, str]:
-    """What the placeholders stand for that every command may have."""
+    """Return the values of the placeholders that every command may use."""
     return {"run_id": job.run_id, "job_id": str(job.id)}

@@ -1,4 +1,4 @@
-"""What the runner asks of an engine. Everything it learns of an attempt comes through its run directory."""
+"""What the runner needs from an engine. What it learns about an attempt is in the attempt's run directory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class Engine(Protocol):
     """Starts supervisors somewhere."""
 
     def start(self, folder: str, lock: int) -> int:
-        """Have the attempt in this run directory supervised; takes over the lock.
+        """Start a supervisor for the attempt in this run directory. The engine takes over the lock's descriptor.
 
-        Returns the leash: a descriptor that says a byte when the job has started and ends when its
-        supervisor does. Raises TransientError when it cannot start anything now.
+        Returns the leash: a descriptor on which the supervisor reports its progress, a byte for each step. It closes
+        when the supervisor ends. Raises TransientError if nothing can be started now.
         """
 
     def close(self) -> None:
-        """Start nothing more. What runs goes on."""
+        """Start nothing more. Running attempts go on."""

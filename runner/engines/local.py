@@ -1,4 +1,4 @@
-"""Attempts on this host: a zygote from which supervisors are forked."""
+"""Runs attempts on this host: supervisors are forked from a zygote."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REVIVE_AT_MOST_EVERY_S = 30.0
 
 
 class LocalEngine:
-    """One zygote, replaced when it dies."""
+    """Keeps one zygote. The runner replaces it with `bury` and `revive` when it dies."""
 
     def __init__(self, home: str, open_files: tuple[int, int], spares: int = 2) -> None:
         self._home, self._open_files, self._spares = home, open_files, spares
@@ -30,27 +30,27 @@ class LocalEngine:
         self.revive()
 
     def revive(self) -> None:
-        """Start a zygote; OSError if the host has no room for one."""
+        """Start a zygote. Raise OSError if the host cannot run another process."""
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 python_command("runner.supervisor.zygote", str(theirs.fileno()), str(self._spares)),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in the runner's terminal is not for the jobs
-                # nothing of ours to inherit but what tells this box's processes from another's
+                start_new_session=True,  # Ctrl-C in the runner's terminal must not reach the jobs
+                # it inherits nothing of ours, except the state folder that tells this box's processes from another's
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "NIGHTSHIFT_HOME": self._home},
                 cwd="/",
             )
         self._born_at = time.monotonic()
         self.pidfd = os.pidfd_open(self._process.pid)
-        # the runner may open more files than jobs are used to
+        # the runner raised its own limit of open files; jobs get the usual one
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, self._open_files)
 
     def bury(self) -> float:
-        """Called when `pidfd` is readable; how long to wait before `revive`.
+        """Clean up after a dead zygote, when `pidfd` is readable. Return the seconds to wait before `revive`.
 
-        Orders that nobody took come back through their leashes.
+        The leashes of orders that no fork took close, so the runner learns of them.
         """
         self.close()
         if time.monotonic() - self._born_at > LIVED_WELL_S:

@@ -1,1 +1,1 @@
-"""GPUs: one gateway to NVML, the sampler process that owns it, a simulated driver behind the same binding."""
+"""GPUs: the gateway to NVML, the sampler process that owns it, and a simulated driver behind the same binding."""

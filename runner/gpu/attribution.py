@@ -1,4 +1,4 @@
-"""Who holds the memory of a GPU."""
+"""Works out which processes hold a GPU's memory and make its load."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UNEXPLAINED_PERCENT = 10
 
 
 def foreign_memory_mib(gpu: Gpu, own_pids: Collection[int]) -> int | None:
-    """What others hold of a GPU: all that is used but for our own part. None if that cannot be told.
+    """Return the MiB that other processes hold on a GPU: used memory minus our own. None if it is unknown.
 
-    Our part is told by PID. In a container the driver may list PIDs of the host, or nobody: then none of ours
-    is found and nothing is known. A PID that is ours by chance is given away by holding more than is used.
+    Our part is found by PID. In a container the driver may list PIDs of the host, or none at all. Then none of our
+    PIDs matches and the result is None. It is also None if ours add up to more than is used: a PID matched by chance.
     """
     used_mib = gpu.memory_used_mib
     if used_mib is None or not own_pids:
@@ -32,10 +32,10 @@ def foreign_memory_mib(gpu: Gpu, own_pids: Collection[int]) -> int | None:
 
 
 def own_memory_mib(gpu: Gpu, is_own: Callable[[int], bool], before_mib: int | None) -> tuple[int, str] | None:
-    """What one job holds of a GPU, and how that is known: by process, or by device. None if it cannot be told.
+    """Return the MiB one job holds on a GPU, and how that is known: "process" or "device". None if it is unknown.
 
-    Where the driver names none of its processes, it is what the GPU's use has grown by since before the job;
-    `before_mib` is None unless the job has the GPU alone.
+    If the driver does not tell the memory of the job's processes, return how much the GPU's use has grown since before
+    the job. `before_mib` is None unless the job has the GPU to itself.
     """
     used_mib = gpu.memory_used_mib
     own = [process.memory_mib for process in gpu.processes or () if is_own(process.pid)]
@@ -48,10 +48,10 @@ def own_memory_mib(gpu: Gpu, is_own: Callable[[int], bool], before_mib: int | No
 
 
 def own_load(gpu: Gpu, is_own: Callable[[int], bool]) -> int | None:
-    """What one job has to do with a GPU's load, in percent; None if that cannot be told.
+    """Return how much of a GPU's load one job makes, in percent; None if it is unknown.
 
-    It can where the driver tells the load of every process on the GPU, one of which is the job's, and all of them
-    together explain what the GPU is at: load that nobody is told to make might be the job's.
+    It is known if the driver reports the load of every process on the GPU, at least one of them is the job's, and
+    together they explain the GPU's load. Otherwise the unexplained load might be the job's.
     """
     loads = [(process.pid, process.utilization) for process in gpu.processes or ()]
     known = [(pid, load) for pid, load in loads if load is not None]
@@ -64,7 +64,7 @@ def own_load(gpu: Gpu, is_own: Callable[[int], bool]) -> int | None:
 
 
 def holders(gpu: Gpu, but: Collection[int] = ()) -> str:
-    """The processes on a GPU other than these, the largest first, as far as they can be named."""
+    """Describe the processes on a GPU, except those in `but`: the four with the most memory, and how many more."""
     others = [process for process in gpu.processes or () if process.pid not in but]
     if not others:
         return "processes the driver does not name"
@@ -82,7 +82,7 @@ def _described(process: GpuProcess) -> str:
 
 
 def _who(pid: int) -> str:
-    """Name and user of a process; one of another PID namespace, or that just ended, cannot be looked up."""
+    """Return a process' name and user. It cannot be found if it has ended or is in another PID namespace."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""What a GPU has to give: its slots and its memory, less what is promised to those who hold leases on it."""
+"""How much room a GPU has: its slots and memory, minus what its leases take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def room_of(gpu: Gpu, leases: Sequence[Lease], slots: int, why_not: str | None) -> Room:
-    """The room on a GPU with these leases on it."""
+    """Return the room left on a GPU with these leases. `why_not` says why no job may start there, None if one may."""
     usable_mib = _usable_mib(gpu)
     share_mib = None if usable_mib is None else usable_mib // slots
     return Room(
@@ -36,7 +36,7 @@ def _usable_mib(gpu: Gpu) -> int | None:
 
 
 def _left_mib(gpu: Gpu, leases: Sequence[Lease], usable_mib: int | None, share_mib: int | None) -> int | None:
-    """What is promised counts, be it used yet or not; where nothing is, what others use."""
+    """Return the MiB left: usable minus leased, whether used yet or not. Without leases, usable minus used."""
     if usable_mib is None or share_mib is None:
         return None
     if not leases:

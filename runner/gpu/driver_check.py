@@ -1,4 +1,4 @@
-"""Whether a process that starts now could open NVML: asked of one, since an old session proves nothing."""
+"""Checks in a new process whether NVML can be opened. A session that is already open does not prove that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATIENCE_S = 15.0
 
 
 def check() -> NvmlUnavailableError | None:
-    """Why a new process cannot open NVML; None if it can. Takes as long as the driver does, within reason."""
+    """Return why a new process cannot open NVML; None if it can. Wait at most 15 s for the driver."""
     try:
         done = subprocess.run(
             python_command(__name__),
@@ -33,7 +33,7 @@ def check() -> NvmlUnavailableError | None:
 
 
 def main(_argv: list[str]) -> None:
-    """Open NVML, say in one line of JSON how that went, and leave."""
+    """Open NVML and print the result as one line of JSON."""
     from runner.gpu.nvml import open_session
 
     answer: dict[str, object] = {"trouble": None, "code": None}

@@ -1,4 +1,4 @@
-"""Notices that the driver was upgraded under an open session, which may go on while no new one can be had."""
+"""Notices when the driver is upgraded under an open session: that one may keep working while new ones fail."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NAME = "libnvidia-ml.so"
 
 
 class LibraryFile:
-    """The library file this process has loaded, as it was when first looked at."""
+    """The library file this process has loaded, as it was at the last look."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._before = _identity(path)
 
     def was_replaced(self) -> bool:
-        """Whether another file, or none, is at its place. Once that is told, the new one is the known one."""
+        """Return whether the file was replaced or removed since the last look. Each change is reported once."""
         now = _identity(self._path)
         replaced = now != self._before
         self._before = now
@@ -33,7 +33,7 @@ class LibraryFile:
 
 
 class UpgradeWatch:
-    """Looks at the library's file now and then, and asks a fresh process when another one is in its place."""
+    """Looks at the library file regularly. When it was replaced, checks NVML in a new process."""
 
     def __init__(self, post: Callable[[Callable[[], None]], None], every_s: float) -> None:
         self.trouble: str | None = None
@@ -44,12 +44,12 @@ class UpgradeWatch:
         self._asking = False
 
     def session_opened(self) -> None:
-        """A session that opens proves that the library and the driver fit."""
+        """Clear the trouble: a session that opens proves that the library and the driver match."""
         self.trouble = None
         self._file = loaded_library()
 
     def turn(self, now: float) -> None:
-        """Look again if it is time to; the answer comes as an event."""
+        """Look at the file if it is time to. The check runs in a thread and posts its result as an event."""
         if self._file is None or self._asking or now < self._next:
             return
         self._next = now + self._every_s
@@ -64,7 +64,7 @@ class UpgradeWatch:
         self._asking = False
         self.trouble = None if error is None else _starts_held(error)
         if error is not None:
-            self._next += 5 * self._every_s  # it takes a person to mend this
+            self._next += 5 * self._every_s  # a person must fix this, so check less often
 
 
 def _starts_held(error: NvmlUnavailableError) -> str:
@@ -74,7 +74,7 @@ def _starts_held(error: NvmlUnavailableError) -> str:
 
 
 def loaded_library() -> LibraryFile | None:
-    """The NVML library of this process; None if there is none, as with the simulated driver."""
+    """Return the NVML library this process has loaded; None if it has none, as with the simulated driver."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if _NAME in line}
@@ -84,7 +84,10 @@ def loaded_library() -> LibraryFile | None:
 
 
 def _identity(path: str) -> tuple[int, int, int, bool] | None:
-    """What tells one file from another at the same place; a bind mount outlives the file's last name."""
+    """Return what tells apart two files at one path; None if there is no file.
+
+    The link count is part of it because a bind mount keeps showing a file that was deleted on the host.
+    """
     try:
         stat = os.stat(path)
     except OSError:

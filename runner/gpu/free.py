@@ -1,4 +1,4 @@
-"""Whether a job may start on a GPU. What is not known is not free."""
+"""Decides whether a job may start on a GPU. A GPU in an unknown state is not free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_free(
     max_utilization: float = 50,
     max_foreign_share: float = 0.1,
 ) -> str | None:
-    """None if a job may start, otherwise why not. `own_pids` are the processes of our jobs on this GPU."""
+    """Return why no job may start on this GPU; None if one may. `own_pids` are our jobs' processes on it."""
     return (
         _unfit(gpu)
         or _mode_forbids(gpu, leased_by_us)
@@ -50,7 +50,7 @@ def _mode_forbids(gpu: Gpu, leased_by_us: int) -> str | None:
 
 
 def _busy(gpu: Gpu, max_utilization: float) -> str | None:
-    """Only asked while none of our own jobs is there: then all the work is others'."""
+    """Return why the GPU counts as busy. Called only if none of our jobs is on it, so all its load is foreign."""
     if not gpu.utilization_supported:
         return None
     if gpu.utilization is None:
@@ -61,7 +61,7 @@ def _busy(gpu: Gpu, max_utilization: float) -> str | None:
 
 
 def _held(gpu: Gpu, own_pids: Collection[int], max_foreign_share: float) -> str | None:
-    """Where our part cannot be told from others', a slot that is ours by lease stays ours."""
+    """Return who holds too much foreign memory. If foreign memory is unknown, return None and trust our leases."""
     foreign_mib, total_mib = foreign_memory_mib(gpu, own_pids), gpu.memory_total_mib or 0
     if not foreign_mib or foreign_mib < max_foreign_share * total_mib:
         return None

@@ -1,4 +1,4 @@
-"""The GPUs nightshift knows of: those that are read now, and those that were read before and are gone."""
+"""The GPUs nightshift knows: those it can read now, and those it read earlier that are gone."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class KnownGpus:
-    """The last word about each GPU, by UUID."""
+    """The latest known state of each GPU, by UUID."""
 
     def __init__(self, gpus: Iterable[Gpu] = ()) -> None:
         self._gpus = {gpu.uuid: gpu for gpu in gpus}
 
     @classmethod
     def from_last_time(cls, home: str, *, simulated: bool) -> KnownGpus:
-        """What an earlier sampler published. Readings of another boot count as never taken."""
+        """Load what an earlier sampler published. GPUs read before the last boot count as never read."""
         published = read_published(home)
         if published is None or published[0].simulated != simulated:
             return cls()
@@ -35,15 +35,15 @@ class KnownGpus:
         return cls(gpu if same_boot else replace(gpu, sampled_at=0.0) for gpu in identified)
 
     def by_index(self) -> dict[int, Gpu]:
-        """Those whose index still holds: it may be another after a reboot."""
+        """Return the GPUs read since the boot, by index. A reboot may change the index."""
         return {gpu.index: gpu for gpu in self._gpus.values() if gpu.sampled_at > 0}
 
     def forget_others(self, selection: Selection) -> None:
-        """Keep only what is ours and was read since the boot."""
+        """Keep only GPUs that the selection allows and that were read since the boot."""
         self._gpus = {u: g for u, g in self._gpus.items() if g.sampled_at > 0 and selection.allows(g)}
 
     def merged(self, live: list[Gpu], why_gone: str) -> tuple[Gpu, ...]:
-        """The live ones, and every other known one as unknown."""
+        """Return the live GPUs and all other known ones, those with health UNKNOWN. Remember the result."""
         listed = {gpu.uuid for gpu in live}
         gone = [unread(gpu, GpuHealth.UNKNOWN, why_gone) for uuid, gpu in self._gpus.items() if uuid not in listed]
         both = sorted([*live, *gone], key=lambda gpu: gpu.index)

@@ -1,7 +1,7 @@
-"""What `nightshift doctor --gpu` finds out on a real box: loads each free GPU for moments and watches it do so.
+"""The check behind `nightshift doctor --gpu`: puts a short load on each free GPU and watches what the driver reports.
 
-The watching is done by a private sampler process; this process never touches NVML. Simulated GPUs are loaded with
-simulated load, and the findings say so.
+A private sampler process does the watching; this process never touches NVML. Simulated GPUs get simulated load,
+and the findings say so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 MEMORY_MIB = 512
 WAKE_S = 60.0
-LOAD_STARTS_WITHIN_S = 90.0  # a cold import of a deep-learning framework takes its time
+LOAD_STARTS_WITHIN_S = 90.0  # the first import of a deep-learning framework is slow
 MEMORY_BACK_WITHIN_S = 30.0
 BACK_AT_MIB = 64
 LOOK_EVERY_S = 0.1
@@ -58,7 +58,7 @@ _UNSEEN = (
 
 
 class Finding(NamedTuple):
-    """One thing found out, and whether it is a problem."""
+    """One result of the check, and whether it is a problem."""
 
     level: str
     sentence: str
@@ -66,7 +66,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of a GPU under load."""
+    """What the sampler reported about a GPU under load."""
 
     before: Gpu
     rise_mib: float = 0
@@ -82,7 +82,7 @@ class _Seen:
 
 
 def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4.0) -> list[Finding]:
-    """Look at every GPU and load each free one, through PyTorch of the given interpreter."""
+    """Look at every GPU and load each free one for `seconds`, with the PyTorch of the given interpreter."""
     try:
         with SamplerClient(home, gpus, "--private", "--period-s", "3600") as sampler:
             first = sampler.sample(WAKE_S)
@@ -96,7 +96,7 @@ def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4
 
 
 class _Trial:
-    """A load on one GPU, watched from before to after."""
+    """A load on one GPU, watched before, during and after."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _Trial:
         self._name = _name(gpu)
 
     def run(self) -> list[Finding]:
-        """Load the GPU if it is free, and tell what came of it."""
+        """Load the GPU if it is free, and return the findings."""
         if why_not := is_free(self._gpu, leased_by_us=0):
             return [Finding(WARNING, f"{self._name} was not tried: {why_not}.")]
         command = self._command()
@@ -215,7 +215,7 @@ def _about_all(snapshot: Snapshot) -> list[Finding]:
 
 
 def _about_one(gpu: Gpu) -> list[Finding]:
-    """What cannot be seen of a GPU that is well."""
+    """Warn about each value that the driver does not report. Nothing for a GPU whose health is not OK."""
     if gpu.health is not GpuHealth.OK:
         return []
     unseen = [what for name, what in _UNSEEN if getattr(gpu, name) is None]
@@ -227,7 +227,7 @@ def _name(gpu: Gpu) -> str:
 
 
 def _used(gpu: Gpu) -> float:
-    """Memory in use; what is unknown is never back."""
+    """Return the memory in use in MiB; infinite if it is unknown."""
     return math.inf if gpu.memory_used_mib is None else gpu.memory_used_mib
 
 

@@ -1,6 +1,6 @@
-"""The gateway to NVML: the only module that calls the binding. One session, held open, read GPU by GPU.
+"""The gateway to NVML: the only module that calls the binding. One session stays open and is read GPU by GPU.
 
-Every query may fail on its own. What is not answered is None; a lost GPU is read as lost and stays listed.
+Each query can fail by itself: its value is then None. A lost GPU is reported as lost and stays in the list.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 _GONE = frozenset({nvml_errors.GPU_IS_LOST, nvml_errors.RESET_REQUIRED})
-RECENT_S = 5.0  # the driver knows a process' load of the last few periods, which are up to a second long
+RECENT_S = 5.0  # the driver keeps a process' load for a few sampling periods of up to a second
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 ADDRESSING_BY_HOST = 2  # NVML's ATS
 _INTEGRATED = re.compile(r"\b(?:Tegra|Xavier|Orin|Thor|GB10|nvgpu)\b")
-# Process lists of these drivers are scrambled under every binding we accept.
+# These drivers return scrambled process lists with every binding we accept.
 _SCRAMBLED_FROM, _SCRAMBLED_TO = (535, 43), (535, 86)
 
 
 class Reading(NamedTuple):
-    """One look at one GPU."""
+    """One reading of one GPU."""
 
     gpu: Gpu
-    broken: bool  # nothing was answered, and not because this GPU is lost: maybe the session is
+    broken: bool  # no query was answered although the GPU is not lost: the session may be broken
 
 
 class Session:
-    """NVML, opened. Closing it makes its devices useless."""
+    """An open NVML session. Its devices are useless once it is closed."""
 
     def __init__(self, driver: str | None, devices: list[Device]) -> None:
         self.driver = driver
         self.devices = devices
 
     def close(self) -> None:
-        """Let NVML go, however ill it is."""
+        """Shut NVML down and ignore errors."""
         _close()
 
 
 def open_session(simulated: object | None = None, seen: Mapping[int, Gpu] | None = None) -> Session:
     """Open NVML, over the simulated driver if one is given.
 
-    `seen` are GPUs known from before by index, so that one that is lost now keeps its UUID and name.
-    Raises NvmlUnavailableError with the way out.
+    `seen` are the GPUs known from before, by index: a GPU that is lost now keeps its UUID and name.
+    Raises NvmlUnavailableError, which says how to fix it.
     """
     _require_binding()
     if simulated is not None and pynvml.nvmlLib is not simulated:
@@ -75,7 +75,7 @@ def open_session(simulated: object | None = None, seen: Mapping[int, Gpu] | None
 
 
 class Device:
-    """One GPU of a session. Its handle is got when needed, and got anew after a failure."""
+    """One GPU of a session. Gets its handle when it is needed, and a new one after a failure."""
 
     def __init__(
         self, index: int, seen: Gpu | None = None, driver: str | None = None, pids_are_local: bool = False
@@ -84,11 +84,11 @@ class Device:
         self._pids_are_local = pids_are_local
         self.last = seen or unidentified(index)
         self._handle: Any = None
-        self._confirmed = False  # the UUID was read in this session, not only remembered
+        self._confirmed = False  # the UUID was read in this session, not just remembered from before
         self._processes_trusted = _processes_trusted(driver)
 
     def read(self) -> Reading:
-        """Ask for everything. Raises nothing the driver may throw; may block as long as the driver does."""
+        """Read everything. Driver errors are part of the result, not raised. Blocks as long as the driver does."""
         at = time.monotonic()
         try:
             if self._handle is None:
@@ -100,7 +100,7 @@ class Device:
         return Reading(self.last, broken=False)
 
     def _acquire(self) -> None:
-        """Get the handle, by index the first time, then by UUID since that is what identifies a GPU."""
+        """Get the handle: by index the first time, later by UUID, because only that identifies a GPU."""
         if self._confirmed:
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.last.uuid)
             return
@@ -111,7 +111,7 @@ class Device:
         self._handle, self._confirmed = handle, True
 
     def _read(self, at: float) -> Gpu:
-        """The GPU as it is now; raises only if it is lost or answers nothing at all."""
+        """Return the GPU as it is now. Raise only if it is lost or answers no query at all."""
         ask = _Queries(self._handle)
         memory = ask("memory", _memory)
         name = self.last.name or ask("name", pynvml.nvmlDeviceGetName)
@@ -150,7 +150,7 @@ class Device:
 
 
 class _Queries:
-    """Queries about one GPU, each of which may fail on its own."""
+    """Queries about one GPU. Each can fail by itself."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -158,7 +158,7 @@ class _Queries:
         self._failures: dict[str, Exception] = {}
 
     def __call__(self, what: str, query: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer, or None and a note of the failure. A lost GPU is no such failure: that is raised."""
+        """Return the answer. On failure, record the error and return None; raise it only if the GPU is lost."""
         try:
             answer = query(self._handle, *arguments)
         except _failures() as error:
@@ -170,21 +170,21 @@ class _Queries:
         return answer
 
     def code_of(self, what: str) -> int | None:
-        """The code a query failed with; None if it did not."""
+        """Return the error code of a query; None if it did not fail."""
         return _code(self._failures[what]) if what in self._failures else None
 
     def text_of(self, what: str) -> str | None:
-        """What the driver said to a query that failed; None if it did not."""
+        """Return the error text of a query; None if it did not fail."""
         return str(self._failures[what]) if what in self._failures else None
 
     def raise_if_nothing_was_answered(self) -> None:
-        """Not one answer is no reading at all."""
+        """Raise the error of the memory query if no query was answered."""
         if not self._answered:
             raise self._failures["memory"]
 
 
 def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
-    """The reading with its health: memory is the one answer that nothing works without."""
+    """Return the GPU with its health: unsupported if MIG splits it, unknown if its memory cannot be read."""
     if split:
         detail = "is split by MIG, which is not scheduled; `nvidia-smi -mig 0` joins it again"
         return replace(gpu, health=GpuHealth.UNSUPPORTED, detail=detail)
@@ -195,20 +195,21 @@ def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
 
 
 def _is_unified(ask: _Queries, name: str | None) -> bool:
-    """Whether a GPU has no memory but the host's: by its family, or because it tells none and walks the host's tables.
+    """Return whether a GPU has no memory of its own and uses the host's.
 
-    A Grace Hopper walks them too, but has memory of its own and tells of it.
+    It does if its name says so, or if the driver reports no memory for it and it uses the host's page tables. A Grace
+    Hopper uses them too, but has memory of its own and reports it.
     """
     if _INTEGRATED.search(name or ""):
         return True
-    query = getattr(pynvml, "nvmlDeviceGetAddressingMode", None)  # not in every binding, nor in every driver
+    query = getattr(pynvml, "nvmlDeviceGetAddressingMode", None)  # some bindings and drivers do not have it
     if query is None or ask.code_of("memory") != nvml_errors.NOT_SUPPORTED:
         return False
     return bool(ask("addressing_mode", query) == ADDRESSING_BY_HOST)
 
 
 def _memory(handle: Any) -> Any:
-    """Memory with what is reserved told apart, or without where the driver is too old for that."""
+    """Return the memory info with reserved memory listed apart, or the old form if the driver is too old."""
     try:
         return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
     except pynvml.NVMLError as error:
@@ -218,7 +219,7 @@ def _memory(handle: Any) -> Any:
 
 
 def _processes(ask: _Queries, pids_are_local: bool) -> tuple[GpuProcess, ...] | None:
-    """Who uses the GPU, each process once; None if the driver does not tell."""
+    """Return the processes on the GPU, each one once; None if the driver does not list them."""
     compute = ask("processes", _list, "Compute")
     if compute is None:
         return None
@@ -234,24 +235,27 @@ def _processes(ask: _Queries, pids_are_local: bool) -> tuple[GpuProcess, ...] | 
 
 
 def _loads(handle: Any, pids: Collection[int]) -> dict[int, int | None]:
-    """The most that each process made of the GPU's load of late; those that made none are not in the driver's list."""
+    """Return each process' highest load of the last seconds, in percent; None if the driver's value is invalid.
+
+    The driver does not list processes without load: theirs is 0.
+    """
     try:
         samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - RECENT_S) * 1e6))
     except pynvml.NVMLError as error:
         if _code(error) not in (
             nvml_errors.SUCCESS,
             nvml_errors.NOT_FOUND,
-        ):  # the binding raises an empty list as a success
+        ):  # the binding raises SUCCESS for an empty list
             raise
         samples = []
     found: dict[int, list[int]] = {pid: [0] for pid in pids}
     for sample in samples:
         found.setdefault(sample.pid, [0]).append(sample.smUtil)
-    return {pid: max(loads) if max(loads) <= 100 else None for pid, loads in found.items()}  # some drivers tell rubbish
+    return {pid: max(loads) if max(loads) <= 100 else None for pid, loads in found.items()}  # drivers may report junk
 
 
 def _pids_are_local() -> bool:
-    """Whether the driver, which knows no PID namespaces, calls processes by the same numbers as we do."""
+    """Return whether we see the same PIDs as the driver, which always reports those of the host."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE
     except OSError:
@@ -259,7 +263,7 @@ def _pids_are_local() -> bool:
 
 
 def _list(handle: Any, kind: str) -> Any:
-    """One of the driver's process lists, in the newest form it knows."""
+    """Return one of the driver's process lists (Compute or Graphics), in the newest version it knows."""
     try:
         return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v3")(handle)
     except pynvml.NVMLError as error:
@@ -275,7 +279,7 @@ def _require_binding() -> None:
 
 
 def _count() -> int:
-    """How many GPUs the session has; closes it if that cannot be told or there is none."""
+    """Return how many GPUs the session has. Close it and raise if there are none or the count cannot be read."""
     try:
         count = int(pynvml.nvmlDeviceGetCount())
     except _failures() as error:
@@ -307,7 +311,7 @@ def _processes_trusted(driver: str | None) -> bool:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """All that a call into the binding may raise; the mismatch is no NVMLError, and names may not be text."""
+    """Return all exceptions the binding may raise: a library mismatch is no NVMLError, and a name may not be UTF-8."""
     return (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, UnicodeDecodeError)
 
 

@@ -1,4 +1,4 @@
-"""NVML kept open: opened in a thread, since that may block, and again with back-off when it dies."""
+"""Keeps NVML open. Opens it in a thread, because that may block, and opens it again with back-off when it fails."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _WORN_OUT = "NVML works for new processes but no longer for this one."
 
 
 class Connection:
-    """The session, its readers, and what keeps it from being open. Only opening leaves the main thread."""
+    """The session, its readers, and why it is not open. Only opening and closing it happen outside the main thread."""
 
     def __init__(self, simulated: object | None, post: Post, retry_s: float, clock: Callable[[], float]) -> None:
         self.readers: list[Reader] = []
-        self.never_read: list[Gpu] = []  # that the driver listed last, but that did not even tell their UUIDs
+        self.never_read: list[Gpu] = []  # listed by the driver, but even their UUIDs could not be read
         self.driver: str | None = None
-        self.outage: str | None = None  # why there is no session; None while one is open or opened for the first time
+        self.outage: str | None = None  # why there is no session; None if one works or the first is being opened
         self.opening_since: float | None = None
         self.sessions = 0  # opened so far
         self.failures = 0  # in a row, since the last good reading
         self.retry_at: float | None = None
-        self.worn_out = False  # a new process could do what this one cannot
+        self.worn_out = False  # a new process can open NVML and this one cannot
         self._simulated = simulated
         self._post = post
         self._retry_s = retry_s
@@ -45,20 +45,20 @@ class Connection:
         self._session: Session | None = None
 
     def open(self, seen: Mapping[int, Gpu]) -> None:
-        """Try to open NVML; how that went comes as an event."""
+        """Try to open NVML in a thread, which posts the result as an event. Close the old session first."""
         self.opening_since, self.retry_at = self._clock(), None
         threading.Thread(target=self._try, args=(dict(seen), self._session), daemon=True).start()
         self._session = None
 
     def keep(self, indices: set[int]) -> None:
-        """Read only these GPUs from now on."""
+        """Stop reading all GPUs except these."""
         for reader in self.readers:
             if reader.device.index not in indices:
                 reader.leave()
         self.readers = [reader for reader in self.readers if reader.device.index in indices]
 
     def lose(self, why: str) -> None:
-        """Give the session up, and try again after a pause that grows."""
+        """Give up the session and set the time of the next try. The pause grows with each failure, up to 30 s."""
         for reader in self.readers:
             reader.leave()
         self.readers = []
@@ -67,7 +67,7 @@ class Connection:
         self.failures += 1
 
     def took(self, reader: Reader, reading: Reading) -> None:
-        """One GPU was read. When no GPU answers any more it is the session that is broken."""
+        """Take the reading of one GPU. If no GPU answers any more, the session is broken: give it up."""
         if reader not in self.readers:
             return
         reader.take(reading)
@@ -88,7 +88,10 @@ class Connection:
         self._post(partial(self._opened, session))
 
     def _open_or_prove_worn_out(self, seen: dict[int, Gpu]) -> Session:
-        """A library that was loaded long ago may fail for ever where a new one would not."""
+        """Open a session. If that fails again while a new process can do it, set `worn_out` and raise.
+
+        A library that was loaded before a driver change may keep failing in this process.
+        """
         try:
             return open_session(self._simulated, seen)
         except NvmlUnavailableError:
@@ -111,5 +114,5 @@ class Connection:
         self.readers, self.never_read = [Reader(device, self._read) for device in session.devices], []
 
     def _read(self, reader: Reader, reading: Reading) -> None:
-        """Called in the reader's thread."""
+        """Pass a reading to the main thread. Called in the reader's thread."""
         self._post(partial(self.took, reader, reading))

@@ -1,4 +1,4 @@
-"""One sentence, with the way out, for each way NVML can fail. Pure."""
+"""For each way NVML can fail, one sentence that says how to fix it. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _DEVICE = {
 
 
 class NvmlUnavailableError(OperatorError):
-    """NVML as a whole does not answer."""
+    """NVML does not work at all, for any GPU."""
 
     def __init__(self, sentence: str, code: int | None = None) -> None:
         super().__init__(sentence)
@@ -79,17 +79,17 @@ class NvmlUnavailableError(OperatorError):
 
 
 def cannot_open(code: int, text: str) -> NvmlUnavailableError:
-    """Why NVML could not be opened, and the way out."""
+    """Return the error that says why NVML could not be opened and how to fix it."""
     sentence = _OPENING.get(code, f"NVML could not be opened ({text}): see `nvidia-smi` and `dmesg`.")
     return NvmlUnavailableError(sentence, code)
 
 
 def all_silent(gpus: Sequence[Gpu]) -> str:
-    """What the driver says where it lists GPUs and reads none of them."""
+    """Return a sentence for a driver that lists GPUs but can read none of them."""
     which = "a GPU that" if len(gpus) == 1 else f"{len(gpus)} GPUs, none of which can be read: GPU {gpus[0].index}"
     return f"The NVIDIA driver lists {which} {gpus[0].detail}."
 
 
 def about_device(code: int | None, text: str) -> str:
-    """What is wrong with one GPU."""
+    """Say what is wrong with one GPU."""
     return _DEVICE.get(code or 0, f"does not answer ({text})")

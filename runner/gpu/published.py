@@ -1,4 +1,4 @@
-"""The file the sampler leaves its newest snapshot in, for whoever wants to look without asking."""
+"""gpus.json: the sampler writes its newest snapshot here, so that other processes can read it without asking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "gpus.json"
 
 
 def publish(home: str, line: str) -> None:
-    """Put a snapshot, as JSON, in place of the one before. A full disk is no reason to stop sampling."""
+    """Replace the published snapshot with this line of JSON. Ignore OSError: sampling goes on if the disk is full."""
     path = os.path.join(home, FILE)
     with contextlib.suppress(OSError):
         draft = os.open(f"{path}.tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -29,15 +29,15 @@ def publish(home: str, line: str) -> None:
 
 
 def publish_none(home: str) -> None:
-    """A runner without GPUs is up: those an earlier one had are not this one's to give."""
+    """Publish a snapshot without GPUs, because this runner has none. It replaces what an earlier runner published."""
     nothing = Snapshot(at=clock.text(clock.now()), boot_id=linux.boot_id(), simulated=False, gpus=())
     publish(home, json.dumps(nothing.to_json()) + "\n")
 
 
 def read_published(home: str) -> tuple[Snapshot, float] | None:
-    """The newest snapshot and the age of its readings in seconds, infinite if they are of another boot.
+    """Return the newest snapshot and its age in seconds, infinite if it was taken before the last boot.
 
-    None if there is none that can be read.
+    None if there is no readable snapshot.
     """
     try:
         with open(os.path.join(home, FILE), encoding="utf-8") as file:
@@ -48,7 +48,7 @@ def read_published(home: str) -> tuple[Snapshot, float] | None:
 
 
 def age_s(snapshot: Snapshot) -> float:
-    """How old the newest reading of a snapshot is."""
+    """Return the age of a snapshot's newest reading in seconds; infinite if it has none from this boot."""
     newest = max((gpu.sampled_at for gpu in snapshot.gpus), default=0.0)
     if snapshot.boot_id != linux.boot_id() or newest <= 0:
         return math.inf

@@ -1,4 +1,4 @@
-"""One thread per GPU, so that a driver call that blocks on one GPU does not hold the others."""
+"""One thread per GPU, so that a driver call that blocks on one GPU does not block the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """Reads one GPU when asked. All but the reading itself happens in the sampler's main thread."""
+    """Reads one GPU when asked. Only the reading itself happens outside the sampler's main thread."""
 
     def __init__(self, device: Device, done: Callable[[Reader, Reading], None]) -> None:
         self.device = device
@@ -31,31 +31,31 @@ class Reader:
         threading.Thread(target=self._work, name=f"gpu-{device.index}", daemon=True).start()
 
     def ask(self, now: float) -> None:
-        """Start a reading, unless one is under way."""
+        """Start a reading, unless one is running."""
         if self._busy_since is None:
             self._busy_since = now
             self._go.release()
 
     def take(self, reading: Reading) -> None:
-        """The reading under way is finished."""
+        """Store a finished reading."""
         self._busy_since = None
         self.last = reading
 
     def leave(self) -> None:
-        """Let the thread end, at once or when the driver gives it back."""
+        """End the thread: now, or when its current driver call returns."""
         self._leaving = True
         self._go.release()
 
     def answered_since(self, moment: float) -> bool:
-        """Whether the last reading was begun at this moment or later."""
+        """Return whether the last reading began at this moment or later."""
         return self.last is not None and self.last.gpu.sampled_at >= moment
 
     def silent_s(self, now: float) -> float:
-        """For how long the reading under way has taken."""
+        """Return how many seconds the current reading has taken so far; 0 if none is running."""
         return 0.0 if self._busy_since is None else now - self._busy_since
 
     def report(self, now: float, slow_s: float) -> Gpu:
-        """The GPU as it is to be published: as last read, or unknown if it has been silent for too long."""
+        """Return the GPU to publish: as last read, or UNKNOWN if the current reading has taken `slow_s` or longer."""
         gpu = self.last.gpu if self.last else self.device.last
         silent_s = self.silent_s(now)
         if silent_s < slow_s:
@@ -73,6 +73,6 @@ class Reader:
         at = time.monotonic()
         try:
             return self.device.read()
-        except Exception as error:  # a thread that dies of a surprise would look like a GPU that blocks
+        except Exception as error:  # if the thread died, the GPU would seem to block
             gpu = unread(self.device.last, GpuHealth.UNKNOWN, f"could not be read ({error!r})")
             return Reading(replace(gpu, sampled_at=at), broken=True)

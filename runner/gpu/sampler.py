@@ -1,13 +1,13 @@
-"""The sampler: the one process that talks to the driver, so that a call that blocks freezes nobody else.
+"""The sampler: the only process that talks to the driver, so that a driver call that blocks stops no other process.
 
-Requests come as lines on stdin, snapshots go as lines of JSON to stdout and into `gpus.json`:
+It reads requests as lines from stdin and writes snapshots as lines of JSON to stdout and into `gpus.json`:
 
-    sample 17       read all GPUs now and answer with a snapshot that carries the number
-    period 2.0      seconds between the snapshots nobody asked for
+    sample 17       read all GPUs now and answer with a snapshot that carries this number
+    period 2.0      seconds between the snapshots it takes without a request
 
-The end of stdin is the end of the sampler. If NVML cannot be opened at the start the only line is
-`{"fatal": "<why, and the way out>"}` and the exit code 2. Exit code 3 asks to be started again: a new process
-can use the driver and this one no longer can.
+The sampler ends when stdin ends or its parent dies. If NVML cannot be opened at the start, or the selected GPUs are
+not there, it prints `{"fatal": "<why, and how to fix it>"}` and ends with exit code 2, unless it was started with
+--wait-for-driver. Exit code 3 asks for a new sampler: a new process can open NVML and this one no longer can.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SHORTEST_PERIOD_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """A snapshot that is owed: to a request, or to nobody in particular."""
+    """A snapshot to publish: the answer to a request, or a regular one (`number` is None)."""
 
     number: int | None
     asked_at: float
@@ -57,14 +57,14 @@ class _Round:
 
 
 class Sampler:
-    """The loop: take an event, see what is due, publish what is complete."""
+    """The loop: handle an event, start what is due, publish what is complete."""
 
     def __init__(self, options: Namespace, emit: Callable[[str, bool], None]) -> None:
         self._options = options
         self._emit = emit
         self._simulated = options.gpus.startswith("sim:")
         self._selection = selection.parse(options.gpus, os.environ)
-        self._settled = False  # which GPUs are ours is certain, since each of them has told its UUID
+        self._settled = False  # each GPU has told its UUID, so it is certain which ones are ours
         self._known = KnownGpus.from_last_time(options.home, simulated=self._simulated)
         self._boot_id = linux.boot_id()
         self._parent = os.getppid()
@@ -73,14 +73,14 @@ class Sampler:
         self._next_tick = time.monotonic() + options.slow_s
         self._sessions_seen = 0
         self._outage_seen: str | None = None
-        self._patient_until: float | None = None  # the GPUs may take seconds to wake when first asked
+        self._patient_until: float | None = None  # GPUs may take seconds to wake for the first reading
         self._exit_code: int | None = None
         driver = simulate(options.home, options.gpus) if self._simulated else None
         self._watch = UpgradeWatch(self._events.put, options.library_check_s)
         self._connection = Connection(driver, self._events.put, options.retry_s, time.monotonic)
 
     def run(self) -> int:
-        """Sample until stdin ends; returns the exit code."""
+        """Sample until stdin ends or an error ends the sampler. Return the exit code."""
         threading.Thread(target=self._listen, daemon=True).start()
         self._connection.open(self._known.by_index())
         while self._exit_code is None:
@@ -89,7 +89,7 @@ class Sampler:
         return self._exit_code
 
     def _listen(self) -> None:
-        """In a thread of its own: requests become events."""
+        """Turn lines on stdin into events. Runs in its own thread."""
         for line in sys.stdin.buffer:
             self._events.put(partial(self._obey, line.decode(errors="replace").split()))
         self._events.put(partial(self._leave, 0))
@@ -105,7 +105,7 @@ class Sampler:
         event()
 
     def _obey(self, words: list[str]) -> None:
-        """Carry out one request; a line that is none is passed over."""
+        """Carry out one request. Ignore a line that is not a request."""
         now = time.monotonic()
         if len(words) == 2 and words[0] == "sample" and words[1].isdigit():
             self._rounds.append(_Round(int(words[1]), now, now + self._options.answer_s))
@@ -117,7 +117,7 @@ class Sampler:
             self._next_tick = min(self._next_tick, now + self._options.period_s)
 
     def _turn(self, now: float) -> None:
-        """See what is due."""
+        """Start the readings that are due and publish the snapshots that are complete."""
         if os.getppid() != self._parent:
             self._leave(0)
         self._watch_connection(now)
@@ -152,7 +152,7 @@ class Sampler:
             self._rounds.append(_Round(None, now, now + self._options.answer_s))
 
     def _ask_readers(self, now: float) -> None:
-        """Every round needs readings begun after it was asked for."""
+        """Ask for the readings that the rounds still need: they must begin after the round was asked for."""
         if not self._rounds:
             return
         newest = max(owed.asked_at for owed in self._rounds)
@@ -161,7 +161,7 @@ class Sampler:
                 reader.ask(now)
 
     def _not_before(self) -> float:
-        """No snapshot before this moment: at the start GPUs get time to wake and to tell who they are."""
+        """Return the earliest time for a snapshot. At the start, GPUs get time to wake and tell their UUIDs."""
         if self._settled or self._options.wait_for_driver:
             return 0.0
         if self._patient_until is None:
@@ -169,7 +169,7 @@ class Sampler:
         return 0.0 if all(reader.last for reader in self._connection.readers) else self._patient_until
 
     def _is_over(self, owed: _Round, now: float) -> bool:
-        """Whether to publish: all have answered, or those that have not are not worth waiting for."""
+        """Return whether to publish: all GPUs have answered or are too slow, the deadline is over, or NVML is down."""
         if now < self._not_before():
             return False
         if now >= owed.deadline:
@@ -199,7 +199,7 @@ class Sampler:
         self._emit(line, number is not None)
 
     def _live(self, now: float) -> list[Gpu]:
-        """Our GPUs as last read; which ones are ours is settled once all have told who they are."""
+        """Return our GPUs as last read. Settle which ones are ours once all have told their UUIDs."""
         connection = self._connection
         reports = [reader.report(now, self._options.slow_s) for reader in connection.readers] or connection.never_read
         if self._settled or not reports or not all(map(is_identified, reports)):
@@ -211,7 +211,7 @@ class Sampler:
             return []
 
     def _ours(self, reports: list[Gpu]) -> list[Gpu]:
-        """As far as is known; others are not read any more once it is settled that they are none of ours."""
+        """Return the GPUs that the selection allows. Once that is settled, stop reading the others."""
         ours = [gpu for gpu in reports if self._selection.allows(gpu)]
         if self._settled:
             nameless = [gpu for gpu in reports if not is_identified(gpu)]
@@ -222,7 +222,7 @@ class Sampler:
         self._settled = True
         self._connection.keep({gpu.index for gpu in chosen})
         if self._simulated or self._selection.entries is not None:
-            # from here on by UUID: an index may come to mean another GPU when the driver is opened again
+            # select by UUID from now on: an index may mean another GPU once the driver is opened again
             self._selection = selection.Selection(tuple(gpu.uuid for gpu in chosen))
         self._known.forget_others(self._selection)
         return chosen
@@ -252,7 +252,7 @@ class Sampler:
 
 
 def _write(line: str, must: bool) -> None:
-    """To stdout; a snapshot nobody asked for is dropped rather than waited for if nobody reads."""
+    """Write a line to stdout. If the pipe is full, drop the line unless it `must` be written."""
     if not must and not select.select([], [1], [], 0)[1]:
         return
     rest = line.encode()
@@ -278,8 +278,8 @@ def _options(argv: list[str]) -> Namespace:
 
 
 def run(argv: list[str]) -> int:
-    """Be the sampler; returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the runner's to act on
+    """Run the sampler and return its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner handles Ctrl-C
     try:
         return Sampler(_options(argv), _write).run()
     except NightshiftError as error:
@@ -290,6 +290,6 @@ def run(argv: list[str]) -> int:
 
 
 def main(argv: list[str]) -> NoReturn:
-    """Be the sampler and leave without waiting for threads that a sick driver may hold."""
+    """Run the sampler and exit without waiting for threads that may hang in the driver."""
     linux.set_name("ns-sampler")
     os._exit(run(argv))

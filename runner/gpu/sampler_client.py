@@ -1,4 +1,4 @@
-"""A sampler of one's own, to ask and wait for: for checks and tests. The runner has its own, unblocking, side."""
+"""A blocking client with its own sampler process, for checks and tests. The runner's client is in telemetry.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SamplerClient:
-    """A sampler process and the conversation with it. A context manager."""
+    """Starts a sampler process and talks to it. A context manager."""
 
     def __init__(self, home: str, gpus: str, *flags: str, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -38,14 +38,17 @@ class SamplerClient:
         self.process.stdin.write(line.encode() + b"\n")
 
     def sample(self, timeout_s: float = 10.0) -> Snapshot:
-        """A snapshot read after this call was made."""
+        """Ask for a snapshot and return it. Its readings begin after this call."""
         self._asked += 1
         number = self._asked
         self.tell(f"sample {number}")
         return self.until(lambda snapshot: snapshot.answers == number, timeout_s)
 
     def until(self, holds: Callable[[Snapshot], bool], timeout_s: float = 10.0) -> Snapshot:
-        """The first snapshot from now on of which this is true. Raises TransientError if none comes in time."""
+        """Return the next snapshot for which `holds` is true.
+
+        Raises TransientError if none comes in time, OperatorError if the sampler cannot work at all.
+        """
         deadline = time.monotonic() + timeout_s
         newest = None
         while (said := self.line(deadline)) is not None:
@@ -57,7 +60,7 @@ class SamplerClient:
         raise TransientError(f"The sampler gave no such snapshot in {timeout_s:.0f} s; the last was {newest}.")
 
     def line(self, deadline: float) -> dict[str, Any] | None:
-        """The next line, parsed; None if there is none by then or the sampler has ended."""
+        """Return the next line, parsed; None if none comes by the deadline or the sampler has ended."""
         assert self.process.stdout is not None
         handle = self.process.stdout.fileno()
         while b"\n" not in self._buffer:
@@ -73,7 +76,7 @@ class SamplerClient:
         return parsed
 
     def close(self) -> None:
-        """Let the sampler end."""
+        """End the sampler: close its pipes, and kill it if it is still there after 2 s."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

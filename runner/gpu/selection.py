@@ -1,4 +1,4 @@
-"""Which of the box's GPUs are nightshift's. Pure."""
+"""Decides which GPUs of the box nightshift uses. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Entries to choose GPUs by: an index or the beginning of a UUID each. None chooses all."""
+    """Chooses GPUs by entries, each an index or the beginning of a UUID. None chooses all GPUs."""
 
     entries: tuple[str, ...] | None
-    lenient: bool = False  # an entry that matches nothing hides itself and all after it, as CUDA does it
+    lenient: bool = False  # as in CUDA, an entry that does not match one GPU ends the list
 
     def choose(self, gpus: Sequence[Gpu]) -> list[Gpu]:
-        """The chosen ones among these. Raises OperatorError if an entry names none of them."""
+        """Return the chosen GPUs. Raise OperatorError if none is left, or if an entry does not name exactly one.
+
+        If `lenient`, such an entry only ends the list.
+        """
         if self.entries is None:
             return list(gpus)
         chosen: list[Gpu] = []
@@ -40,12 +43,12 @@ class Selection:
         return [gpu for gpu in gpus if gpu in chosen]
 
     def allows(self, gpu: Gpu) -> bool:
-        """Whether an entry names this GPU."""
+        """Return whether an entry names this GPU."""
         return self.entries is None or any(names(entry, gpu) for entry in self.entries)
 
 
 def parse(setting: str, environ: Mapping[str, str]) -> Selection:
-    """What a setting asks for: `auto` leaves it to CUDA_VISIBLE_DEVICES, simulated GPUs are all ours."""
+    """Parse NIGHTSHIFT_GPUS. `auto` follows CUDA_VISIBLE_DEVICES if it is set; of simulated GPUs, all are chosen."""
     if setting.startswith("sim:"):
         return Selection(None)
     if setting != "auto":
@@ -54,7 +57,7 @@ def parse(setting: str, environ: Mapping[str, str]) -> Selection:
 
 
 def names(entry: str, gpu: Gpu) -> bool:
-    """Whether an entry, an index or the beginning of a UUID, names this GPU."""
+    """Return whether an entry, an index or the beginning of a UUID, names this GPU."""
     if entry.isdigit():
         return int(entry) == gpu.index
     return len(entry) > len("GPU-") and is_identified(gpu) and gpu.uuid.lower().startswith(entry.lower())

@@ -1,4 +1,4 @@
-"""Each GPU as a person or a program sees it from outside the runner: by its last reading and the leases on it."""
+"""The state of each GPU as seen from outside the runner, from its last reading and its leases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUSY, FREE, TAKEN, HELD = "busy", "free", "taken", "held"
 
 
 class Rules(NamedTuple):
-    """The runner's settings that decide what a GPU can be had for."""
+    """The runner's settings that decide whether a job may start on a GPU."""
 
     slots: int = 1
     max_utilization: float = 50.0
@@ -31,7 +31,7 @@ class Rules(NamedTuple):
 
 
 class Standing:
-    """All GPUs at the moment of the last reading."""
+    """All GPUs as of the last reading."""
 
     def __init__(self, found: tuple[Snapshot, float] | None, leases: Sequence[Lease], rules: Rules) -> None:
         self._snapshot: Snapshot | None = found[0] if found else None
@@ -40,11 +40,11 @@ class Standing:
 
     @property
     def is_current(self) -> bool:
-        """Whether the readings tell about now."""
+        """Return whether the readings are less than 15 s old."""
         return self._age_s < STALE_AFTER_S
 
     def described(self) -> list[dict[str, Any]]:
-        """The GPUs for programs; what is not known, or no longer known, is None."""
+        """Return the GPUs as dicts, for programs. Values that are unknown or too old are None."""
         snapshot = self._snapshot
         if snapshot is None:
             return []
@@ -52,7 +52,7 @@ class Standing:
         return [{**self._described(gpu), **extra} for gpu in snapshot.gpus]
 
     def rooms(self) -> list[Room]:
-        """What each has to give, as the scheduler sees it."""
+        """Return the room on each GPU, as the scheduler sees it."""
         return [self._room(gpu) for gpu in self._snapshot.gpus] if self._snapshot else []
 
     def _described(self, gpu: Gpu) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Standing:
         }
 
     def _state(self, gpu: Gpu, leased: bool) -> tuple[str, str | None]:
-        """One word, and a sentence where it needs one. What is ours by lease is ours whatever it shows."""
+        """Return the GPU's state as one word, and a sentence if needed. A healthy GPU with a lease is always busy."""
         assert self._snapshot is not None
         if not self.is_current:
             return GpuHealth.UNKNOWN.value, self._when_read(gpu)
@@ -98,7 +98,7 @@ class Standing:
     def _why_not(self, gpu: Gpu, leased: int) -> str | None:
         assert self._snapshot is not None
         if leased and gpu.health is GpuHealth.OK:
-            return None  # which processes are ours is the runner's to know
+            return None  # only the runner knows which processes are ours
         return self._snapshot.trouble or is_free(
             gpu,
             leased_by_us=leased,
@@ -107,9 +107,9 @@ class Standing:
         )
 
     def _when_read(self, gpu: Gpu) -> str:
-        """How old the readings are, and what the driver says since then; what it said before a boot is over."""
+        """Say how old the readings are and what is wrong with the driver; no trouble from before the last boot."""
         assert self._snapshot is not None
-        if not is_identified(gpu):  # it never was
+        if not is_identified(gpu):  # it was never read
             return self._snapshot.trouble or gpu.detail or "has never been read"
         read = f"last read {_ago(self._age_s)}"
         says = self._snapshot.trouble if self._age_s != float("inf") else None

@@ -1,4 +1,4 @@
-"""The runner's side of the sampler process: start it, read it, replace it, and know when it is silent."""
+"""The runner's side of the sampler process: starts it, reads it, and replaces it when it dies or falls silent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESTART_AT_MOST_EVERY_S = 30.0
 
 
 class Telemetry:
-    """What is known of the GPUs now. Unknown is never free."""
+    """The latest readings of the GPUs. Starts the sampler and waits for its first reading."""
 
     def __init__(self, home: str, gpus: str, on_restart: Callable[[], None] = lambda: None) -> None:
         self._home, self._gpus = home, gpus
@@ -46,16 +46,16 @@ class Telemetry:
 
     @property
     def pid(self) -> int | None:
-        """Of the sampler, if there is one now."""
+        """Return the sampler's pid; None if none is running."""
         return self._process.pid if self._process else None
 
     def fileno(self) -> int | None:
-        """Readable when there is news; None without a sampler."""
+        """Return the descriptor that is readable when the sampler has written something; None without a sampler."""
         return self._pipe(self._process.stdout).fileno() if self._process else None
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is known of the GPUs, or None."""
+        """Return what is wrong with the sampler or the driver as a whole; None if they work or there are no GPUs."""
         if self._gpus == "none":
             return None
         if self._process is None:
@@ -67,23 +67,23 @@ class Telemetry:
 
     @property
     def is_asked(self) -> bool:
-        """An answer is on its way."""
+        """Return whether a request is waiting for its answer."""
         return self._process is not None and self._asked != self._answered
 
     def ask(self) -> None:
-        """Have all GPUs read now, unless that is already asked for."""
+        """Ask the sampler to read all GPUs now, unless a request is already waiting."""
         if not self.is_asked:
             self._asked += 1
             self._tell(f"sample {self._asked}")
 
     def set_period(self, seconds: float) -> None:
-        """How often to read unasked."""
+        """Set how many seconds pass between readings without a request."""
         if seconds != self._period_s:
             self._period_s = seconds
             self._tell(f"period {seconds}")
 
     def read(self) -> None:
-        """Take in what the sampler has said; notices its death."""
+        """Read what the sampler has written, and plan a restart if it died. Raise OperatorError if it cannot work."""
         if self._process is None:
             return
         data = self._pipe(self._process.stdout).read(1 << 20)
@@ -97,7 +97,7 @@ class Telemetry:
             self._take(json.loads(line))
 
     def keep_alive(self) -> float | None:
-        """Replace a sampler that is dead or silent; seconds until this should be called again."""
+        """Replace a dead or silent sampler. Return the seconds until the next call; None if there are no GPUs."""
         now = time.monotonic()
         if self._process is None and self._restart_at is not None:
             if now < self._restart_at:
@@ -118,7 +118,7 @@ class Telemetry:
     def close(self) -> None:
         """End the sampler."""
         if self._process:
-            self._process.kill()  # it may hang in the driver; it holds nothing that needs tidying
+            self._process.kill()  # it may hang in the driver, and has nothing to clean up
             self._forget()
 
     def _start(self, *flags: str) -> None:
@@ -138,7 +138,7 @@ class Telemetry:
         deadline = time.monotonic() + FIRST_ANSWER_S
         while self.snapshot is None and time.monotonic() < deadline:
             if self._process is None:
-                time.sleep(min(self._restart_wait_s, 2.0))  # it died at once; there is nothing to wait for
+                time.sleep(min(self._restart_wait_s, 2.0))  # it died at once: start another
                 self._start()
             assert self._process is not None
             select.select([self._pipe(self._process.stdout)], [], [], 1.0)
@@ -171,7 +171,7 @@ class Telemetry:
             with contextlib.suppress(OSError):
                 self._pipe(pipe).close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=0.2)  # one that hangs in the driver is left to init
+            self._process.wait(timeout=0.2)  # a process that hangs in the driver is not waited for
         self._process = None
 
     def _tell(self, line: str) -> None:

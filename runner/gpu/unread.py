@@ -1,4 +1,4 @@
-"""A GPU that gave no reading: what it is stays known, how it is does not. Pure."""
+"""GPUs without a reading: their UUID, name and size stay known, their current values do not. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNIDENTIFIED = "unknown-"
 
 
 def unread(gpu: Gpu, health: GpuHealth, detail: str) -> Gpu:
-    """The same GPU with everything that changes by the second unknown, and the reason why."""
+    """Return the GPU with this health and detail, and None for all values that change over time."""
     return replace(
         gpu,
         health=health,
@@ -24,7 +24,7 @@ def unread(gpu: Gpu, health: GpuHealth, detail: str) -> Gpu:
 
 
 def unidentified(index: int) -> Gpu:
-    """A GPU that is there but has not told its UUID yet."""
+    """Return a GPU that the driver lists but that has not told its UUID yet."""
     return Gpu(
         index=index,
         uuid=f"{_UNIDENTIFIED}{index}",
@@ -34,5 +34,5 @@ def unidentified(index: int) -> Gpu:
 
 
 def is_identified(gpu: Gpu) -> bool:
-    """Whether the UUID is the GPU's own."""
+    """Return whether the UUID is the GPU's own, not a placeholder."""
     return not gpu.uuid.startswith(_UNIDENTIFIED)

@@ -1,4 +1,4 @@
-"""What attempts use of their GPUs, gathered from the sampler's readings as they come."""
+"""Measures how much attempts use their GPUs, from the sampler's readings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from runner.store.gpu_usage import Used
     from runner.store.scheduling_queries import UnderWay
 
-FIRST_SAVE_S, SAVE_EVERY_S = 5.0, 30.0  # a crash loses at most what came since
-WAYS = ("process", "device")  # how memory is attributed, the surer first
+FIRST_SAVE_S, SAVE_EVERY_S = 5.0, 30.0  # a crash loses at most the readings since the last save
+WAYS = ("process", "device")  # how memory is attributed, the more reliable way first
 
 
 class Live(NamedTuple):
-    """An attempt whose processes are there."""
+    """An attempt whose processes are running."""
 
     job_id: int
     attempt: int
@@ -35,22 +35,22 @@ class Live(NamedTuple):
 
 @dataclass(slots=True)
 class Sums:
-    """What has been seen of one attempt; JSON while it runs, so that another runner can go on with it."""
+    """The measurements of one attempt. Saved as JSON while it runs, so that the next runner can continue them."""
 
-    before_mib: dict[str, int] = field(default_factory=dict)  # on GPUs it has alone: what was used when it came
+    before_mib: dict[str, int] = field(default_factory=dict)  # memory used before it started, on GPUs it has to itself
     samples: int = 0
     utilization_sum: int = 0
     utilization_count: int = 0
     memory_total_mib: int | None = None
-    peak_mib: dict[str, int] = field(default_factory=dict)  # way -> the most on one GPU
-    peak_sum_mib: dict[str, int] = field(default_factory=dict)  # way -> the most on all its GPUs together
+    peak_mib: dict[str, int] = field(default_factory=dict)  # way -> peak on one GPU
+    peak_sum_mib: dict[str, int] = field(default_factory=dict)  # way -> peak of all its GPUs together
 
     def add(self, gpus: Iterable[Gpu], held: Mapping[str, tuple[int, str]], alone: Mapping[str, bool]) -> None:
-        """One reading of its GPUs; `held` has what it holds on those where that is known, and how."""
+        """Add one reading of its GPUs. `held` maps a GPU to the MiB the attempt holds there and how that is known."""
         gpus = list(gpus)
         self.samples += 1
         for gpu in gpus:
-            if gpu.utilization is not None and alone[gpu.uuid]:  # what two share cannot be told apart
+            if gpu.utilization is not None and alone[gpu.uuid]:  # the load of a shared GPU cannot be split
                 self.utilization_sum += gpu.utilization
                 self.utilization_count += 1
             if gpu.uuid in held:
@@ -68,8 +68,8 @@ class Sums:
             self.memory_total_mib = gpu.memory_total_mib
 
     def report(self) -> dict[str, Any]:
-        """For people; None is what is not known."""
-        # one whose processes are listed later was not listed before only because it had not used the GPU yet
+        """Return the summary for people. Unknown values are None."""
+        # prefer "process" even if early readings were by device: the driver lists a process once it uses the GPU
         way = next((way for way in WAYS if way in self.peak_mib), None)
         count = self.utilization_count
         return {
@@ -82,7 +82,7 @@ class Sums:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The report so far, and what it is reckoned from."""
+        """Return the report so far and the sums it is computed from."""
         return {**self.report(), "sums": asdict(self)}
 
 
@@ -93,21 +93,21 @@ class Metered:
     attempt: int
     gpus: tuple[str, ...]
     sums: Sums
-    since: float  # readings from before it are not its own, by the monotonic clock
+    since: float  # readings before this monotonic time do not count
     unsaved: bool = False
 
 
 class Usage:
-    """The sums of all that runs."""
+    """The sums of all running attempts."""
 
     def __init__(self, used: Used, telemetry: Telemetry) -> None:
         self._used, self._telemetry = used, telemetry
         self._metered: dict[int, Metered] = {}
-        self._read_at: dict[str, float] = {}  # GPU -> its last reading that was counted
+        self._read_at: dict[str, float] = {}  # GPU -> time of its last counted reading
         self._save_at = time.monotonic() + FIRST_SAVE_S
 
     def follow(self, under_way: Iterable[UnderWay]) -> None:
-        """Take up what is under way, from where the runner before us left it, and let go of what is not."""
+        """Meter these attempts, continuing what an earlier runner saved. Drop all others."""
         rows = {row.id: row.attempt for row in under_way}
         for job_id in self._metered.keys() - rows.keys():
             del self._metered[job_id]
@@ -115,7 +115,7 @@ class Usage:
             self._of(job_id, attempt)
 
     def before(self, gpus: Iterable[str]) -> Sums:
-        """To go by for an attempt that is to have these GPUs now."""
+        """Return new sums for an attempt that is about to get these GPUs, with the memory used now as its base."""
         snapshot = self._telemetry.snapshot
         shared = self._holders()
         used = {gpu.uuid: gpu.memory_used_mib for gpu in (snapshot.gpus if snapshot else ())}
@@ -123,24 +123,24 @@ class Usage:
         return Sums(before_mib={uuid: mib for uuid in alone if (mib := used.get(uuid)) is not None})
 
     def begin(self, job_id: int, attempt: int, gpus: tuple[str, ...], sums: Sums) -> None:
-        """An attempt was claimed."""
+        """Start to meter an attempt that was just claimed."""
         now = time.monotonic()
         self._metered[job_id] = Metered(attempt, gpus, sums, since=now)
         self._save_at = min(self._save_at, now + FIRST_SAVE_S)
 
     def before_mib(self, job_id: int) -> dict[str, int]:
-        """What was used, when the job came, of the GPUs that it has alone."""
+        """Return the MiB used before the job started, by UUID, on the GPUs it has to itself."""
         found = self._metered.get(job_id)
         return found.sums.before_mib if found else {}
 
     def begin_anew(self, job: Job) -> None:
-        """The real run begins: what its probes used is none of its use."""
+        """Reset the sums when the real run begins: what its probes used does not count."""
         metered = self._of(job.id, job.attempt)
         metered.sums, metered.since = Sums(before_mib=metered.sums.before_mib), time.monotonic()
         metered.unsaved = True
 
     def read(self, live: Iterable[Live]) -> None:
-        """Take the sampler's latest reading into the sums of everything that runs."""
+        """Add the sampler's latest reading to the sums of these attempts."""
         fresh, holders = self._fresh(), self._holders()
         for one in live:
             metered = self._of(one.job_id, one.attempt)
@@ -151,7 +151,7 @@ class Usage:
                 metered.unsaved = True
 
     def _fresh(self) -> dict[str, Gpu]:
-        """The GPUs that were read since they were last looked at."""
+        """Return the healthy GPUs with a new reading since the last call."""
         snapshot = self._telemetry.snapshot
         gpus = snapshot.gpus if snapshot else ()
         found = {
@@ -166,7 +166,7 @@ class Usage:
         return Counter(uuid for metered in self._metered.values() for uuid in metered.gpus)
 
     def _of(self, job_id: int, attempt: int) -> Metered:
-        """The sums of an attempt: those kept here, or those that the runner before us left."""
+        """Return an attempt's sums: those in memory, or those that an earlier runner saved."""
         found = self._metered.get(job_id)
         if found is None or found.attempt != attempt:
             gpus, kept = self._used.kept(job_id, attempt)
@@ -174,11 +174,11 @@ class Usage:
         return found
 
     def report(self, job: Job) -> dict[str, Any] | None:
-        """What the job's attempt used; None for one that had no GPU."""
+        """Return what the job's attempt used; None if it had no GPU."""
         return self._of(job.id, job.attempt).sums.report() if job.gpus else None
 
     def save(self, *, now: bool = False) -> None:
-        """Write down the sums where that is due, as part of the caller's transaction."""
+        """Save changed sums if it is time to or `now` is set, as part of the caller's transaction."""
         if not now and time.monotonic() < self._save_at:
             return
         for job_id, metered in self._metered.items():
@@ -191,7 +191,7 @@ class Usage:
 def _held(
     gpus: Iterable[Gpu], before_mib: Mapping[str, int], supervisor: int, alone: Mapping[str, bool]
 ) -> dict[str, tuple[int, str]]:
-    """What an attempt holds on each GPU, where that can be told, and how it is known."""
+    """Return what an attempt holds on each GPU and how that is known, without GPUs where it is unknown."""
     is_own = partial(is_below, root=supervisor)
     told = {g.uuid: own_memory_mib(g, is_own, before_mib.get(g.uuid) if alone[g.uuid] else None) for g in gpus}
     return {uuid: held for uuid, held in told.items() if held is not None}

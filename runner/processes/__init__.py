@@ -1,1 +1,1 @@
-"""Our own processes: how they start, wake, wait and lock, and what they need of Linux."""
+"""Our own processes: how they start, wake, wait and lock, and the Linux calls they need."""

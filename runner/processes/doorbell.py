@@ -1,4 +1,4 @@
-"""A Unix datagram that only wakes its listener and carries nothing. Truth is in the database."""
+"""A Unix datagram that wakes its listener and carries no data. The listener looks at the database."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 import os
 import socket
 
-ADDRESS_LIMIT = 107  # sun_path holds 108 bytes, the last one is NUL
+ADDRESS_LIMIT = 107  # sun_path has 108 bytes, the last one is NUL
 
 
 @contextlib.contextmanager
 def _address(folder: str, name: str):  # type: ignore[no-untyped-def]
-    """A path to the socket that fits into sun_path however deep the folder lies."""
+    """Yield a path to the socket that fits into sun_path, however long the folder's path is."""
     path = os.path.join(folder, name)
     if len(os.fsencode(path)) <= ADDRESS_LIMIT:
         yield path
@@ -24,20 +24,20 @@ def _address(folder: str, name: str):  # type: ignore[no-untyped-def]
 
 
 def ring(folder: str, name: str) -> bool:
-    """Wake whoever listens under this name; False if nobody does."""
+    """Wake the process that listens under this name. Return False if none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
         try:
             with _address(folder, name) as address:
                 bell.sendto(b"!", address)
         except BlockingIOError:
-            return True  # its queue of rings is full: it will wake
+            return True  # its queue is full, so it will wake anyway
         except OSError:
             return False
     return True
 
 
 class Doorbell:
-    """The listener's side. The holder of a lock on the folder may take over a dead one's address."""
+    """The listener's side. It replaces an existing socket, so its owner must hold a lock on the folder."""
 
     def __init__(self, folder: str, name: str) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -48,11 +48,11 @@ class Doorbell:
             self._socket.bind(address)
 
     def fileno(self) -> int:
-        """For select and epoll."""
+        """Return the descriptor, for select and poll."""
         return self._socket.fileno()
 
     def clear(self) -> None:
-        """Take all rings at once."""
+        """Read and drop all rings."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)

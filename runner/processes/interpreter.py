@@ -1,4 +1,4 @@
-"""How nightshift starts its own processes: this interpreter, this source, deaf to the user's PYTHONPATH."""
+"""Starts nightshift's own processes: with this interpreter and this source, ignoring the user's PYTHONPATH."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The argument list that runs `main(arguments)` of one of our modules in a process of its own."""
+    """Return the argument list that runs `main(arguments)` of one of our modules in a new process."""
     start = f"import sys; sys.path[0] = {ROOT!r}; from {module} import main; main(sys.argv[1:])"
     return [sys.executable, "-E", "-c", start, *arguments]
 
 
 def install_command(home: str) -> None:
-    """Lay a `nightshift` into the state folder's bin, which ends every job's PATH: a job may queue the next one."""
+    """Write a `nightshift` command to the state folder's bin, the last entry in each job's PATH.
+
+    With it a job can queue other jobs.
+    """
     folder = os.path.join(home, "bin")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     start = f"import sys; sys.path[0] = {ROOT!r}; from nightshift import main; main()"

@@ -1,4 +1,4 @@
-"""What the supervisor needs of Linux beyond Python's standard library, and the tree of processes in /proc."""
+"""Linux calls that Python's standard library lacks, and the process tree in /proc."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def _prctl(option: int, value: int | bytes) -> None:
-    import ctypes  # what the clients use of this file does without
+    import ctypes  # imported late: command-line clients use this file but not ctypes
 
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
@@ -23,32 +23,32 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphans among our descendants become our children instead of init's."""
+    """Make this process the subreaper: orphans among its descendants become its children, not init's."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Get this signal when the parent dies; 0 takes it back."""
+    """Ask the kernel to send this signal when the parent dies; 0 cancels that."""
     _prctl(PR_SET_PDEATHSIG, signal_number)
 
 
 def set_name(name: str) -> None:
-    """How this process is called in ps and top; 15 bytes."""
+    """Set this process' name in ps and top, cut to 15 bytes."""
     _prctl(PR_SET_NAME, name.encode()[:15])
 
 
 def boot_id() -> str:
-    """Identify this boot of the machine, or of the container: a new one has another first process."""
+    """Return an ID of this boot of the machine or container. A restarted container has a new first process."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     try:
         return f"{boot}.{start_time(1)}"
-    except OSError:  # /proc shows us our own processes only
+    except OSError:  # /proc may show only our own processes
         return boot
 
 
 def host_kills() -> int:
-    """How many processes the kernel has killed for want of memory: of our control group, or else on the host."""
+    """Return how many processes the kernel has killed for lack of memory: in our control group, or else on the host."""
     for path in (_memory_events(), "/proc/vmstat"):
         try:
             with open(path, "rb") as file:
@@ -69,18 +69,18 @@ def _memory_events() -> str:
 
 
 def asleep_s() -> float:
-    """How long the machine has been suspended since it was booted."""
+    """Return how many seconds the machine has been suspended since boot."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def start_time(pid: int | str = "self") -> int:
-    """When a process began, in clock ticks since boot: with the pid, its identity."""
+    """Return when a process started, in clock ticks since boot. Together with the pid it identifies a process."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
 class Family:
-    """Who descends from whom, at one moment."""
+    """The tree of living processes at one moment."""
 
     def __init__(self) -> None:
         self._children: dict[int, list[int]] = {}
@@ -91,11 +91,11 @@ class Family:
                 self._children.setdefault(parent, []).append(int(name))
 
     def children(self, pid: int) -> list[int]:
-        """Those right below a process."""
+        """Return the direct children of a process."""
         return self._children.get(pid, [])
 
     def descendants(self, pid: int) -> list[int]:
-        """Everything below a process, nearest first."""
+        """Return all processes below this one, nearest first."""
         found = list(self.children(pid))
         for child in found:
             found.extend(self.children(child))
@@ -103,52 +103,58 @@ class Family:
 
 
 def _parent_if_alive(pid: str) -> int | None:
-    """A zombie holds nothing any more, unless it is only the first of its threads that has ended."""
+    """Return the parent's pid; None if the process is dead.
+
+    A zombie counts as dead, unless only its main thread has ended and others still run.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
         if state == b"Z" and len(os.listdir(f"/proc/{pid}/task")) <= 1:
             return None
     except OSError:
-        return None  # it ended meanwhile
+        return None  # it has just ended
     return int(parent)
 
 
 def descendants(root: int) -> list[int]:
-    """Everything below a process, nearest first."""
+    """Return all living processes below this one, nearest first."""
     return Family().descendants(root)
 
 
 def own_children() -> list[int]:
-    """The children of this process, which has one thread, dead ones too: one read, where a Family takes hundreds."""
+    """Return the children of this process, zombies too. Needs one read, where a Family needs hundreds.
+
+    Works only in a process with one thread.
+    """
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return [int(pid) for pid in file.read().split()]
     except OSError:
-        return []  # a kernel that was built without it
+        return []  # the kernel was built without this file
 
 
 def is_below(pid: int, root: int) -> bool:
-    """Whether a process is another or descends from it; asked from below, it costs a few reads."""
+    """Return whether `pid` is `root` or descends from it. Walks up from `pid`, which takes only a few reads."""
     while pid > 1 and pid != root:
         pid = _parent_if_alive(str(pid)) or 0
     return pid == root
 
 
 def moved_bytes(pids: list[int]) -> int:
-    """All that these processes have read and written so far, from files and pipes alike; 0 for what is not told."""
+    """Return how many bytes these processes have read and written so far, on files and pipes. Unknown counts as 0."""
     moved = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/io", "rb") as file:
                 moved += sum(int(line.split()[1]) for line in file if line.startswith((b"rchar", b"wchar")))
         except OSError:
-            continue  # it ended meanwhile, or is another user's
+            continue  # it has just ended, or belongs to another user
     return moved
 
 
 def send(pids: list[int], *signals: signal.Signals) -> None:
-    """Send signals to all of them; those already gone, or no longer ours, are passed over."""
+    """Send the signals to each process. Skip those that are gone or that we may not signal."""
     for pid in pids:
         for number in signals:
             try:

@@ -1,4 +1,4 @@
-"""Who is up for a state folder, and asking them to leave."""
+"""The locks of a state folder: which process is up, and how to make it leave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCK_TRIES, LOCK_AGAIN_S = 100, 0.005
 
 
 def holder(folder: str, name: str) -> int | None:
-    """The pid of whoever holds a lock of the state folder."""
+    """Return the pid of the process that holds a lock of the state folder; None if it is free."""
     try:
         lock = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def holder(folder: str, name: str) -> int | None:
 
 
 def written_pid(folder: str, name: str) -> int | None:
-    """The pid that a lock file names, whether or not it is held."""
+    """Return the pid written in a lock file, whether or not the lock is held; None if there is none."""
     try:
         with open(os.path.join(folder, name), encoding="ascii") as file:
             return int(file.readline().strip() or 0) or None
@@ -47,13 +47,16 @@ def written_pid(folder: str, name: str) -> int | None:
 
 
 def is_ready(folder: str, pid: int, lock: str = home.RUNNER_LOCK, bell: str = home.RUNNER_BELL) -> bool:
-    """Whether the process with this pid is fully up. Takes no lock: that could make it believe another is up."""
+    """Return whether the process with this pid is fully up: it wrote its pid and listens on its doorbell.
+
+    It does not test the lock: holding it even briefly could make that process believe that another is up.
+    """
     return written_pid(folder, lock) == pid and doorbell.ring(folder, bell)
 
 
 @contextlib.contextmanager
 def held(folder: str, name: str) -> Iterator[int]:
-    """Hold a lock of the state folder with our pid in it; its descriptor."""
+    """Hold a lock of the state folder, with our pid in it. Yield its descriptor; raise OperatorError if it is taken."""
     lock = os.open(os.path.join(folder, name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         if not _taken(lock):
@@ -63,7 +66,7 @@ def held(folder: str, name: str) -> Iterator[int]:
                 "(running jobs go on), or set NIGHTSHIFT_HOME to another folder."
             )
         named = f"{os.getpid()}\n".encode()
-        os.pwrite(lock, named, 0)  # over the old pid, so that the file names somebody at every moment
+        os.pwrite(lock, named, 0)  # overwrite first, truncate later: the file is never empty
         os.ftruncate(lock, len(named))
         yield lock
     finally:
@@ -71,7 +74,7 @@ def held(folder: str, name: str) -> Iterator[int]:
 
 
 def _taken(lock: int) -> bool:
-    """Take the lock; whoever only looks at it has it for an instant, so once is not enough."""
+    """Try for half a second to take the lock; `holder` in another process may hold it for an instant."""
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,22 +86,23 @@ def _taken(lock: int) -> bool:
 
 
 def ask_to_leave(folder: str, name: str) -> bool:
-    """Have the holder of a lock leave, and wait until it has; False if there is none."""
+    """Ask the holder of a lock to leave, and wait until it has. Return False if nobody holds it."""
     pid = holder(folder, name)
     return pid is not None and make_leave(folder, pid, lambda: holder(folder, name) == pid)
 
 
 def make_leave(folder: str, pid: int, is_it: Callable[[], bool], *, insist: bool = False) -> bool:
-    """Have a process leave, and wait until it has; False if it is gone or `is_it` says that the pid is another's now.
+    """Send SIGTERM to a process and wait up to 30 s until it ends.
 
-    One that does not leave is killed if that is insisted on; otherwise the error names it.
+    Return False if it is already gone, or if `is_it` says that the pid now belongs to another process. If it does not
+    end in time, kill it with `insist`; otherwise raise OperatorError.
     """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        if not is_it():  # asked with the handle in hand: from here on the number cannot become another's
+        if not is_it():  # checked after pidfd_open: from here on the pid cannot be reused
             return False
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         if not select.select([handle], [], [], LEAVES_WITHIN_S)[0]:

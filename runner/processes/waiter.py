@@ -1,6 +1,6 @@
-"""What the runner sleeps on: descriptors that speak, and moments that come.
+"""Where the runner sleeps: until a descriptor is readable or a timer ends.
 
-A call may return False to say that it has dealt with the matter and nothing is left to do about it.
+A callback returns False if it has handled everything and the runner need not do a tick for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Waiter:
-    """Calls back when a descriptor is readable or a moment has come. Single-threaded."""
+    """Calls back when a descriptor is readable or a timer ends. Single-threaded."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -27,21 +27,21 @@ class Waiter:
         self._count = itertools.count()
 
     def add(self, descriptor: int, call: Call) -> None:
-        """Call this each time the descriptor is readable, until it is removed."""
+        """Call `call` each time the descriptor is readable, until it is removed."""
         self._ready[descriptor] = call
         self._poll.register(descriptor, select.POLLIN)
 
     def remove(self, descriptor: int) -> None:
-        """No more calls for this descriptor."""
+        """Stop the calls for this descriptor."""
         if self._ready.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def after(self, seconds: float, call: Call) -> None:
-        """Call this once, so many seconds from now."""
+        """Call `call` once, after this many seconds."""
         heapq.heappush(self._moments, (time.monotonic() + seconds, next(self._count), call))
 
     def wait(self) -> bool:
-        """Sleep until something happens and make its calls; whether any of them left something to do."""
+        """Sleep until something happens and make the calls. Return whether any of them left something to do."""
         wait_ms = None
         if self._moments:
             wait_ms = max(0.0, (self._moments[0][0] - time.monotonic()) * 1000)

@@ -1,11 +1,11 @@
-"""A control group for a job that asked for CPU cores or memory, where systemd has left that to us.
+"""A control group for each job that asked for CPU cores or memory, if systemd has delegated our group to us.
 
-    <unit>              delegated (Delegate=yes); holds no process itself, as the kernel demands
-    <unit>/nightshift   where we are (DelegateSubgroup=nightshift)
-    <unit>/job-...      a job's own, with its limits; gone when the job is
+    <unit>              delegated (Delegate=yes); contains no process itself, as the kernel demands
+    <unit>/nightshift   our own processes (DelegateSubgroup=nightshift)
+    <unit>/job-...      one job's group, with its limits; removed when the job ends
 
-Whatever is missing, the job runs without limits: they are a fence between jobs, not a condition. Only what systemd
-marks as delegated is touched; root could write anywhere, and would only get into systemd's way.
+If something is missing, the job runs without limits: they protect jobs from each other and are no condition to run.
+Only groups that systemd marks as delegated are changed. Root could write to others, but would disturb systemd.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 MOUNT = "/sys/fs/cgroup"
 MEMORY, CPU = "memory", "cpu"
 PERIOD_US = 100_000
-MARKS = ("user.delegate", "trusted.delegate")  # attributes that systemd gives a group that it has delegated
+MARKS = ("user.delegate", "trusted.delegate")  # attributes that systemd sets on a delegated group
 REMOVE_TRIES, REMOVE_EVERY_S = 40, 0.005
 
 
 class NotEnforcedError(Exception):
-    """Why jobs cannot be given groups of their own, in a few words."""
+    """Jobs cannot get their own groups. The message says why in a few words."""
 
 
 def delegated(pid: int | str = "self") -> str:
-    """The group that jobs of a process may have theirs in; NotEnforcedError if there is none."""
+    """Return the group in which a process may create groups for jobs. Raise NotEnforcedError if there is none."""
     if not os.path.exists(os.path.join(MOUNT, "cgroup.controllers")):
         raise NotEnforcedError("this host has no unified control groups (cgroup v2)")
     own = _group_of(pid)
@@ -46,7 +46,7 @@ def delegated(pid: int | str = "self") -> str:
 
 
 def controllers(group: str) -> list[str]:
-    """Those of ours that a group has to give."""
+    """Return which of the cpu and memory controllers a group has."""
     return [name for name in (CPU, MEMORY) if name in _read(group, "cgroup.controllers").split()]
 
 
@@ -58,7 +58,7 @@ class Leaf:
         self.enforced: list[str] = []
 
     def limit(self, cpus: int, ram_mib: int) -> None:
-        """Set what was asked for, as far as the group has the controllers."""
+        """Set the limits for which the group has the controllers, and note them in `enforced`."""
         given = controllers(self._path)
         if cpus and CPU in given:
             _write(self._path, "cpu.max", f"{cpus * PERIOD_US} {PERIOD_US}")
@@ -66,27 +66,27 @@ class Leaf:
         if ram_mib and MEMORY in given:
             _write(self._path, "memory.max", str(ram_mib << 20))
             self.enforced.append(MEMORY)
-            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):  # all of a job, not a worker
+            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):  # kill the job, not one worker
                 if os.path.exists(os.path.join(self._path, name)):
                     _write(self._path, name, value)
 
     def enter(self) -> None:
-        """Go in, so that what is started now begins there."""
+        """Move this process into the group, so that the job it starts begins there."""
         _write(self._path, "cgroup.procs", "0")
 
     def leave(self) -> None:
-        """Go back to where we came from."""
+        """Move this process back to its own group."""
         _write(self._own, "cgroup.procs", "0")
 
     def kills(self) -> int:
-        """How many of its processes the kernel has killed for want of memory."""
+        """Return how many processes in the group the kernel has killed for lack of memory."""
         for line in _read(self._path, "memory.events").splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
         return 0
 
     def remove(self) -> None:
-        """When nothing is left in it; the kernel may need a moment to see that."""
+        """Remove the empty group. Try for 0.2 s: the kernel may need a moment after the last process has ended."""
         for _ in range(REMOVE_TRIES):
             if _remove(self._path):
                 return
@@ -94,7 +94,7 @@ class Leaf:
 
 
 def leaf_for(spec: dict[str, Any]) -> Leaf | None:
-    """A group with the limits that were asked for; None where there is nothing to limit, or no way to."""
+    """Create a group with the limits of this spec. Return None if it asks for none or none can be set."""
     cpus, ram_mib = spec.get("cpus") or 0, spec.get("ram_mib") or 0
     if not cpus and not ram_mib:
         return None
@@ -108,7 +108,7 @@ def leaf_for(spec: dict[str, Any]) -> Leaf | None:
 
 
 def remove_left(spec: dict[str, Any]) -> None:
-    """The group of an attempt whose supervisor was killed, once all of its processes are gone."""
+    """Remove the group of an attempt whose supervisor was killed, if all of its processes are gone."""
     try:
         _remove(os.path.join(delegated(), _name(spec)))
     except (OSError, NotEnforcedError):
@@ -128,7 +128,7 @@ def _made(leaf: Leaf, path: str, cpus: int, ram_mib: int) -> bool:
 
 
 def _hand_down(parent: str) -> None:
-    """Let the groups below have the controllers."""
+    """Enable the controllers for the groups below."""
     missing = set(controllers(parent)) - set(_read(parent, "cgroup.subtree_control").split())
     if missing:
         _write(parent, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))

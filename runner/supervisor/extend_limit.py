@@ -1,4 +1,4 @@
-"""More time for a live job: from the database, which knows first, to the run directory, where its supervisor looks."""
+"""Gives a live job more time: copies its new limit from the database to the run directory, for its supervisor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def pass_on(home: str, job: Job) -> None:
-    """Write the limit of a live job where its supervisor finds it; OSError if there is no room. Again does no harm."""
+    """Write a live job's longer limit to its run directory. Raise OSError if the disk is full. Safe to repeat."""
     folder, limit_s = rundir.folder_of(home, job.id, job.attempt), job.spec.time_limit_s
     if limit_s is None or not job.state.live or not os.path.isdir(folder):
         return
@@ -24,6 +24,6 @@ def pass_on(home: str, job: Job) -> None:
 
 
 def is_possible(home: str, job: Job) -> bool:
-    """Whether the supervisor of a live job looks for a longer limit; one of an older version does not."""
+    """Return whether a live job's supervisor looks for a longer limit. A supervisor of an older version does not."""
     started = rundir.read(rundir.folder_of(home, job.id, job.attempt), rundir.STARTED)
     return started is None or bool(started.get("extendable"))

@@ -1,4 +1,4 @@
-"""The memory of an attempt's own GPUs, from the file that the sampler leaves its readings in."""
+"""Reads the memory of an attempt's GPUs from the file that the sampler writes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-BACK_MIB = 64  # so much above the base is as good as back
+BACK_MIB = 64  # memory counts as freed up to this far above the base
 
 
 class Reading(NamedTuple):
-    """What the attempt holds on that of its GPUs where it holds most, and how busy they are; None is not known."""
+    """The attempt's memory on the GPU where it holds most, and the highest load of its GPUs. None means unknown."""
 
-    at: float  # by the monotonic clock
+    at: float  # monotonic time
     mib: float | None
     utilization: int | None
-    back: bool  # every GPU holds what it held before the attempt
+    back: bool  # no GPU is known to hold more than before the attempt
 
 
 class Gauge:
-    """Reads each reading once."""
+    """Returns each of the sampler's readings once."""
 
     def __init__(self, path: str, base_mib: Mapping[str, int | None]) -> None:
         self._path = path
-        self._base_mib = base_mib  # by UUID; None: the attempt does not have that GPU alone
+        self._base_mib = base_mib  # by UUID; None: the attempt shares that GPU
         self._changed: int | None = None
-        self.since = 0.0  # readings from before this moment are not looked at
+        self.since = 0.0  # readings up to this moment are ignored
 
     def read(self) -> Reading | None:
-        """The newest reading of all the GPUs; None if there is none that was not seen before."""
+        """Return the newest reading of the GPUs; None if it is not new or does not have all of them healthy."""
         found = self._load()
         gpus = [gpu for gpu in found if gpu.get("uuid") in self._base_mib and gpu.get("health") == "ok"]
         if len(gpus) < len(self._base_mib):
@@ -51,7 +51,7 @@ class Gauge:
         return Reading(at, mib, max(busy, default=None), all(map(self._is_back, gpus)))
 
     def trouble(self) -> str | None:
-        """What the sampler says is wrong with one of the GPUs; None where it says nothing."""
+        """Return what the sampler says is wrong with one of the GPUs; None if nothing."""
         try:
             with open(self._path, "rb") as file:
                 gpus = json.loads(file.read())["gpus"]
@@ -73,7 +73,7 @@ class Gauge:
         return gpus if isinstance(gpus, list) else []
 
     def _held(self, gpu: dict[str, Any]) -> float | None:
-        """By process where the driver names ours; else what the GPU's use has grown by, if we have it alone."""
+        """Return the MiB we hold; None if unknown. By process if the driver lists ours, else growth since the base."""
         used, base = gpu.get("memory_used_mib"), self._base_mib[gpu["uuid"]]
         listed = gpu.get("processes") or ()
         own = [one.get("memory_mib") for one in listed if linux.is_below(one["pid"], os.getpid())]

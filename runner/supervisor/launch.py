@@ -1,4 +1,4 @@
-"""From a spec to the job's first process."""
+"""Starts the job's first process from its spec."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EVERY_SIGNAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 def launch(spec: dict[str, Any], output: int) -> int:
-    """Start the job with its output going to this descriptor; its pid.
+    """Start the job with its output going to this descriptor. Return its pid.
 
-    Raises JobError with one sentence if it cannot be executed at all.
+    Raises JobError with one sentence if it cannot be executed.
     """
     before = os.umask(spec["umask"])
     try:
@@ -34,21 +34,21 @@ def launch(spec: dict[str, Any], output: int) -> int:
     except OSError as error:
         raise JobError(f"{error.strerror}: {error.filename or spec['argv'][0]}") from error
     finally:
-        os.umask(before)  # what we write ourselves must stay readable to us
+        os.umask(before)  # the job's umask must not make our own files unreadable
 
 
 def _environment(spec: dict[str, Any]) -> dict[str, str]:
     from_file = read_env_file(spec["env_file"]) if spec.get("env_file") else {}
     merged = {**spec["env"], **from_file, **spec["env_over"]}
-    merged.pop("NIGHTSHIFT_TOKEN", None)  # a .env given as env file must not hand the bot's token to a job
+    merged.pop("NIGHTSHIFT_TOKEN", None)  # a job with .env as its env file must not get the bot's token
     return merged
 
 
 def get_ready() -> None:
-    """What can be settled before there is a job."""
-    # a job that prints its core into a full disk helps nobody; its user may still raise the soft limit
+    """Set the core-file limit and the OOM score, before there is a job."""
+    # core files fill the disk; a job that wants one may raise the soft limit again
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    # the kernel's out-of-memory killer is to take the job, which inherits this, before its supervisor
+    # the job inherits this, so the kernel's out-of-memory killer takes it before its supervisor
     _set_oom_score("500")
 
 
@@ -77,7 +77,7 @@ def _set_oom_score(value: str) -> None:
 
 
 def _find(program: str, path: str) -> str:
-    """The file to execute, sought in the job's PATH, not in ours."""
+    """Return the file to execute, looked up in the job's PATH, not in ours."""
     if "/" in program:
         return program
     for folder in path.split(":"):

@@ -1,4 +1,4 @@
-"""Reading a job's output back: head, what was left out, tail; and when each line came."""
+"""Reads a job's output back: head, a note about what was left out, tail, and the time of each line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ CHUNK = 1 << 20
 
 
 class Log:
-    """The output of one attempt, as far as it is kept."""
+    """The output of one attempt, as far as it was kept."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
-        """The kept bytes in order, each part with its position in the whole output."""
+        """Yield the kept bytes in order, each part with its position in the whole output.
+
+        While the job runs and has filled a tail file, the position of the tail is unknown and given too low.
+        """
         position = 0
         for piece in self._file(rundir.OUTPUT):
             yield position, piece
@@ -42,11 +45,11 @@ class Log:
                 position += len(piece)
 
     def read(self) -> bytes:
-        """All that is kept, as one piece."""
+        """Return everything that was kept."""
         return b"".join(piece for _, piece in self.parts())
 
     def last_grew(self) -> float | None:
-        """When something was last printed, by the clock on the wall; None if nothing was."""
+        """Return when the job last printed something, as Unix time; None if it printed nothing."""
         times = []
         for name in (rundir.OUTPUT, *rundir.TAILS):
             with contextlib.suppress(FileNotFoundError):
@@ -55,11 +58,11 @@ class Log:
         return max(times, default=None)
 
     def head(self, limit: int) -> bytes:
-        """At most so many bytes from the beginning."""
+        """Return up to `limit` bytes from the beginning, at most 1 MiB."""
         return next(self._file(rundir.OUTPUT), b"")[:limit]
 
     def tail(self, limit: int) -> bytes:
-        """At most so many bytes from the end."""
+        """Return up to `limit` bytes from the end."""
         found = b""
         for name in reversed([rundir.OUTPUT, *self._tails()]):
             path = os.path.join(self._folder, name)
@@ -75,7 +78,7 @@ class Log:
         return found
 
     def lines_with_times(self) -> Iterator[tuple[datetime | None, bytes]]:
-        """Each line with the moment its first byte came."""
+        """Yield each line with the time its first byte came; None if that is unknown."""
         index = self._index()
         step, when = 0, None
         line, line_at = b"", 0
@@ -104,11 +107,11 @@ class Log:
         return [(at, datetime.fromtimestamp(ns / 1e9, timezone.utc)) for at, ns in INDEX_RECORD.iter_unpack(whole)]
 
     def _tails(self) -> list[str]:
-        """The tail files that exist, older first."""
+        """Return the names of the tail files that exist, older first."""
         return [name for name in rundir.TAILS if os.path.exists(self._path(name))]
 
     def _tail_position(self, tails: list[str]) -> int:
-        """Where in the whole output the kept tail begins."""
+        """Return where in the whole output the kept tail begins; -1 if unknown, while a job with two tails runs."""
         end = rundir.read(self._folder, rundir.EXIT)
         kept = sum(os.path.getsize(self._path(name)) for name in tails)
         if end is not None:

@@ -1,4 +1,4 @@
-"""The job's output on disk: whole up to a limit, head and tail beyond it, with a side index of times."""
+"""Writes the job's output to disk: all of it up to a limit, then only head and tail, with an index of times."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runner import rundir
 
 INDEX_RECORD = struct.Struct("<QQ")  # position in the job's whole output, nanoseconds since 1970
 INDEX_STEP_NS = 1_000_000
-INDEX_ROUGHER_EVERY = 1 << 16  # records; a chatty job's index grows ever more slowly
+INDEX_ROUGHER_EVERY = 1 << 16  # records; then the step between records grows fourfold
 
 
 class Output:
-    """Takes what the job prints. A disk without room costs output, never the job."""
+    """Takes what the job prints. If the disk is full, output is lost but the job goes on."""
 
     def __init__(self, folder: str, limit: int, tail_limit: int) -> None:
         self._folder = folder
@@ -31,7 +31,7 @@ class Output:
         self.dropped_bytes = 0
 
     def append(self, data: bytes) -> None:
-        """Add a part, in order."""
+        """Add the next part of the output."""
         self._note_time()
         head = data[: max(0, self._limit - self.bytes)]
         self.bytes += len(data)
@@ -52,7 +52,7 @@ class Output:
             self._write(self._tail, part)
 
     def _turn(self) -> None:
-        """Go on in a new tail file; the full one takes the place of the one before it, which is given up."""
+        """Start a new tail file. The full one replaces the older tail file, whose content is lost."""
         older, newer = (os.path.join(self._folder, name) for name in rundir.TAILS)
         if self._tail is not None:
             os.close(self._tail)
@@ -83,6 +83,6 @@ class Output:
             while file is not None and written < len(data):
                 written += os.write(file, data[written:])
         except OSError:
-            pass  # no room, or the folder is gone: the rest of this part is lost and counted
+            pass  # disk full or folder gone: the rest of this part is lost and counted
         if counted:
             self.dropped_bytes += len(data) - written

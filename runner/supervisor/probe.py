@@ -1,4 +1,4 @@
-"""One probe: the job runs for a short time at one batch, and its memory is watched."""
+"""One probe: runs the job for a short time at one batch and measures its GPU memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from runner.supervisor.supervise import Ready, Since
 
 LOOK_EVERY_S = 0.25
-GRACE_S = 5.0  # to end at our word; what a probe leaves behind is thrown away anyhow
-STALE_S = 5.0  # memory that was last read so long before the end is not known
-PATIENCE = 0.5  # of its longest time: if no reading comes for so long, going on is of no use
+GRACE_S = 5.0  # from SIGTERM to SIGKILL, at most; what a probe writes is thrown away anyway
+STALE_S = 5.0  # if the last reading is this long before the end, the memory is unknown
+PATIENCE = 0.5  # share of its time limit: without a reading for this long, the probe ends
 NEARLY_FULL = 0.9  # of the budget
 LOG_LIMIT = 1 << 20
 TAIL = 1 << 16
-TOLD = 1500  # characters of a failure, for the record
+TOLD = 1500  # characters of a failure's output to record
 
 
 class ProbeLog:
-    """What a probe prints: its beginning on disk, its end at hand."""
+    """What a probe prints: the first MiB on disk, the last 64 KiB in memory."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class ProbeLog:
         self.tail = b""
 
     def append(self, data: bytes) -> None:
-        """Add a part, in order."""
+        """Add the next part of the output."""
         self.tail = (self.tail + data)[-TAIL:]
         if self.bytes < LOG_LIMIT:
             try:
@@ -49,12 +49,12 @@ class ProbeLog:
 
     @property
     def text(self) -> str:
-        """The end of it."""
+        """Return the end of the output as text."""
         return self.tail.decode(errors="replace")
 
 
 class Trial(Execution):
-    """The job's processes in a probe."""
+    """The job's processes during a probe."""
 
     _output: ProbeLog  # type: ignore[assignment]
 
@@ -64,41 +64,41 @@ class Trial(Execution):
         self.asked_to_stop = False
 
     def measure(self, probe: Probe, gauge: Gauge) -> None:
-        """Run it to the end of the probe, until nothing of it is left."""
+        """Run the probe and return when all of its processes are gone."""
         self._probe, self._gauge = probe, gauge
         self._plateau = Plateau(least_s=probe.quiet_s, expected_s=probe.expected_s)
         self._read_at: float | None = None
-        self._seen_at: float | None = None  # the last reading that told its own memory
+        self._seen_at: float | None = None  # time of the last reading that had its own memory
         self._ended_by: EndedBy | None = None
         self._end_wanted_at: float | None = None
         self._launch()
         gauge.since = self._launched
         self._listen()
         self.watch()
-        self._look_once()  # what was read while it ended
+        self._look_once()  # there may be a new reading since it ended
 
     @property
     def printed(self) -> bytes:
-        """The end of what it printed."""
+        """Return the end of what it printed."""
         return self._output.tail
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing may come after it: a stop, the time limit, or it could not be executed."""
+        """Return whether the attempt ends here: it was stopped, timed out, or could not be executed."""
         return self.asked_to_stop or self._timed_out or self._spawn_error is not None
 
     @property
     def unread_s(self) -> float:
-        """How long ago its GPU was last read."""
+        """Return the seconds since the last reading of its GPUs, or since its start if there was none."""
         return time.monotonic() - (self._launched if self._read_at is None else self._read_at)
 
     @property
     def patience_s(self) -> float:
-        """How long readings may stay away."""
+        """Return how many seconds may pass without a reading."""
         return PATIENCE * self._probe.limit_s
 
     def outcome(self, budget_mib: float) -> Outcome:
-        """What it has shown."""
+        """Return the result of the probe: measured, unmeasured, out of memory, or failed."""
         seconds = round(time.monotonic() - self._launched, 3)
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else 0
         if self._ended_by is None and code != 0:
@@ -132,7 +132,7 @@ class Trial(Execution):
         return Failed(how, self._output.text[-TOLD:], seconds)
 
     def exit_record(self) -> dict[str, Any]:
-        """What exit.json says of an attempt that ends with a probe. One that was stopped did not end by itself."""
+        """Return exit.json for an attempt that ends with a probe. After a stop or time-out, its signal is SIGTERM."""
         record = super().exit_record()
         if self.asked_to_stop or self._timed_out:
             record |= {"exit_code": None, "signal": int(signal.SIGTERM), "stopped": True}

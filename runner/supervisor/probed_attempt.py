@@ -1,4 +1,4 @@
-"""An attempt whose batch is found first: probes, then the real run, all within the same lease. Read `run`."""
+"""An attempt that finds its batch first: probes, then the real run, all within the same lease. Start with `run`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from runner.supervisor.supervise import Ready
 
 BACK_WITHIN_S = 30.0
-BLIND_S = 2.0  # its processes are gone: where no reading comes, their memory is taken to be so too
+BLIND_S = 2.0  # without readings for this long, take the memory of ended processes as freed
 LOOK_EVERY_MS = 100
 
 
 def run(folder: str, spec: dict[str, Any], ready: Ready, on_run: Callable[[], None]) -> Execution:
-    """Find the batch, then run the job at it; what the attempt ended with."""
+    """Find the batch and run the job with it. Return the execution that ended the attempt: the run or a probe."""
     attempt = _Probed(folder, spec, ready)
     last = attempt.find()
     if last is not None:
@@ -47,7 +47,7 @@ def run(folder: str, spec: dict[str, Any], ready: Ready, on_run: Callable[[], No
 
 
 class _Probed:
-    """An attempt on its way to its batch."""
+    """An attempt that is looking for its batch."""
 
     def __init__(self, folder: str, spec: dict[str, Any], ready: Ready) -> None:
         self._folder, self._spec, self._ready = folder, spec, ready
@@ -61,7 +61,7 @@ class _Probed:
         self.since = Since(now(), time.monotonic())
 
     def find(self) -> Trial | None:
-        """Probe until the batch is known; the probe that the attempt ends with where it is not to go on."""
+        """Probe until the batch is known. Return None then, or the last probe if the attempt ends with it."""
         self._plan = Plan.from_json(self._order["plan"])
         self._write()
         self._version = memory_kind.code_version(self._spec["dir"], self._order["words"])
@@ -82,7 +82,7 @@ class _Probed:
         return None
 
     def _remembered(self) -> Plan | None:
-        """With the real run, where the memory of a job of this kind is known."""
+        """Return a plan without probes if the memory of this kind of job is known for this code; otherwise None."""
         known, plan = self._order["known"], self._plan
         if not known or not isinstance(plan.step, Probe) or known["version"] != self._version:
             return None
@@ -103,7 +103,7 @@ class _Probed:
 
     def _try(self, probe: Probe, number: int) -> Trial:
         run_id = f"{self._spec['run_id']}-probe{number}"
-        with contextlib.suppress(OSError):  # a disk without room: the program will say so, if it minds
+        with contextlib.suppress(OSError):  # disk full: the program fails by itself if it needs the folder
             os.makedirs(self._scratch, mode=0o700, exist_ok=True)
         own = {"NIGHTSHIFT_PROBE": "1", "WANDB_MODE": "disabled", "NIGHTSHIFT_RUN_ID": run_id,
                "NIGHTSHIFT_SCRATCH": self._scratch}  # fmt: skip
@@ -117,7 +117,7 @@ class _Probed:
         return trial
 
     def _after(self, trial: Trial) -> Plan:
-        """The plan with what a probe has shown, once its GPUs are as they were before."""
+        """Return the plan after this probe. Wait first until its GPUs' memory is freed, unless the plan gives up."""
         outcome = trial.outcome(self._plan.budget_mib)
         plan = self._plan.after(outcome)
         if isinstance(plan.step, GiveUp):
@@ -128,7 +128,7 @@ class _Probed:
         reading = self._settled(trial, patience_s)
         if reading is not None and not reading.back:
             return plan.unmeasured("the memory of a probe did not come back after it had ended")
-        if failed and reading is None:  # it may have failed for what ended the readings: a lost GPU, a full disk
+        if failed and reading is None:  # whatever ended the readings may be the cause: a lost GPU, a full disk
             trouble = self._gauge.trouble() or "no reading of its GPU came any more"
             return plan.unmeasured(f"{plan.failure}, and {trouble}")
         if blind and reading is not None and not self._repeated:
@@ -137,9 +137,9 @@ class _Probed:
         return plan
 
     def _settled(self, trial: Trial, blind_s: float) -> Reading | None:
-        """The first reading by which the GPUs hold no more than before, or the last there is after a while.
+        """Wait up to 30 s until the GPUs hold no more than before, and return the last reading.
 
-        None if none comes at all. A stop that is asked for meanwhile is left on the trial.
+        Return None if no reading comes within `blind_s`. A stop request ends the wait and sets `trial.asked_to_stop`.
         """
         began = self._gauge.since = time.monotonic()
         poll = select.poll()
@@ -155,7 +155,7 @@ class _Probed:
         return last
 
     def _ended_with(self, trial: Trial, why: str | None = None) -> Trial:
-        """The attempt ends here; what the probe printed is then what the job printed."""
+        """End the attempt with this probe: what the probe printed becomes the job's output."""
         os.close(self._ready.pipe)
         self._write()
         output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
@@ -168,12 +168,12 @@ class _Probed:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def spec_of_run(self) -> dict[str, Any]:
-        """The spec of the real run, at the batch that was found."""
+        """Return the spec of the real run, with the batch that was found."""
         assert isinstance(self._plan.step, Run)
         return self._spec_at(self._plan.step.batch, self._spec["run_id"], {}, probing=False)
 
     def _spec_at(self, batch: int, run_id: str, variables: dict[str, str], *, probing: bool) -> dict[str, Any]:
-        steps = str(1 if probing else self._steps)  # the optimiser's state comes with its first step: soon, in a probe
+        steps = str(1 if probing else self._steps)  # 1 in a probe: the optimiser takes memory at its first step
         values = {**self._order["values"], "run_id": run_id, "batch_size": str(batch), "grad_accum": steps}
         added = self._profile.arguments(batch, run_id, probing=probing, placed=self._order["placed"])
         argv, script = realised(self._order["command"], self._folder, values, added)
@@ -183,7 +183,7 @@ class _Probed:
         return {**self._spec, "argv": argv, "env_over": {**self._spec["env_over"], **own}}
 
     def _lay_down(self, script: str) -> None:
-        """Put the script into the run directory, however long that takes: without it there is nothing to run."""
+        """Write the script to the run directory. Retry while the disk is full, until a stop or the folder is gone."""
         path = os.path.join(self._folder, rundir.SCRIPT)
         while True:
             try:
@@ -195,7 +195,7 @@ class _Probed:
                 return
 
     def _is_asked_to_stop(self, within_s: float) -> bool:
-        """Wait, for nothing tells when a full disk has room again; a stop is left for what is started next."""
+        """Wait this long and return whether a stop came. Send the stop to ourselves again, for the next execution."""
         poll = select.poll()
         poll.register(self._ready.wake, select.POLLIN)
         if not poll.poll(within_s * 1000) or signal.SIGTERM not in os.read(self._ready.wake, 256):
@@ -204,12 +204,12 @@ class _Probed:
         return True
 
     def write_what_is_owed(self) -> None:
-        """The batch that ran, where a full disk kept it from being told: its end is about to be told too."""
+        """Write the record again, before the end is recorded, if a full disk prevented the last write."""
         if self._owes_record:
             self._write()
 
     def _write(self) -> None:
-        """Let the runner know how far it is. What cannot be written now is written after the next step."""
+        """Write the progress for the runner. If that fails, the next call writes it."""
         from json import dumps
 
         record = {

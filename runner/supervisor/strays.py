@@ -1,7 +1,7 @@
-"""Finding and ending what a killed supervisor left behind.
+"""Finds and kills processes that a killed supervisor left behind.
 
-Every process of a job inherits a mark in its environment, another in its resource limits, and the pipe that its output
-goes to. One that has cast off all of them is the zygote's to find: it is the subreaper above all supervisors.
+Every process of a job inherits a variable in its environment, a mark in its resource limits, and its output pipe.
+The zygote ends processes that dropped all three: it is the subreaper above all supervisors.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def end_strays(job: Job, pipe: int | None = None) -> list[int]:
-    """SIGKILL everything that bears a mark of a job's latest attempt or holds its pipe, and its descendants.
+    """Kill all processes that carry a mark of the job's latest attempt or hold its pipe, and their descendants.
 
-    Returns those that were still there.
+    Returns their pids.
     """
     variable = f"NIGHTSHIFT_ATTEMPT={job.id}.{job.attempt}.{job.run_id}".encode()
     number = mark.mark_of(job.id, job.attempt, job.run_id)
@@ -41,7 +41,7 @@ def _carries(pid: int, wanted: bytes) -> bool:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return wanted in file.read().split(b"\0")
     except OSError:
-        return False  # gone, or another account's
+        return False  # it is gone, or belongs to another user
 
 
 def _holds(pid: int, pipe: int | None) -> bool:

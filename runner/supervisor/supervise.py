@@ -1,4 +1,4 @@
-"""The life of one supervisor: start, drain, limit, stop, record. Read `supervise` from top to bottom."""
+"""One supervisor from start to end: start the job, drain, limit, stop, record. Start reading at `supervise`."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ STRAY_GRACE_S = 2.0
 KILL_EVERY_S = 0.01
 KILL_EVERY_AT_MOST_S = 1.0
 QUICK_LOOKS = 30
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # as a program, and as a shell tells it
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the code of a killed program, and the code a shell returns for it
 LONGEST_WAIT_S = 3600.0  # the kernel counts milliseconds in 32 bits
-STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is said on the leash
+STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is sent on the leash
 
 
 class Ready(NamedTuple):
-    """A supervisor that only lacks its order."""
+    """What a supervisor has prepared while it waits for its order."""
 
-    identity: dict[str, Any]  # what started.json says of the supervisor itself
-    wake: int  # signals are heard here
-    drain: int  # the job's output comes out here
-    pipe: int  # ... and goes in here
+    identity: dict[str, Any]  # the supervisor's own fields in started.json
+    wake: int  # readable when a signal has come
+    drain: int  # the supervisor reads the job's output here
+    pipe: int  # the job writes its output here
 
 
 def get_ready(boot_id: str) -> Ready:
-    """Do all that can be done before there is a job, so that a job need not wait for it."""
+    """Do everything that can be done before there is a job, so that the job starts sooner."""
     linux.become_subreaper()
     drain, pipe = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(drain, False)
@@ -52,9 +52,9 @@ def get_ready(boot_id: str) -> Ready:
         "pid": os.getpid(),
         "start_time": linux.start_time(),
         "boot_id": boot_id,
-        # whoever holds this pipe open is of this attempt, whatever else it has cast off
+        # a process that holds this pipe open belongs to this attempt
         "pipe": os.fstat(pipe).st_ino,
-        "extendable": True,  # it looks for a longer limit before it keeps the one it was given
+        "extendable": True,  # when its time limit is over, it looks for a longer one
         "at": now(),
     }
     wake = _hear_signals()
@@ -64,7 +64,7 @@ def get_ready(boot_id: str) -> Ready:
 
 
 def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callable[[], None]) -> None:
-    """Run one attempt from its spec to its exit record, and let the lock go."""
+    """Run one attempt from its spec to its exit record, and release the lock."""
     spec = rundir.read(folder, rundir.SPEC)
     if spec is None:
         return  # nothing was executed: the runner queues the job again
@@ -76,7 +76,7 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
         _say(leash, TROUBLE + str(error).encode())
         return
     if spec.get("probe"):
-        from runner.supervisor import probed_attempt  # only who needs it pays for it
+        from runner.supervisor import probed_attempt  # imported late: most jobs do not need it
 
         _say(leash, STARTED)
         on_start()
@@ -90,7 +90,7 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
     _say(leash, GONE)  # the GPU can be read while the record is being written
     _record(folder, attempt)
     os.close(lock)
-    _say(leash, ENDED)  # quicker than our own end, which says the same
+    _say(leash, ENDED)  # comes sooner than the end of this process, which means the same
 
 
 def _say(leash: int, what: bytes) -> None:
@@ -99,7 +99,7 @@ def _say(leash: int, what: bytes) -> None:
 
 
 def _record(folder: str, attempt: Execution) -> None:
-    """Write the exit record, however long it takes, unless there is no folder left to write it to."""
+    """Write the exit record. Retry until it works or the folder is gone."""
     wait_s = 0.05
     while True:
         try:
@@ -107,14 +107,14 @@ def _record(folder: str, attempt: Execution) -> None:
         except OSError:
             if not os.path.isdir(folder):
                 return
-            time.sleep(wait_s)  # a full disk: nothing will tell us when there is room again
+            time.sleep(wait_s)  # disk full: nothing wakes us when there is room again
             wait_s = min(2 * wait_s, 5.0)
         else:
             return
 
 
 def _hear_signals() -> int:
-    """Make signals readable from a descriptor. A closed terminal or Ctrl-C is not for the job."""
+    """Return a descriptor from which signals can be read. Ignore Ctrl-C and a closed terminal: jobs go on."""
     hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
@@ -125,20 +125,20 @@ def _hear_signals() -> int:
 
 
 def _forget_signals(wake: int) -> None:
-    """One that came while there was no job is not for the job."""
+    """Drop signals that came before there was a job."""
     with contextlib.suppress(BlockingIOError):
         os.read(wake, 256)
 
 
 class Since(NamedTuple):
-    """When an attempt began: on the wall, and by the monotonic clock."""
+    """When an attempt began: as UTC text, and in monotonic time."""
 
     at: str
     moment: float
 
 
 class Execution:
-    """The job's processes and what has been seen of them."""
+    """The job's processes: starts, watches and stops them, and knows how they ended."""
 
     def __init__(self, folder: str, spec: dict[str, Any], ready: Ready, since: Since | None = None) -> None:
         self._spec = spec
@@ -158,7 +158,7 @@ class Execution:
         self.kills = 0
 
     def start(self) -> None:
-        """Execute the job, and only then make ready for what it prints."""
+        """Execute the job first, then prepare for its output, so that the job does not wait."""
         self._launch()
         os.close(self._pipe)
         self._output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
@@ -182,10 +182,10 @@ class Execution:
                     self._leaf.leave()
 
     def _entered_leaf(self) -> Leaf | None:
-        """The job's own control group, where it asked for limits and there can be one; we are in it for a moment."""
+        """Enter the job's own control group and return it; None if it asked for no limits or none can be set."""
         if not self._spec.get("cpus") and not self._spec.get("ram_mib"):
             return None
-        from runner.supervisor import cgroup  # only who needs it pays for it
+        from runner.supervisor import cgroup  # imported late: most jobs do not need it
 
         leaf = cgroup.leaf_for(self._spec)
         if leaf is not None:
@@ -202,7 +202,7 @@ class Execution:
         self._poll.register(self._drain, select.POLLIN)
 
     def watch(self) -> None:
-        """Return when nothing of the job is left, and all of its output is written."""
+        """Return when all of the job's processes are gone and all of its output is written."""
         self._host_kills = linux.host_kills()
         while self._reap():
             for descriptor, _ in self._poll.poll(self._wait_ms()):
@@ -216,7 +216,10 @@ class Execution:
         self._see_kills()
 
     def _see_kills(self) -> None:
-        """How often the kernel killed for want of memory: in the job's own group, or else anywhere on the host."""
+        """Count out-of-memory kills: in the job's own group, which is then removed, or else on the host.
+
+        On the host they count only if the job's main process was killed.
+        """
         if self._leaf is not None:
             self.kills = self._leaf.kills()
             self._leaf.remove()
@@ -224,7 +227,7 @@ class Execution:
             self.kills = linux.host_kills() - self._host_kills
 
     def _reap(self) -> bool:
-        """Bury the dead; False when there is nobody left, alive or dead."""
+        """Reap ended children. Once the main process has ended, stop the rest. Return False if no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -240,7 +243,7 @@ class Execution:
         return True
 
     def _end_strays(self) -> None:
-        """The main process is gone; whatever it left behind goes too, after a moment to tidy up."""
+        """Stop the processes that the main process left behind: SIGTERM now, SIGKILL after at most 2 s."""
         left = linux.descendants(os.getpid())
         self._strays.update(left)
         linux.send(left, signal.SIGTERM, signal.SIGCONT)
@@ -252,7 +255,7 @@ class Execution:
             self._stop()
 
     def _stop(self) -> None:
-        """SIGTERM to the whole tree now, SIGKILL after the grace. Asked twice it does nothing more."""
+        """Send SIGTERM to the whole tree now, and SIGKILL after the grace. A second call does nothing."""
         if self._stopped or self._status is not None:
             return
         self._stopped, self._deadline = True, None
@@ -263,7 +266,7 @@ class Execution:
         linux.send(linux.descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
 
     def _take_output(self) -> bool:
-        """Write down one part; False when there is none now, or none to come."""
+        """Read and write one part of the output. Return False if there is none now or the output has ended."""
         if self._drained:
             return False
         try:
@@ -294,7 +297,7 @@ class Execution:
             self._kill_every_s = min(self._kill_every_s * 1.2, KILL_EVERY_AT_MOST_S)
 
     def _was_extended(self, now: float) -> bool:
-        """Whether more time was given since. Limits only ever grow, so it is enough to look when one is over."""
+        """Return whether the job got more time. Limits only grow, so it is enough to look when one is over."""
         limit_s = rundir.limit_s(self._folder, self._spec["run_id"])
         if limit_s is None or self._since is None:
             return False
@@ -302,15 +305,15 @@ class Execution:
         return now < self._deadline
 
     def _kill(self) -> None:
-        """Stand them still first: a tree that cannot fork cannot outrun us."""
+        """Kill the tree. SIGSTOP comes first, so that it cannot fork faster than we kill."""
         left = linux.descendants(os.getpid())
         linux.send(left, signal.SIGSTOP)
         linux.send(left, signal.SIGKILL)
-        for _ in range(QUICK_LOOKS):  # who forks and leaves, again and again, is our child each time but not for long
+        for _ in range(QUICK_LOOKS):  # for processes that keep forking and exiting: each is our child, but only briefly
             linux.send(linux.own_children(), signal.SIGSTOP, signal.SIGKILL)
 
     def exit_record(self) -> dict[str, Any]:
-        """The content of exit.json: the fields of model.Exit."""
+        """Return the content of exit.json: the fields of model.Exit."""
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert self._since is not None
@@ -336,5 +339,5 @@ class Execution:
 
 
 def now() -> str:
-    """The moment, for records."""
+    """Return the current UTC time as text, for records."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")

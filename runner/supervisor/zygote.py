@@ -1,9 +1,8 @@
 """The process that supervisors are forked from. Single-threaded; it never opens the database or the network.
 
-It keeps a few forks waiting on the runner's socket, so that starting a job costs no fork: whichever of them
-takes the next order becomes its supervisor, and another is forked behind it. As a subreaper above all
-supervisors it also ends whatever a killed supervisor leaves behind. When the runner is gone it stays until
-its last supervisor has ended.
+It keeps a few forks waiting on the runner's socket, so that no job waits for a fork. The fork that takes the next
+order becomes its supervisor, and the zygote forks a new one. As the subreaper above all supervisors it also ends
+what a killed supervisor leaves behind. When the runner is gone, it stays until its last supervisor has ended.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ TAKEN = struct.Struct("<i")  # the pid of a fork that has taken an order
 
 
 def main(arguments: list[str]) -> None:
-    """Serve orders from the socket whose descriptor is the first argument, with so many forks waiting."""
+    """Serve orders from a socket. The arguments are its descriptor and the number of forks to keep waiting."""
     zygote = Zygote(socket.socket(fileno=int(arguments[0])), spares_wanted=int(arguments[1]))
     zygote.serve()
 
 
 class Zygote:
-    """Forks, and knows its children apart: waiting forks, supervisors, and orphans of dead supervisors."""
+    """Forks, and tells its children apart: waiting forks, supervisors, and orphans of dead supervisors."""
 
     def __init__(self, orders: socket.socket, spares_wanted: int) -> None:
         self._orders = orders
@@ -48,18 +47,18 @@ class Zygote:
         self._wake, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def serve(self) -> None:
-        """Until the runner is gone and every supervisor has ended."""
+        """Fork and reap until the runner is gone and every supervisor has ended."""
         linux.set_name("ns-zygote")
         linux.become_subreaper()
         self._hear_signals()
         gc.collect()
         gc.freeze()
-        gc.disable()  # every fork shares these pages; a collection would copy them
+        gc.disable()  # all forks share these pages; a collection would copy them
         poll = select.poll()
         for descriptor in (self._taken, self._wake):
             poll.register(descriptor, select.POLLIN)
         orders = self._orders.fileno()
-        poll.register(orders, 0)  # only its hang-up: orders are for the forks
+        poll.register(orders, 0)  # only to notice its hang-up: the forks read the orders
         while True:
             self._take_notes()
             self._bury()
@@ -71,7 +70,7 @@ class Zygote:
             if any(descriptor == orders for descriptor, _ in poll.poll(self._patience_ms)):
                 self._spares_wanted = 0
                 poll.unregister(orders)
-                self._orders.close()  # orders that nobody took are given up with it
+                self._orders.close()  # orders that no fork took are lost with it
 
     def _hear_signals(self) -> None:
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
@@ -80,7 +79,7 @@ class Zygote:
             signal.signal(number, signal.SIG_IGN)
 
     def _take_notes(self) -> None:
-        """Learn which forks have become supervisors."""
+        """Read which forks have become supervisors."""
         with contextlib.suppress(BlockingIOError):
             while note := os.read(self._taken, TAKEN.size):
                 (pid,) = TAKEN.unpack(note)
@@ -88,7 +87,7 @@ class Zygote:
                 self._supervisors.add(pid)
 
     def _bury(self) -> None:
-        """Reap; where a supervisor was killed, end what it left to us."""
+        """Reap ended children. If a supervisor was killed or failed, or an orphan ended, kill the other orphans."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self._wake, 256):
                 pass
@@ -98,7 +97,7 @@ class Zygote:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                self._take_notes()  # a fork's note is always older than its death
+                self._take_notes()  # a fork writes its note before it can end
                 orphaned |= status != 0 or pid not in self._spares | self._supervisors
                 self._spares.discard(pid)
                 self._supervisors.discard(pid)
@@ -106,9 +105,12 @@ class Zygote:
             self._end_orphans()
 
     def _end_orphans(self) -> None:
-        """Children that are neither forks nor supervisors lost their supervisor; each death brings up its own."""
+        """Kill the children that are neither forks nor supervisors: their supervisor is gone.
+
+        Each kill may turn its children into ours, so look again until none is left.
+        """
         known = self._spares | self._supervisors
-        for _ in range(SWEEPS):  # those that will not die are met again with the next death
+        for _ in range(SWEEPS):  # what survives this is tried again when the next child ends
             family = linux.Family()
             left = [pid for pid in family.children(os.getpid()) if pid not in known]
             if not left:
@@ -137,7 +139,7 @@ class Zygote:
             os._exit(code)
 
     def _wait_for_order(self) -> None:
-        """In the fork: take one order and be its supervisor."""
+        """Take one order and become its supervisor. Runs in the fork."""
         linux.die_with_parent(signal.SIGKILL)
         os.setsid()
         ready = get_ready(self._boot_id)
@@ -147,7 +149,7 @@ class Zygote:
         linux.die_with_parent(0)
         linux.set_name("ns-supervisor")
         self._orders.close()
-        # the zygote forks the next one when this is said: after the job has its processor
+        # _say_taken makes the zygote fork the next one, only after the job has started
         supervise(ready, order, lock, leash, self._say_taken)
 
     def _say_taken(self) -> None:
@@ -155,7 +157,7 @@ class Zygote:
 
 
 def receive(orders: socket.socket) -> tuple[str, int, int]:
-    """The next order: a run directory, its lock and the leash; an empty one when there are no more."""
+    """Return the next order: a run directory, its lock and the leash. The folder is empty if the runner is gone."""
     fds = array.array("i")
     message, ancillary, _, _ = orders.recvmsg(ORDER_LIMIT, socket.CMSG_SPACE(2 * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
     for _, _, data in ancillary:
@@ -164,7 +166,7 @@ def receive(orders: socket.socket) -> tuple[str, int, int]:
 
 
 def send(orders: socket.socket, folder: str, lock: int, leash: int) -> None:
-    """The runner's side of `receive`. Does not wait: raises BlockingIOError when orders pile up."""
+    """Send an order to `receive`. Does not wait: raises BlockingIOError if too many orders are waiting."""
     fds = array.array("i", [lock, leash])
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
     orders.sendmsg([os.fsencode(folder)], ancillary, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -1,1 +1,1 @@
-"""The simulated driver: GPUs, their load and their faults, in a folder of text files."""
+"""The simulated driver: GPUs, their load and their faults, kept in a folder of text files."""

@@ -1,7 +1,7 @@
-"""The simulated driver: an object with NVML's functions, put in the place of the C library.
+"""The simulated driver: an object with NVML's functions that replaces the C library.
 
-The real binding runs over it: it looks functions up by name, hands in ctypes values and reads error codes,
-and does not mind that no C is behind them. The binding's structures are filled in here field by field.
+The real binding runs on top of it: it looks functions up by name, passes ctypes values and reads error codes,
+and works without C behind them. The functions here fill in the binding's structures field by field.
 """
 
 # ruff: noqa: N802 - the names are NVML's
@@ -30,12 +30,12 @@ MIB = 1024 * 1024
 NOT_AVAILABLE = 2**64 - 1
 POWER_LIMIT_MW = 350_000
 IDLE_MW = 25_000
-SPINNING = 0.15  # of the power that work would add; dead-locks were seen at 17 to 28 % of the limit
+SPINNING = 0.15  # share of the power that real work adds; measured deadlocks drew 17 to 28 % of the limit
 IDLE_C = 35
 
 
 class SimulatedDriver:
-    """NVML over a folder of text files. What NVML has and this has not is a missing symbol to the binding."""
+    """NVML over a folder of text files. To the binding, a function that is not here is a missing symbol."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -60,41 +60,41 @@ class SimulatedDriver:
         return SUCCESS
 
     def nvmlSystemGetDriverVersion(self, buffer: Any, _size: Any) -> int:
-        """The version of the driver that is simulated."""
+        """Return the version of the simulated driver."""
         return self._about_all(lambda: setattr(buffer, "value", DRIVER_VERSION))
 
     def nvmlDeviceGetCount_v2(self, count: Any) -> int:
-        """How many GPUs there are."""
+        """Return the number of GPUs."""
         return self._about_all(lambda: _set(count, len(self._cards)))
 
     def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:
-        """A handle from an index."""
+        """Return the handle of the GPU with this index."""
         return self._hand_out(index.value, handle)
 
     def nvmlDeviceGetHandleByUUID(self, uuid: Any, handle: Any) -> int:
-        """A handle from a UUID."""
+        """Return the handle of the GPU with this UUID."""
         wanted = uuid.value.decode()
         index = next((card.index for card in self._cards.values() if card.uuid == wanted), None)
         return NOT_FOUND if index is None else self._hand_out(index, handle)
 
     def nvmlDeviceGetIndex(self, handle: Any, index: Any) -> int:
-        """The index of a GPU."""
+        """Return the index of a GPU."""
         return self._ask(handle, "index", lambda card: _set(index, card.index))
 
     def nvmlDeviceGetUUID(self, handle: Any, buffer: Any, _size: Any) -> int:
-        """The UUID of a GPU."""
+        """Return the UUID of a GPU."""
         return self._ask(handle, "uuid", lambda card: setattr(buffer, "value", card.uuid.encode()))
 
     def nvmlDeviceGetName(self, handle: Any, buffer: Any, _size: Any) -> int:
-        """The name of a GPU."""
+        """Return the name of a GPU."""
         return self._ask(handle, "name", lambda card: setattr(buffer, "value", card.name.encode()))
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any, info: Any) -> int:
-        """Memory in the old form, which counts what is reserved as used."""
+        """Return memory in the old form, which counts reserved memory as used."""
         return self._ask(handle, "memory", lambda card: self._memory(card, info._obj, card.reserved_mib))
 
     def nvmlDeviceGetMemoryInfo_v2(self, handle: Any, info: Any) -> int:
-        """Memory with what is reserved told apart."""
+        """Return memory with reserved memory listed apart."""
 
         def fill(card: Card) -> None:
             info._obj.reserved = card.reserved_mib * MIB
@@ -103,7 +103,7 @@ class SimulatedDriver:
         return self._ask(handle, "memory", fill)
 
     def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
-        """How busy a GPU is."""
+        """Return the utilization of a GPU in percent."""
 
         def fill(card: Card) -> None:
             rates._obj.gpu = load = self._load(card)
@@ -112,20 +112,20 @@ class SimulatedDriver:
         return self._ask(handle, "utilization", fill)
 
     def nvmlDeviceGetTemperature(self, handle: Any, _sensor: Any, celsius: Any) -> int:
-        """How warm a GPU is: warmer under load."""
+        """Return the temperature of a GPU, which rises with load."""
         return self._ask(handle, "temperature", lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100))
 
     def nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
-        """What a GPU draws: more under load, if that is work."""
+        """Return the power draw of a GPU. It rises with load, but only a little if the load is a spinning kernel."""
         span = POWER_LIMIT_MW - IDLE_MW
         return self._ask(handle, "power", lambda card: _set(milliwatts, IDLE_MW + span * self._work(card) // 100))
 
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: Any, milliwatts: Any) -> int:
-        """What a GPU may draw."""
+        """Return the power limit of a GPU."""
         return self._ask(handle, "power_limit", lambda _card: _set(milliwatts, POWER_LIMIT_MW))
 
     def nvmlDeviceGetComputeMode(self, handle: Any, mode: Any) -> int:
-        """Whether a GPU may be shared."""
+        """Return the compute mode of a GPU: 0, unless a fault changes it."""
         return self._ask(
             handle,
             "compute_mode",
@@ -133,7 +133,7 @@ class SimulatedDriver:
         )
 
     def nvmlDeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:
-        """Whether a GPU is split."""
+        """Return whether MIG splits a GPU: 0, unless a fault changes it."""
 
         def fill(card: Card) -> None:
             _set(current, self._faults.answer(card.index, "mig", 0))
@@ -142,7 +142,7 @@ class SimulatedDriver:
         return self._ask(handle, "mig", fill)
 
     def nvmlDeviceGetAddressingMode(self, handle: Any, mode: Any) -> int:
-        """Whose tables a GPU finds memory by; only a fault makes it the host's."""
+        """Return the addressing mode of a GPU: 0, unless a fault changes it."""
 
         def fill(card: Card) -> None:
             mode._obj.value = self._faults.answer(card.index, "addressing_mode", 0)
@@ -150,7 +150,7 @@ class SimulatedDriver:
         return self._ask(handle, "addressing_mode", fill)
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, table: Any) -> int:
-        """Who uses a GPU. Without a table it only says how large one must be, as NVML does."""
+        """List the processes on a GPU. As in NVML, a call without a table only returns the size it needs."""
         room = 0 if table is None else count._obj.value
         short = False
 
@@ -165,11 +165,11 @@ class SimulatedDriver:
         return self._ask(handle, "processes", fill) or (INSUFFICIENT_SIZE if short else SUCCESS)
 
     def nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, _table: Any) -> int:
-        """Nobody draws pictures on a simulated GPU."""
+        """Return an empty list: a simulated GPU has no graphics processes."""
         return self._ask(handle, "processes", lambda _card: _set(count, 0))
 
     def nvmlDeviceGetProcessUtilization(self, handle: Any, table: Any, count: Any, _since: Any) -> int:
-        """Who makes the load of a GPU; as with NVML, those that make none are not listed."""
+        """List the load of each process on a GPU. As in NVML, processes without load are not listed."""
         room = 0 if table is None else count._obj.value
         answer = SUCCESS
 
@@ -200,7 +200,7 @@ class SimulatedDriver:
         return code
 
     def _ask(self, handle: Any, what: str, fill: Callable[[Card], None]) -> int:
-        """Answer one query about one GPU, unless a fault stands in the way."""
+        """Answer one query about one GPU, or return the code of the fault that prevents it."""
         if not self._opened:
             return UNINITIALIZED
         card = self._cards.get((ctypes.c_void_p.from_buffer(handle).value or 0) - 1)
@@ -225,7 +225,7 @@ class SimulatedDriver:
         return min(100, int(done))
 
     def _listed(self, card: Card) -> list[tuple[int, int]]:
-        """PID and bytes of each process on a GPU, as far as the faults let them be told."""
+        """Return PID and bytes of each process on a GPU. Faults can hide or change both."""
         if self._faults.says(card.index, "processes", "hidden"):
             return []
         offset = FOREIGN_PID_OFFSET if self._faults.says(card.index, "processes", "foreign") else 0
@@ -244,12 +244,12 @@ class SimulatedDriver:
 
 
 def simulate(home: str, setting: str) -> SimulatedDriver:
-    """The driver for a setting such as `sim:2x24GiB`, its GPUs in place."""
+    """Create the simulated GPUs of a setting such as `sim:2x24GiB` and return their driver."""
     folder = state.folder_of(home)
     state.build(folder, setting)
     return SimulatedDriver(folder)
 
 
 def _set(pointer: Any, value: int) -> None:
-    """Write through what the binding passes as a pointer."""
+    """Write a value through the pointer that the binding passed."""
     pointer._obj.value = value

@@ -1,19 +1,19 @@
-"""What goes wrong with simulated GPUs, from `faults.conf`, so that tests can make a driver misbehave.
+"""Faults of simulated GPUs, read from `faults.conf`, so that tests can make a driver misbehave.
 
 Each line is `<gpu|all> <what> [value]`:
 
-    1 lost                    it fell off the bus: every call says so
+    1 lost                    GPU 1 fell off the bus: every call about it fails with that code
     1 code 999                every call about it fails with this NVML code
     1 handle 999              only getting its handle fails
-    1 temperature na          one query is not supported; a number instead of `na` is the code it fails with
+    1 temperature na          one query is not supported; with a number in place of `na` it fails with that code
                               (also uuid, name, memory, utilization, power, power_limit, compute_mode, mig,
                               processes, process_utilization)
-    1 compute_mode is 3       what a query answers (compute_mode, mig, addressing_mode)
-    1 processes hidden        the list is empty whoever runs
-    1 processes foreign       the list names PIDs of another namespace
-    1 process_memory na       the list does not say how much each one holds
-    1 block                   calls about it do not return while this line stands; `all` for any call
-    all code 999              every call fails, opening the session too
+    1 compute_mode is 3       a query returns this value (compute_mode, mig, addressing_mode)
+    1 processes hidden        the process list is always empty
+    1 processes foreign       the process list has PIDs of another namespace
+    1 process_memory na       the process list does not say how much memory each one holds
+    1 block                   calls about it block until this line is removed; with `all`, every call
+    all code 999              every call fails with this code, opening the session too
     all init 18               only opening the session fails
 """
 
@@ -41,20 +41,20 @@ class _Seen(NamedTuple):
 
 
 class Faults:
-    """The faults that stand at this moment."""
+    """The faults in the file now."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, FAULTS)
         self._seen = _Seen(None, {})
 
     def session(self, *, opening: bool = False) -> int:
-        """The code a call about no GPU in particular fails with; 0 if it does not."""
+        """Return the code that a call about no particular GPU fails with; 0 if it does not fail. May block."""
         lines = self._unblocked(_ALL)
         failing = lines.get((_ALL, "code")) or (lines.get((_ALL, "init")) if opening else None)
         return int(failing) if failing else 0
 
     def device(self, index: int, what: str) -> int:
-        """The code a query about a GPU fails with; 0 if it does not."""
+        """Return the code that a query about a GPU fails with; 0 if it does not fail. May block."""
         gpu = str(index)
         lines = self._unblocked(gpu)
         if (gpu, "lost") in lines:
@@ -63,16 +63,16 @@ class Faults:
         return NOT_SUPPORTED if word == "na" else int(word) if word.isdigit() else 0
 
     def answer(self, index: int, what: str, usual: int) -> int:
-        """What a query answers in place of its usual value."""
+        """Return what a query answers: the value from an `is` line, or the usual one."""
         word, _, value = self._lines().get((str(index), what), "").partition(" ")
         return int(value) if word == "is" else usual
 
     def says(self, index: int, what: str, word: str) -> bool:
-        """Whether a line stands with exactly this word."""
+        """Return whether there is a line with exactly this word."""
         return self._lines().get((str(index), what)) == word
 
     def _unblocked(self, gpu: str) -> dict[tuple[str, str], str]:
-        """The lines, once none of them blocks this GPU."""
+        """Wait until no line blocks this GPU, and return the lines."""
         while (gpu, "block") in (lines := self._lines()) or (_ALL, "block") in lines:
             time.sleep(_LOOK_AGAIN_S)
         return lines

@@ -1,8 +1,7 @@
-"""Load for simulated GPUs: what a job holds of their memory and how busy it keeps them.
+"""Load for simulated GPUs: how much of their memory a job holds and how busy it keeps them.
 
-A Python trainer does `with hold(memory_mib=8000, load=90) as gpu:`, anything else runs `nightshift sim-load`, beside
-it or, with `--mirror`, around it.
-What is held is let go when the process ends, however it ends.
+A Python trainer uses `with hold(memory_mib=8000, load=90) as gpu:`. Any other program runs `nightshift sim-load`
+beside it or, with `--mirror`, around it. The memory is freed when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _numbers = itertools.count()
 
 
 class SimulatedOutOfMemoryError(RuntimeError):
-    """What a simulated GPU has left is less than what was asked for."""
+    """A simulated GPU has less memory left than was asked for."""
 
     def __init__(self, ordinal: int, card: Card, wanted_mib: int, free_mib: int) -> None:
         super().__init__(
@@ -46,13 +45,13 @@ class Hold:
         self._folder = folder
         self._load, self._spins = load, False
         self._pid = os.getpid()
-        number = next(_numbers)  # one process may hold several times
+        number = next(_numbers)  # one process may have several holds
         suffix = f"{self._pid}.{number}" if number else str(self._pid)
         self._names = {card.index: f"{card.index}.{suffix}" for card in cards}
         self.resize(memory_mib)
 
     def resize(self, memory_mib: int, load: int | None = None) -> None:
-        """Hold this much from now on. Raises SimulatedOutOfMemoryError if one of the GPUs has no room."""
+        """Change the held memory and load. Raise SimulatedOutOfMemoryError if one of the GPUs has no room."""
         self._load = self._load if load is None else load
         started = state.start_time(self._pid) or 0
         claim = Claim(self._pid, started, memory_mib, self._load, int(self._spins))
@@ -66,12 +65,12 @@ class Hold:
         self.memory_mib = memory_mib
 
     def spin(self) -> None:
-        """From now on be busy with waiting for a GPU that never answers."""
+        """From now on use 100 % of the GPUs without doing work, like a deadlock in NCCL."""
         self._spins = True
         self.resize(self.memory_mib, 100)
 
     def release(self) -> None:
-        """Let go. A forked child cannot let go of its parent's."""
+        """Free the memory. Do nothing in a forked child: the hold is its parent's."""
         if os.getpid() != self._pid:
             return
         with state.locked(self._folder):
@@ -92,7 +91,7 @@ class Hold:
 
 
 def hold(*, memory_mib: int, load: int = 0, gpu: int | None = None, home: str | None = None) -> Hold:
-    """Take memory on every visible simulated GPU, or on the one of them with this number."""
+    """Take memory on every visible simulated GPU, or only on the visible one with this number."""
     if home is None:
         from runner.config.home import state_folder
 
@@ -107,7 +106,7 @@ def hold(*, memory_mib: int, load: int = 0, gpu: int | None = None, home: str | 
 
 
 def visible(cards: list[Card], environ: Mapping[str, str]) -> list[Card]:
-    """The GPUs CUDA_VISIBLE_DEVICES shows, in its order; an entry that names none hides all after it."""
+    """Return the GPUs in CUDA_VISIBLE_DEVICES, in its order. The first entry that names no new GPU ends the list."""
     if VISIBLE not in environ:
         return cards
     shown: list[Card] = []
@@ -120,7 +119,7 @@ def visible(cards: list[Card], environ: Mapping[str, str]) -> list[Card]:
 
 
 def main(argv: list[str]) -> int:
-    """`nightshift sim-load`: hold memory and load for a while; returns the exit code."""
+    """Run `nightshift sim-load`: hold memory and load for a while. Return the exit code."""
     try:
         return _run(_options(argv))
     except SimulatedOutOfMemoryError as error:
@@ -131,7 +130,7 @@ def main(argv: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except SystemExit as leaving:  # the options' own help or complaint, which the user can mend
+    except SystemExit as leaving:  # argparse: 0 after --help, 1 for an error the user can fix
         return 1 if leaving.code else 0
 
 

@@ -1,7 +1,7 @@
-"""Any program as if on a simulated GPU: it holds there what it holds of the machine's memory, times a factor.
+"""Runs any program as if it used a simulated GPU: it holds as much there as in RAM, times a factor.
 
-The program knows nothing of it. What counts is the most it ever held, as with allocators that keep what they were
-given, and it keeps the GPU as busy as it keeps the CPU.
+The program does not notice. Its peak RAM counts, as with allocators that never give memory back. The GPU's load
+follows the program's CPU load.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOOK_S = 0.1
-BUSY_S = 0.5  # over so long, the CPU's clock ticks coarsely
+BUSY_S = 0.5  # CPU times come in coarse ticks: a shorter window would be inexact
 KIB_PER_MIB = 1024
 
 
 def run(command: Sequence[str], times: float, gpu: int | None = None) -> int:
-    """The program to its end; its exit code. Raises SimulatedOutOfMemoryError, and then it has been killed."""
+    """Run the program and return its exit code. If the GPU is full, kill it and raise SimulatedOutOfMemoryError."""
     with hold(memory_mib=0, gpu=gpu) as held:
         try:
             program = subprocess.Popen(command)
@@ -56,7 +56,7 @@ def _follow(program: subprocess.Popen[bytes], held: Hold, times: float) -> None:
 
 
 def _most_mib(pid: int) -> float:
-    """The most that it ever held; 0 once it has ended."""
+    """Return a process' peak RAM in MiB; 0 once it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             sizes = [line.split()[1] for line in file if line.startswith("VmHWM:")]

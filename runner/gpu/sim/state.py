@@ -1,13 +1,13 @@
-"""The simulated GPUs' state: a folder of small text files that the driver reads and the load writes.
+"""The state of the simulated GPUs: a folder of small text files that the load writes and the driver reads.
 
     gpus.conf           one line per GPU: index, UUID, total MiB, reserved MiB, name
     procs/<gpu>.<pid>   one claim: pid, start time of the process in clock ticks, MiB, utilisation in percent, and 1
-                        where that is a kernel that only waits for another GPU
-    faults.conf         what goes wrong, for tests (see sim_faults)
-    lock                flocked by whoever changes a claim
+                        if its kernel only spins and waits for another GPU, else 0
+    faults.conf         faults, for tests (see faults.py)
+    lock                flocked while a claim is changed
 
 A claim counts only while its process lives. A start time of 0 marks a process of another PID namespace,
-which nobody here can look up: it counts until its file is removed.
+which cannot be looked up from here: its claim counts until the file is removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOCK = "lock"
 RESERVED_MIB = 300
 MAX_GPUS = 64
 ELSEWHERE = 0
-SETTLED_NS = 50_000_000  # a file's clock ticks in steps: what changed just now may change again unseen
+SETTLED_NS = 50_000_000  # file times are coarse: a file may change again with the same time
 
 _KIND = re.compile(r"([1-9]\d?)x([1-9]\d{0,3})GiB(?::([\w .-]{1,40}))?", re.IGNORECASE)
 _NAMESPACE = uuid.UUID("6e696768-7473-4869-8674-2d73696d7531")
@@ -57,16 +57,16 @@ class Claim(NamedTuple):
     started: int
     memory_mib: int
     utilization: int
-    spins: int = 0  # busy with waiting, as in a dead-lock of NCCL: it shows in the power alone
+    spins: int = 0  # 1: busy without work, like a deadlock in NCCL; only the power shows it
 
 
 def folder_of(home: str) -> str:
-    """Where the simulated GPUs of a state folder live."""
+    """Return the folder of a state folder's simulated GPUs."""
     return os.path.join(home, "sim")
 
 
 def parse_spec(setting: str) -> list[tuple[int, str]]:
-    """The size in GiB of each GPU and its type, of a setting such as `sim:2x24GiB+1x11GiB:GTX 1080 Ti`."""
+    """Return the size in GiB and the type of each GPU in a setting such as `sim:2x24GiB+1x11GiB:GTX 1080 Ti`."""
     kinds: list[tuple[int, str]] = []
     for part in setting.removeprefix("sim:").split("+"):
         found = _KIND.fullmatch(part.strip())
@@ -82,7 +82,7 @@ def parse_spec(setting: str) -> list[tuple[int, str]]:
 
 
 def build(folder: str, setting: str) -> None:
-    """Put the GPUs of a setting into the folder; the same folder and setting give the same UUIDs."""
+    """Write the GPUs of a setting to the folder. The same folder and setting give the same UUIDs."""
     kinds = parse_spec(setting)
     os.makedirs(os.path.join(folder, PROCS), mode=0o700, exist_ok=True)
     lines = [_line(os.path.realpath(folder), index, *kind) for index, kind in enumerate(kinds)]
@@ -95,7 +95,7 @@ def _line(folder: str, index: int, gib: int, kind: str) -> str:
 
 
 def cards(folder: str) -> list[Card]:
-    """The simulated GPUs of a folder; none if nobody built any."""
+    """Return the simulated GPUs of a folder; an empty list if none were built."""
     try:
         with open(os.path.join(folder, GPUS), encoding="utf-8") as file:
             rows = [line.rstrip("\n").split(" ", 4) for line in file]
@@ -112,7 +112,7 @@ class Claims:
         self._seen: tuple[int, dict[int, list[Claim]]] = (0, {})
 
     def on(self, index: int) -> list[Claim]:
-        """What living processes hold of a GPU."""
+        """Return the claims of living processes on a GPU."""
         return [claim for claim in self._all().get(index, ()) if lives(claim)]
 
     def _all(self) -> dict[int, list[Claim]]:
@@ -131,18 +131,18 @@ class Claims:
 
 
 def write_claim(folder: str, name: str, claim: Claim) -> None:
-    """Put a claim in place of what was there under its name."""
+    """Write a claim, in place of the old one with this name."""
     _write(os.path.join(folder, PROCS, name), " ".join(map(str, claim)) + "\n")
 
 
 def drop_claim(folder: str, name: str) -> None:
-    """Let a claim go; fine if it is gone already."""
+    """Remove a claim, if it is still there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, PROCS, name))
 
 
 def sweep(folder: str) -> None:
-    """Remove the claims of the dead. Call it with the lock held."""
+    """Remove the claims of dead processes. The caller must hold the lock."""
     for name, claim in _claim_files(folder):
         if not lives(claim):
             drop_claim(folder, name)
@@ -150,7 +150,7 @@ def sweep(folder: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Be the only one who changes claims."""
+    """Hold the lock that guards changes to claims."""
     lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -160,12 +160,12 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def lives(claim: Claim) -> bool:
-    """Whether the process of a claim still holds it."""
+    """Return whether a claim still counts: its process lives, or is in another PID namespace."""
     return claim.started == ELSEWHERE or start_time(claim.pid) == claim.started
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if it is dead or only waits to be reaped."""
+    """Return when a process started, in clock ticks since boot; None if it is dead or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             after_name = file.read().rpartition(b")")[2].split()
@@ -184,7 +184,7 @@ def _claim_files(folder: str) -> Iterator[tuple[str, Claim]]:
     for name in names:
         if name.endswith(".tmp"):
             continue
-        with contextlib.suppress(OSError, ValueError):  # let go meanwhile, or not one of ours
+        with contextlib.suppress(OSError, ValueError):  # removed meanwhile, or not a claim
             with open(os.path.join(folder, PROCS, name), encoding="ascii") as file:
                 claim = Claim(*map(int, file.read().split()))
                 _index(name)
@@ -192,12 +192,12 @@ def _claim_files(folder: str) -> Iterator[tuple[str, Claim]]:
 
 
 def _index(name: str) -> int:
-    """The GPU a claim's file is named after."""
+    """Return the GPU index in a claim's file name."""
     return int(name.partition(".")[0])
 
 
 def _write(path: str, text: str) -> None:
-    """Replace a file at once, so that no reader sees half of it."""
+    """Replace a file atomically, so that no reader sees half of it."""
     draft = f"{path}.{os.getpid()}.tmp"
     with open(draft, "w", encoding="utf-8") as file:
         file.write(text)
