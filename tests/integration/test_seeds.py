@@ -1,4 +1,4 @@
-"""The table of docs/seeds.md, run line by line: what the seeds show, beside what is typed here."""
+"""Run the table of docs/coming-from.md line by line: each command of the other tools, beside the one to type here."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 def rows() -> list[Pair]:
     found: list[Pair] = []
-    for line in (ROOT / "docs" / "seeds.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "coming-from.md").read_text().splitlines():
         if re.match(r"\| 00\d", line):
             seed, there, here, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1])
             there = found[-1].there if there == SAME else code(there) or there
@@ -446,7 +446,7 @@ def act_of(pair: Pair) -> Callable[[Stage, Pair], None] | None:
 @pytest.mark.parametrize("pair", dict.fromkeys(rows()), ids=lambda pair: f"{pair.seed[:3]} {pair.there[:40]}")
 def test_the_line_on_the_right_does_what_the_line_on_the_left_does(stage: Stage, pair: Pair) -> None:
     act = act_of(pair)
-    assert act, f"docs/seeds.md has a line that nothing here runs: {pair.here}"
+    assert act, f"docs/coming-from.md has a line that nothing here runs: {pair.here}"
     act(stage, pair)
 
 
