@@ -1,4 +1,4 @@
-"""The nightshift command: finds out which command is meant and loads only that."""
+"""The nightshift command line: finds the command that was typed and imports only that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def _full(path: str) -> str:
-    """The path from the root on; as it is where the folder we are in has been removed."""
+    """Return the absolute path, or the path unchanged if the current folder has been removed."""
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
@@ -15,7 +15,7 @@ def _full(path: str) -> str:
 
 
 def _leave_users_path() -> None:
-    """Take PYTHONPATH out of our own imports: users have a runner.py too. Jobs still get the variable."""
+    """Remove PYTHONPATH from sys.path: users have a runner.py too. Jobs still get the variable."""
     theirs = {_full(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
     ours = os.path.dirname(_full(__file__))
     sys.path[:] = [entry for entry in sys.path if entry and (entry == ours or _full(entry) not in theirs)]
@@ -24,20 +24,20 @@ def _leave_users_path() -> None:
 
 
 def _take_env_file(words: list[str]) -> list[str]:
-    """The words without --env-file, which counts for every command and stands before it."""
+    """Apply --env-file, which comes before any command, and return the remaining words."""
     from runner.config import home
 
     while words and words[0].partition("=")[0] == "--env-file":
         _, glued, file = words[0].partition("=")
         if not glued and len(words) < 2:
-            break  # no file is named: for the command line to complain about
+            break  # no file is named: click reports that
         home.use_env_file(file if glued else words[1])
         words = words[1 if glued else 2 :]
     return words
 
 
 def _hide_token(words: list[str]) -> None:
-    """No process of ours keeps the bot's token in its environment, where every job could read it."""
+    """Take the bot's token out of this process's environment, where every job could read it."""
     if "NIGHTSHIFT_TOKEN" in os.environ or "NIGHTSHIFT_TOKEN_FD" in os.environ:
         from bot.token import out_of_sight
 
@@ -45,12 +45,12 @@ def _hide_token(words: list[str]) -> None:
 
 
 def _print_no_more() -> None:
-    """What is still in the buffers would only fail again when the interpreter ends."""
+    """Send stdout to /dev/null: flushing its buffer at exit would only fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit 1 for what the user can mend, 2 for what the operator must."""
+    """Run the command line and exit with its code. Errors: 1 if the user can fix it, 2 if the operator must."""
     _leave_users_path()
     from runner.errors import NightshiftError
 
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         _print_no_more()
         code = 0
     except OSError as error:

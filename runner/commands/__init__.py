@@ -1,1 +1,1 @@
-"""A job's command as it was given: read, checked, changed, and made into what is executed. Light."""
+"""Parses, checks, compares and changes the commands of jobs, and builds what is executed. Cheap to import."""

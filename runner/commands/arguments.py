@@ -1,4 +1,4 @@
-"""The same command with some arguments changed, and everything else exactly as it was. Pure."""
+"""Changes some arguments of a command and leaves everything else exactly as it was. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOLE = "Send the whole command with /submit instead."
 
 
 class _Change(NamedTuple):
-    """`--lr 3e-4`, `--wandb` or, as a setting, `lr=3e-4`."""
+    """A change: a flag like `--lr 3e-4` or `--wandb`, or a setting like `lr=3e-4`."""
 
     name: str
     values: tuple[str, ...]
@@ -35,7 +35,7 @@ class _Change(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """A word of a command: what it means, and where it stands."""
+    """A word of a command without its quotes, and its position in the command."""
 
     plain: str
     start: int
@@ -43,7 +43,7 @@ class _Word(NamedTuple):
 
 
 def changed(command: str, argv: Sequence[str] | None, changes: Sequence[str]) -> tuple[str, list[str] | None]:
-    """The command with these flags and settings replaced where they stand, or added; UserError if that is unclear."""
+    """Return command and argv with these flags and settings replaced or added. Raise UserError if that is unclear."""
     if argv is None:
         return _changed(command, changes), None
     if not changes:
@@ -108,7 +108,7 @@ def _with_flag(command: str, change: _Change) -> str:
 
 
 def _with_values(command: str, simple: list[_Word], at: int, change: _Change) -> str:
-    """The values behind a flag replaced; of one value it is the first word there, whatever follows that."""
+    """Replace the values after a flag. A single value replaces only the first word after it, whatever follows."""
     end = at + 1
     while end < len(simple) and not _FLAG.fullmatch(simple[end].plain) and not _SETTING.fullmatch(simple[end].plain):
         end += 1
@@ -140,7 +140,7 @@ def _only(places: Sequence[object], name: str) -> None:
 
 
 def _added(command: str, change: _Change) -> str:
-    """The change at the end of the one command that it can be meant for."""
+    """Append the change to the one simple command it can be meant for. Raise UserError if that is unclear."""
     target = _target(_simple_commands(command))
     if target is None:
         raise UserError(f"It is not clear to which part of this command {change.name} belongs. {_WHOLE}")
@@ -151,7 +151,7 @@ def _added(command: str, change: _Change) -> str:
 
 
 def _target(simples: list[list[_Word]]) -> list[_Word] | None:
-    """The only command; else the only one with long flags; else, if none has, the only one that runs Python."""
+    """Return the only command; else the only one with long flags; else, if none has, the only one that runs Python."""
     flagged = [simple for simple in simples if any(_LONG.match(word.plain) for word in simple)]
     running = [simple for simple in simples if _PYTHON.fullmatch(os.path.basename(simple[0].plain))]
     for found in (simples, flagged, [] if flagged else running):
@@ -161,7 +161,7 @@ def _target(simples: list[list[_Word]]) -> list[_Word] | None:
 
 
 def _simple_commands(command: str) -> list[list[_Word]]:
-    """The words of each simple command, its name first; without redirections and variables set before it."""
+    """Return the words of each simple command, its name first, without redirections and leading assignments."""
     found: list[list[_Word]] = []
     for piece in pieces(command):
         if piece.role == "command":
@@ -184,7 +184,7 @@ def _word(piece: Piece) -> _Word:
 
 
 def _put(command: str, words: Sequence[_Word], values: Sequence[str]) -> str:
-    """The command with these words replaced, from behind so that places stay right."""
+    """Replace these words in the command, the last one first so that earlier positions stay valid."""
     for word, value in reversed(list(zip(words, values, strict=True))):
         command = command[: word.start] + _quoted(value) + command[word.end :]
     return command
@@ -195,7 +195,7 @@ def _put_after(command: str, word: _Word, values: Sequence[str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """One word for the shell; a home folder in front stays one."""
+    """Quote a value as one shell word. A leading `~/` stays unquoted, so that the shell expands it."""
     if value.startswith("~/") and value != "~/":
         return "~/" + shlex.quote(value[2:])
     return shlex.quote(value)

@@ -1,4 +1,4 @@
-"""Refuses commands that put their work into the background and end: the job would be over at once. Pure."""
+"""Refuses commands that put their work into the background and end: the job would end at once. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from runner.commands.shell_parser import Piece, UnreadableError, pieces
 from runner.errors import UserError
 
-# Commands that do no work of their own: the job is about what they follow.
+# Commands that do no work themselves: the real work is what comes before them.
 _IDLE = frozenset({"disown", "exit", "echo", "printf", "jobs", "true", ":"})
 _NEEDLESS = frozenset({"disown", "exit", "!"})  # `&!` is how zsh disowns
 
 
 def refuse_leaving(command: str) -> None:
-    """Raise UserError, with the command to submit instead, if this one would leave its work behind."""
+    """Raise UserError if this command would leave its work in the background; the error names a better command."""
     better = mended(command)
     if better is not None:
         raise UserError(
@@ -23,7 +23,7 @@ def refuse_leaving(command: str) -> None:
 
 
 def mended(command: str) -> str | None:
-    """The same work as a command that stays until it is done; None if it stays as it is."""
+    """Return a command that does the same work and waits for it; None if this one does, or if none was found."""
     try:
         if not _leaves(pieces(command)):
             return None
@@ -50,8 +50,8 @@ def _last_background(parts: list[Piece]) -> int | None:
 def _ends_in_setsid(parts: list[Piece]) -> bool:
     """True if the last command is a setsid that does not wait for what it starts.
 
-    Bash becomes its last command instead of starting it. As the leader of a process group setsid has
-    to fork, and ends at once: `bash -c 'setsid sleep 1'` takes 10 ms.
+    Bash replaces itself with its last command (exec). setsid is then the leader of a process group, so it
+    has to fork, and ends at once: `bash -c 'setsid sleep 1'` takes 10 ms.
     """
     last, before = _last_command(parts)
     words = [part.text for part in last if part.role == "detacher"]
@@ -61,7 +61,7 @@ def _ends_in_setsid(parts: list[Piece]) -> bool:
 
 
 def _last_command(parts: list[Piece]) -> tuple[list[Piece], str | None]:
-    """The pieces of the last simple command outside any group, and the separator before it."""
+    """Return the pieces of the last simple command outside any group, and the separator before it."""
     end = len(parts)
     while end and parts[end - 1].text in ("\n", ";"):
         end -= 1
@@ -72,7 +72,7 @@ def _last_command(parts: list[Piece]) -> tuple[list[Piece], str | None]:
 
 
 def _attached(command: str) -> str:
-    """The command without nohup and setsid, and without disown and exit after its last `&`."""
+    """Return the command without nohup and setsid, and without disown and exit after its last `&`."""
     parts = pieces(command)
     doomed = {index for index, part in enumerate(parts) if part.role == "detacher"}
     tail = _last_background(parts)
@@ -83,7 +83,7 @@ def _attached(command: str) -> str:
 
 
 def _simple_command(parts: list[Piece], start: int, doomed: set[int]) -> set[int]:
-    """A command, its arguments, and the separator that would hang loose without it."""
+    """Return the indices of a command, its arguments, and the separator that is not needed without it."""
     end = start + 1
     while end < len(parts) and parts[end].role in ("argument", "redirection", "target"):
         end += 1
@@ -95,7 +95,7 @@ def _simple_command(parts: list[Piece], start: int, doomed: set[int]) -> set[int
 
 
 def _loose(part: Piece) -> bool:
-    """A line's end may stay on its own, and must: the body of a here-document may follow it."""
+    """Return whether a separator cannot stay alone. A newline must stay: the body of a here-document may follow it."""
     return part.role == "separator" and part.text != "\n"
 
 
@@ -108,7 +108,7 @@ def _without(command: str, parts: list[Piece], doomed: set[int]) -> str:
 
 
 def _staying(command: str) -> str:
-    """The command in the foreground if its one `&` can go, else with a wait at its end."""
+    """Return the command in the foreground if its only `&` can be removed, else with a wait at its end."""
     parts = pieces(command)
     at = _last_background(parts)
     if at is None:
@@ -116,7 +116,7 @@ def _staying(command: str) -> str:
     alone = not parts[at].in_loop and sum(part.role == "background" for part in parts) == 1
     if alone and not any(part.role in ("command", "assignment") for part in parts[at:]):
         return _unwrapped(_in_foreground(command, parts, at))
-    # With its number, wait also hands on how the work ended.
+    # `wait $!` also returns the exit code of the work; a plain `wait` does not.
     return _with_wait(command, parts[at:], "wait $!" if alone else "wait")
 
 
@@ -126,7 +126,7 @@ def _in_foreground(command: str, parts: list[Piece], at: int) -> str:
 
 
 def _with_wait(command: str, tail: list[Piece], wait: str) -> str:
-    """The command with a wait after the groups around its last `&`, but inside its subshell."""
+    """Return the command with a wait after the groups around its last `&`, but inside its subshell."""
     anchor, level = tail[0], tail[0].depth
     for part in tail[1:]:
         if part.text == ")" and part.depth < level:
@@ -138,7 +138,7 @@ def _with_wait(command: str, tail: list[Piece], wait: str) -> str:
 
 
 def _unwrapped(command: str) -> str:
-    """The inside of a (…) or {…} that is all there is."""
+    """Return the text inside a (…) or {…} that encloses the whole command, else the command."""
     parts = pieces(command)
     while parts and parts[-1].text == "\n":
         parts.pop()

@@ -1,4 +1,4 @@
-"""Which jobs are likely to take equally long: by their commands, where they run, and on how many GPUs. Pure."""
+"""Finds jobs that are likely to take equally long, by command, folder and number of GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
 class Kinds(NamedTuple):
-    """Two names for what a job is: the first is shared by near twins, the second by relatives."""
+    """Two keys of a job: `kind` is shared by nearly identical jobs, `shape` by similar ones."""
 
-    kind: str  # the same command, but for seeds, learning rates, names and folders of results
+    kind: str  # the same command, except for seeds, learning rates, run names and output folders
     shape: str  # the same program with the same options, whatever their values
 
 
 def kinds_of(spec: JobSpec) -> Kinds:
-    """Of which kinds a job is."""
+    """Return the two keys of a job."""
     words = spec.argv if spec.argv is not None else spec.command.split()
     where = (spec.dir, str(spec.gpus))
     return Kinds(_digest((*kind_of(words), *where)), _digest((*_shape(words), *where)))
 
 
 def _shape(words: Sequence[str]) -> Iterator[str]:
-    """The words without values: of options, of `name=value`, and bare numbers."""
+    """Yield the words without the values of options and of `name=value`, and without bare numbers."""
     after_option = False
     for word in words:
         is_number = _NUMBER.fullmatch(word) is not None

@@ -1,13 +1,13 @@
-"""Which jobs are of one kind: what one of them used of memory, the next will use too.
+"""Finds jobs of the same kind, which are expected to use the same amount of GPU memory.
 
-A kind is a command without what differs between runs and says nothing about memory, the code it runs, and the model and
-number of its GPUs. Taken out of a command are the batch (it is what the memory is asked for), the run's id, and the
-values of names that do not change how much memory training takes: seeds, learning rates, names of runs, folders for
-results. (Not `--name` and `--version`: they may name a model.) If one of them does after all, the real run shows it:
-memory that ran out makes us forget.
+A kind consists of the command, the folder, the version of the code, the model and number of GPUs, and the environment
+variables that affect memory. Some options are left out of the command: the batch (it is what probing looks for), the
+run id, and names that do not change how much memory training takes, like seeds, learning rates, run names and
+output folders. `--name` and `--version` stay in: they may name a model. If one of the ignored options does change the
+memory, the real run runs out of memory, and the measurement is forgotten.
 
-Code is told by size and time of the Python and configuration files below the working folder, and of files that the
-command names. That is quick, needs no git, and errs to the safe side: a touched file means a new probe.
+The version of the code is the size and modification time of the Python and configuration files below the working
+folder, and of files that the command names. That is quick, needs no git, and is safe: a touched file means a new probe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HARMLESS = frozenset(
     }
 )
 CODE = (".py", ".yaml", ".yml", ".toml")
-# results of earlier runs, other people's code
+# folders with data, results of earlier runs, or other people's code
 _NOT_CODE = frozenset(
     {
         *("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist", "data", "datasets"),
@@ -46,7 +46,7 @@ _VARIABLES = re.compile(r"PYTORCH_|TORCH_|XLA_|TF_|JAX_|CUDA_MODULE_LOADING$|CUB
 
 
 def words_of(command: str, argv: Sequence[str] | None = None) -> list[str]:
-    """The words of a command; shell text that does not parse is one by its spaces."""
+    """Return the words of a command. Shell text that cannot be parsed is split at white space."""
     if argv is not None:
         return list(argv)
     try:
@@ -56,7 +56,7 @@ def words_of(command: str, argv: Sequence[str] | None = None) -> list[str]:
 
 
 def kind_of(words: Sequence[str], *, batch_arg: str | None = None, run_id_arg: str | None = None) -> list[str]:
-    """The words without the batch, the run's id, and what says nothing about memory."""
+    """Return the words without the batch, the run id, and options that do not affect memory."""
     gone = HARMLESS | {_plain(arg) for arg in (batch_arg, run_id_arg) if arg}
     kept: list[str] = []
     skip_value = False
@@ -74,7 +74,7 @@ def kind_of(words: Sequence[str], *, batch_arg: str | None = None, run_id_arg: s
 
 
 def code_version(folder: str, words: Sequence[str] = ()) -> str | None:
-    """A fingerprint of the code below a folder; None where there is too much of it to look at."""
+    """Return a fingerprint of the code below a folder, or None if there are too many files."""
     found: dict[str, list[int]] = {}
     for path in _code_files(folder):
         if path is None or len(found) >= MOST_FILES:
@@ -98,7 +98,7 @@ def key(
     batch_arg: str | None = None,
     run_id_arg: str | None = None,
 ) -> str | None:
-    """The name under which a job's memory is remembered; None where code or GPU are not known."""
+    """Return the key under which a job's memory use is stored, or None if the code or the GPU model is unknown."""
     if version is None or gpu is None:
         return None
     kind = kind_of(words, batch_arg=batch_arg, run_id_arg=run_id_arg)
@@ -111,12 +111,12 @@ def _plain(name: str) -> str:
 
 
 def _is_option(word: str) -> bool:
-    """Whether a word is an option rather than a value; `-1` and `-1e-4` are values."""
+    """Return whether a word is an option rather than a value; `-1` and `-1e-4` are values."""
     return word.startswith("-") and not re.fullmatch(r"-\d+(?:\.\d*)?(?:[eE][-+]?\d+)?", word)
 
 
 def _code_files(folder: str) -> Iterator[str | None]:
-    """The files that are code, in no order; None where it is too much."""
+    """Yield the code files in no particular order. Yield None and stop if there are too many entries."""
     entries, waiting = 0, [(folder, 0)]
     while waiting:
         here, depth = waiting.pop()

@@ -1,4 +1,4 @@
-"""Reads shell text far enough to tell commands, separators and `&` apart; runs and expands nothing. Pure."""
+"""Parses shell text far enough to tell commands, separators and `&` apart. Runs and expands nothing. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class UnreadableError(ValueError):
-    """No shell text that makes sense here; the shell itself will say what is wrong with it."""
+    """The shell text cannot be parsed. If it is really wrong, the shell itself will say why."""
 
 
 class Token(NamedTuple):
-    """A word or an operator, and where it stands."""
+    """A word or an operator, and its position."""
 
     text: str
     start: int
@@ -20,13 +20,13 @@ class Token(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A token and the part it plays."""
+    """A token and its role."""
 
     role: str  # one of the names in _Parts
     text: str
     start: int
     end: int
-    depth: int  # how many groups are open once it is read
+    depth: int  # number of open groups after this token
     in_loop: bool
 
 
@@ -36,19 +36,19 @@ _PLAIN = re.compile(r"(?:[^ \t\r\n|&;<>()'\"`$\\]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*
 _HEREDOC = re.compile(r"[0-9]*<<(-?)")
 _WORD_END = " \t\r\n|&;<>()"
 
-# What may be skipped inside each kind of bracket, by the character that closes it.
+# Text to skip inside each kind of bracket, by the character that closes the bracket.
 _INSIDE = {
     '"': re.compile(r"(?:[^\"\\`$]|\\.|\$(?![({]))+", re.DOTALL),
     "`": re.compile(r"(?:[^`\\]|\\.)+", re.DOTALL),
     "}": re.compile(r"(?:[^\"\\`${}]|\\.|\$(?![({]))+", re.DOTALL),
     ")": re.compile(r"(?:(?<![^\s;&|(])#[^\n]*|[^\"'\\`$()]|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({']))+", re.DOTALL),
 }
-_DEEPEST = 100  # what may be arithmetic is read again inside, so often at most
+_DEEPEST = 100  # nesting limit: what looks like arithmetic but is not is read again at each level
 _BRACKET = re.compile(r"\$\(|\$\{|[({\"`]")
 _CLOSED_BY = {"$(": ")", "(": ")", "${": "}", "{": "}", '"': '"', "`": "`"}
 
 
-# What a word is made of, and what stands between words; quotes may hold anything.
+# The parts of a word, and the white space between words. Quotes may contain anything.
 _PART = re.compile(
     r"""(?P<bare>[^ \t\r\n'"\\]+)|\\(?P<escaped>.)|'(?P<single>[^']*)'"""
     r"""|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|(?P<between>[ \t\r\n]+)""",
@@ -58,7 +58,7 @@ _IN_DOUBLE = re.compile(r'\\(["\\])')
 
 
 def split(text: str) -> list[str]:
-    """The words of a text as `shlex.split` gives them, which takes the square of a word's length. Raises ValueError."""
+    """Split text like `shlex.split`, which takes quadratic time for long words. Raise ValueError if a quote is open."""
     words: list[str] = []
     word: list[str] = []
     at = 0
@@ -77,7 +77,7 @@ def split(text: str) -> list[str]:
 
 
 def _past_bracket(text: str, at: int) -> int:
-    """Where the quote, substitution or parenthesis that opens at `at` ends, with all it contains."""
+    """Return the position after the quote, substitution or parenthesis that opens at `at`."""
     waiting: list[str] = []
     while True:
         closing = waiting[-1] if waiting else None
@@ -112,7 +112,7 @@ def _past_word(text: str, start: int) -> int:
 
 
 def _opaque_end(text: str, at: int) -> int | None:
-    """The end of `((arithmetic))` or `<(process substitution)`: nothing in there is our concern."""
+    """Return the end of `((arithmetic))` or `<(process substitution)`, which are not parsed; None if it is neither."""
     if text.startswith(("<(", ">("), at):
         return _past_bracket(text, at + 1)
     if text.startswith("((", at):
@@ -131,7 +131,7 @@ def _token(text: str, at: int) -> Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """The words and operators of shell text, without comments and the bodies of here-documents."""
+    """Return the words and operators of shell text, without comments and the bodies of here-documents."""
     found: list[Token] = []
     bodies: list[tuple[str, bool]] = []
     at = _past_blank(text, 0)
@@ -168,7 +168,7 @@ _CLOSES = frozenset(_OPENS.values())
 _PREFIXES = frozenset({"then", "else", "elif", "while", "until", "!", "time", "exec", "command"})
 _DETACHERS = frozenset({"nohup", "setsid"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=", re.ASCII)
-_ENDLESS = frozenset({"separator", "background", "open", "prefix"})  # no `&` or `;` may follow these
+_ENDLESS = frozenset({"separator", "background", "open", "prefix"})  # no operator like `&`, `;` or `|` may follow these
 
 
 class _Parts:
@@ -176,7 +176,7 @@ class _Parts:
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
-        self._waiting: list[str] = []  # what closes the groups that are open
+        self._waiting: list[str] = []  # the closing words of the open groups, innermost last
         self._loops = 0
         self._at_command = True  # the next word may be a command's name
 
@@ -219,7 +219,7 @@ class _Parts:
         return self._close(text) if text in _CLOSES else self._of_command_word(text)
 
     def _of_command_word(self, text: str) -> str:
-        """The role of a word where a command may begin; all but the command's name leave it open."""
+        """Return the role of a word where a command may begin. Only the command's name ends that place."""
         if text in _PREFIXES:
             return "prefix"
         if _ASSIGNMENT.match(text):
@@ -242,7 +242,7 @@ class _Parts:
 
 
 def pieces(text: str) -> list[Piece]:
-    """The tokens of shell text with the part each plays; UnreadableError where it makes no sense."""
+    """Return the tokens of shell text with their roles. Raise UnreadableError if it cannot be parsed."""
     parts = _Parts()
     for token in tokens(text):
         parts.add(token)

@@ -1,1 +1,1 @@
-"""The terminal's commands, one file for each family; `runner.terminal.cli` names them all."""
+"""The terminal's commands, one file per family. `runner.terminal.cli` lists them all."""

@@ -1,4 +1,4 @@
-"""`nightshift audit`: who did what, and whether the record is as it was written."""
+"""`nightshift audit`: lists who did what, and checks that nobody changed the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminal commands about jobs: their names, what each does, and where it is."""
+"""The list of all terminal commands: name, one-line help, and where to import each from."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SECTIONS = {
     },
 }
 
-# Of the chat face the runner knows these names and nothing else.
+# Besides the commands above, these are the only names in `bot` that the runner knows.
 BOT_IS_WANTED = Entry("bot.cli:is_wanted", "whether a bot is set up")
 BOT_TOKEN = Entry("bot.cli:handed_token", "the token, for a process that runs the bot")
 PAGE_SOCKET = Entry("bot.cli:handed_socket", "where the chat page listens, for one bot after the other")
@@ -137,11 +137,11 @@ commands = Commands(
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command; its exit code. What the user got wrong is raised as UserError."""
+    """Run one command and return its exit code. Raise UserError if the command line is wrong."""
     if VARIABLE in os.environ:
         return complete(commands, os.environ[VARIABLE])
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a terminal that knows no … gets \u2026
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a terminal without … gets \u2026
     try:
         with commands.make_context("nightshift", list(words)) as context:
             return int(commands.invoke(context) or 0)

@@ -1,4 +1,4 @@
-"""Commands that are loaded only when they are called, and a hint for those that do not exist."""
+"""A click group that imports a command only when it is called, and suggests a name if there is no such command."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 
 class Entry(NamedTuple):
-    """Where a command is to be found, and what it does."""
+    """Where to import a command from, and its one-line help."""
 
     place: str  # module:attribute
     help: str
 
     def load(self) -> Any:
-        """The thing itself."""
+        """Import and return it."""
         module, _, attribute = self.place.partition(":")
         return getattr(importlib.import_module(module), attribute)
 
 
 class Commands(click.Group):
-    """A group that knows its commands by name and loads the one that is called."""
+    """A group that knows the names of its commands and imports only the one that is called."""
 
     def __init__(self, sections: Mapping[str, Mapping[str, Entry]], **settings: Any) -> None:
         super().__init__(**settings)
@@ -35,11 +35,11 @@ class Commands(click.Group):
         self._entries = {name: entry for section in sections.values() for name, entry in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """All names, in the order of the help."""
+        """Return all names, in the order of the help."""
         return list(self._entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, loaded now."""
+        """Import and return the command, or None if there is no such name."""
         entry = self._entries.get(cmd_name)
         if entry is None:
             return None
@@ -47,13 +47,13 @@ class Commands(click.Group):
         return loaded
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Nothing typed means help."""
+        """Show the help if nothing was typed."""
         return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command meant; one that is not there is answered with the nearest that is."""
+        """Return the command. If it does not exist, raise UsageError with the nearest name."""
         if args[0] not in self._entries and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(
                 f"There is no command {args[0]!r}{nearest(args[0], list(self._entries)) or '.'}", ctx
@@ -61,13 +61,13 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The help's list, without loading a single command."""
+        """Write the list of commands for --help, without importing any of them."""
         for title, section in self._sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name, entry.help) for name, entry in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names that begin so, and options."""
+        """Return the names that begin with what was typed, and the options."""
         named = [(name, entry) for name, entry in self._entries.items() if name.startswith(incomplete)]
         return [
             *(CompletionItem(name, help=entry.help) for name, entry in named),
@@ -76,23 +76,23 @@ class Commands(click.Group):
 
 
 class PassedOn(click.Command):
-    """A command that reads its own words; here it only has a name, and flags to complete."""
+    """A command that parses its own words. click knows only its name, and its flags for completion."""
 
     def __init__(self, name: str, run: Entry, flags: Entry | None = None) -> None:
         super().__init__(name, help=run.help, add_help_option=False)
         self._run, self._flags = run, flags
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave them as they are."""
+        """Leave the words unparsed."""
         ctx.args = list(args)
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Hand them over."""
+        """Pass the words to the command."""
         return self._run.load()(ctx.args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Flags before anything else, files otherwise."""
+        """Return matching flags after a dash, otherwise let the shell complete files."""
         if not incomplete.startswith("-"):
             return [CompletionItem(incomplete, type="file")]
         flags: Sequence[tuple[str, str]] = self._flags.load()() if self._flags else ()
@@ -100,7 +100,7 @@ class PassedOn(click.Command):
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """A question to end a sentence with, if something like the word is known."""
+    """Return "; did you mean …?" with the most similar known word, or an empty string if none is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, known, n=1)

@@ -1,4 +1,4 @@
-"""What the shell offers after a Tab: commands, options and the numbers of jobs."""
+"""Completion in the shell: commands, options, job numbers and group names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def complete(group: click.Command, instruction: str) -> int:
 
 
 def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
-    """Those under way, and of the others the newest, as far as their numbers begin so."""
+    """Return the live jobs and the newest others, if their numbers begin with what was typed."""
     from runner.store.listing import Listing
 
     typed = incomplete.removeprefix("#")
@@ -64,7 +64,7 @@ def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
 
 
 def group_names(incomplete: str) -> list[CompletionItem]:
-    """The latest groups."""
+    """Return those of the latest groups whose names begin with what was typed."""
     from runner.store.groups import Groups
 
     found = _looked_up(lambda store: Groups(store).latest(OFFERED))
@@ -72,7 +72,7 @@ def group_names(incomplete: str) -> list[CompletionItem]:
 
 
 def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
-    """None, rather than a complaint in the middle of typing, where there is no queue to be had."""
+    """Return what `look` finds, or nothing if the queue cannot be opened: no errors while somebody types."""
     from runner.config import home
     from runner.errors import NightshiftError
     from runner.store.connection import DATABASE, open_store
@@ -98,7 +98,7 @@ def _item(job: Job) -> CompletionItem:
 
 
 def submit_flags() -> list[tuple[str, str]]:
-    """Every flag of `submit` with what it does."""
+    """Return every flag of `submit` and what it does."""
     from runner.config.options import OPTIONS
     from runner.terminal.submit import OWN
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def pause() -> None:
     """Start nothing more until `nightshift resume`; running jobs go on.
 
-    As long as it is paused, the command set for an empty queue (NIGHTSHIFT_WHEN_EMPTY) is not run either.
+    While the queue is paused, the command for an empty queue (NIGHTSHIFT_WHEN_EMPTY) does not run either.
     """
     with open_queue() as queue:
         queue.pause()
@@ -30,7 +30,7 @@ def pause() -> None:
 
 @click.command("resume")
 def resume() -> None:
-    """Go on starting jobs after a pause or a drain."""
+    """Start jobs again after a pause or a drain."""
     with open_queue() as queue:
         held = queue.box.get("paused") or queue.box.get("draining")
         queue.resume()
@@ -56,9 +56,9 @@ def drain(wait_for_end: bool) -> None:
 
 @click.command("stay")
 def stay() -> int:
-    """Do not run the command set for an empty queue (NIGHTSHIFT_WHEN_EMPTY) this time.
+    """Do not run the command for an empty queue (NIGHTSHIFT_WHEN_EMPTY) this time.
 
-    After the next jobs it is due again. `nightshift pause` holds it for as long as the queue is paused.
+    It is due again after the next jobs. `nightshift pause` prevents it for as long as the queue is paused.
     """
     with open_queue() as queue:
         if queue.cancel_when_empty():
@@ -69,7 +69,7 @@ def stay() -> int:
 
 
 def _standing(queue: Queue) -> str:
-    """What runs and what waits, in one sentence."""
+    """Return which jobs run and how many wait, in one sentence."""
     from runner.model import State
 
     live = queue.jobs.live()

@@ -1,4 +1,4 @@
-"""`nightshift doctor`: looks at everything nightshift stands on, and says how to mend what is not right."""
+"""`nightshift doctor`: checks everything nightshift depends on, and says how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _print(finding: Finding) -> None:
 
 
 def examine(load: bool = False) -> Iterator[Finding]:
-    """All findings, the host first, then ours."""
+    """Yield all findings: first the host, then settings, state folder, runner, GPUs and chat."""
     from runner.terminal.checks import host, setup
 
     for check in (host.python, host.pidfd, host.subreaper, host.proc, host.bash, host.clock):
@@ -68,7 +68,7 @@ def _examine_state(load: bool) -> Iterator[Finding]:
         usable = usable and finding.level != FAIL
         yield finding
     if not usable:
-        return  # what stands upon the folder would only fail for the same reason
+        return  # the other checks need the folder and would fail for the same reason
     yield from _guarded("runner", lambda: setup.runner(found.home))
     yield from _guarded("limits", lambda: host.limits(found.home))
     yield from _guarded("GPUs", lambda: gpus.driver(found.home, found.gpus))
@@ -101,7 +101,7 @@ def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
 
 
 def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """What a check finds; one that breaks is a finding too."""
+    """Yield what a check finds. If the check itself fails, yield that as a finding."""
     try:
         yield from check()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""`nightshift edit`: another spec for jobs that wait. It reads its words as `submit` does."""
+"""`nightshift edit`: changes the spec of waiting jobs. It parses its words as `submit` does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHOWN = (*options.OPTIONS, *OWN)
 
 
 def main(words: Sequence[str]) -> int:
-    """Change what the words say; 1 if any was refused."""
+    """Change jobs as the words say, or print their options. Return 1 if any change was refused, else 0."""
     if words and words[0] in {"-h", "--help"}:
         print(usage(USAGE, SHOWN), end="")
         return 0
@@ -70,7 +70,7 @@ def _edit(queue: Queue, values: dict[str, Any], rest: list[str]) -> Edit:
 
 
 def _now(queue: Queue, job_id: int) -> str:
-    """How it could be typed anew."""
+    """Return the `edit` command that would set the options and the command the job has now."""
     spec = queue.job(job_id).spec
     return f"nightshift edit {job_id} {options_of(spec)}".rstrip() + f" -- {spec.command}"
 

@@ -1,4 +1,4 @@
-"""`nightshift feed`: seed 004's simple_gpu_scheduler, whose commands are jobs that outlive it."""
+"""`nightshift feed`: works like simple_gpu_scheduler, but its commands become jobs that outlive it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ SHOWN = (
       for one in options.OPTIONS if one.key != "on"),
     *OWN,
 )  # fmt: skip
-ENOUGH = 2  # signals after which one really wants to leave
+ENOUGH = 2  # signals (Ctrl-C or SIGTERM) after which it returns at once
 
 
 def main(words: Sequence[str]) -> int:
-    """Queue the lines that come and follow them to their end; the exit code."""
+    """Queue the lines as they come and follow their jobs until they end. Return the exit code."""
     values = _read(words)
     if values.get("help"):
         print(submit.usage(USAGE, SHOWN), end="")
@@ -84,7 +84,7 @@ def _read(words: Sequence[str]) -> dict[str, Any]:
 
 
 class Feed:
-    """The jobs of one feed: from its lines to their ends."""
+    """Queues the lines of one feed and follows their jobs until they end."""
 
     def __init__(self, queue: Queue, values: dict[str, Any], changes: Changes) -> None:
         self._queue, self._changes = queue, changes
@@ -99,7 +99,7 @@ class Feed:
         self._held: str | None = None
 
     def run(self, lines: submit.Lines, signals: _Signals) -> int:
-        """Until there are no more lines and no more jobs, or until one wants to leave; the exit code."""
+        """Run until all lines are read and all jobs have ended, or until a second signal. Return the exit code."""
         reading = True
         while reading or self._unfinished:
             awaited = [signals.descriptor, *([lines.descriptor] if reading else [])]
@@ -115,7 +115,7 @@ class Feed:
         return int(self._submission.refused)
 
     def _leaves(self, reading: bool, count: int) -> bool:
-        """Say what becomes of the jobs."""
+        """Say what happens to the jobs after a signal. Return whether to leave now."""
         left = counted(len(self._unfinished), "job")
         goes_on = f"{left} go{'es' if len(self._unfinished) == 1 else ''} on"
         if count >= ENOUGH:
@@ -166,7 +166,7 @@ class Feed:
             _write(self._printed[job_id].lines())
 
     def _names(self, gpus: list[str]) -> str:
-        """The GPUs as they were named; else by index."""
+        """Return the GPUs as the user named them, else by index."""
         from runner.terminal.ls import gpu_indices
 
         indices = gpu_indices(self._queue)
@@ -188,28 +188,28 @@ class Feed:
 
 
 class _Printed:
-    """The output of an attempt as it grows, in whole lines: those of other jobs come in between."""
+    """The output of an attempt as it grows, in whole lines, because lines of other jobs come in between."""
 
     def __init__(self, folder: str, watch: int) -> None:
         self.watch = watch
         self._growing, self._line = Growing(folder), b""
 
     def lines(self) -> bytes:
-        """What can be printed by now; a carriage return, as progress bars have it, ends a line too."""
+        """Return the new whole lines. A carriage return, as in progress bars, also ends a line."""
         text = self._line + b"".join(self._growing.read())
         end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         self._line = text[end:]
         return text[:end]
 
     def rest(self) -> bytes:
-        """What is left at the end, on a line of its own."""
+        """Return everything that is left, ending in a newline, and close the file."""
         text = self.lines() + self._line
         self._growing.close()
         return text if not text or text.endswith(b"\n") else text + b"\n"
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM, as something to wait for."""
+    """Makes a descriptor readable when Ctrl-C or SIGTERM comes, and counts them."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, 0
@@ -234,12 +234,12 @@ class _Signals:
         self.count, self.last = self.count + 1, number
 
     def take(self) -> bool:
-        """Whether there is one to act upon."""
+        """Empty the descriptor. Return whether there was a signal."""
         return bool(os.read(self.descriptor, 1 << 10))
 
 
 def _write(data: bytes) -> None:
-    """Whoever reads our output may have seen enough; the lines are to be queued all the same."""
+    """Write to stdout. If its reader has closed the pipe, discard output from now on: lines must still be queued."""
     if not data:
         return
     try:

@@ -1,4 +1,4 @@
-"""`nightshift gpus`: what is known of each GPU, and who has it."""
+"""`nightshift gpus`: what is known about each GPU, and which jobs use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nightshift group`: how far a group of jobs is, and which of them are best."""
+"""`nightshift group`: the progress of a group of jobs, and its best results."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def group(
     smallest: bool,
     largest: bool,
 ) -> None:
-    """Show how far a group of jobs is and what came of them, the best first; without a name, all groups.
+    """Show the progress and the results of a group of jobs, best first. Without a name, list the latest groups.
 
-    A sweep is a group, and so is what was submitted with the same --group.
+    A sweep is a group, and so are jobs submitted with the same --group.
     """
     from runner.api import groups
     from runner.text import words

@@ -1,4 +1,4 @@
-"""Several jobs in one word: `12`, `#12`, `14-16,20`."""
+"""Parses job numbers and ranges in one word: `12`, `#12`, `14-16,20`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Spans(NamedTuple):
-    """Numbers as they were typed, first and last of each stretch."""
+    """Job numbers as they were typed: the first and last of each range."""
 
     ends: tuple[tuple[int, int], ...]
 
     def of(self, there: Iterable[int]) -> list[int]:
-        """The numbers named one by one, and of each stretch those that are there."""
+        """Return each single number, and the numbers in `there` within each range. Raise UserError if that is none."""
         known = sorted(there)
         found: list[int] = []
         for first, last in self.ends:
@@ -34,12 +34,12 @@ class Spans(NamedTuple):
         return list(dict.fromkeys(found))
 
     def hold(self, number: int) -> bool:
-        """Whether it is one of them."""
+        """Return whether a number is in one of the ranges."""
         return any(first <= number <= last for first, last in self.ends)
 
 
 def spans_in(text: str) -> Spans:
-    """From a word; UserError if it is none."""
+    """Parse a word like `14-16,20`. Raise UserError if it is not one."""
     ends = []
     for part in text.split(","):
         found = re.fullmatch(r"#?([0-9]{1,19})(?:-#?([0-9]{1,19}))?", part, re.ASCII)
@@ -51,10 +51,10 @@ def spans_in(text: str) -> Spans:
 
 
 class JobSpans(JobNumber):
-    """Numbers of jobs as an argument of a command."""
+    """Job numbers and ranges as an argument of a command."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
-        """The stretches, or a complaint that says what they look like."""
+        """Return the ranges, or raise UsageError with an example."""
         try:
             return value if isinstance(value, Spans) else spans_in(str(value))
         except UserError as error:
@@ -65,7 +65,7 @@ UNFINISHED_JOBS = JobSpans(unfinished=True)
 
 
 def jobs_meant(queue: Queue, job_ids: tuple[int, ...], group: str | None, which: str, none: str) -> tuple[int, ...]:
-    """The jobs that are named, or those of a group; a complaint if there are none."""
+    """Return the named jobs, or those of a group. Raise UserError if there are none."""
     from runner.api.groups import find
     from runner.errors import UserError
 

@@ -1,4 +1,4 @@
-"""`nightshift up`: keeps its parts up. A closed terminal stops none of them."""
+"""The process behind `nightshift up`: restarts the runner and the bot when they die. A closed terminal stops none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("nightshift")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-SOUND_AFTER_S = 60.0  # one that ran so long did not fail at starting
-SETTLED_AFTER_S = 5.0  # one that was up so long is no plain mistake: the others need not leave because of it
+SOUND_AFTER_S = 60.0  # a process that lasted this long did not fail at start-up: the pause is short again
+SETTLED_AFTER_S = 5.0  # once a part was up this long, its failure no longer stops the others
 LEAVES_WITHIN_S = 20.0
 LOOK_EVERY_S = 0.05
 SHORTEN_EVERY_S = 600.0
@@ -32,18 +32,18 @@ IS_OFF = "THE {} IS OFF"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One process to be kept up."""
+    """A process to keep up."""
 
     name: str
     command: Sequence[str]
-    is_ready: Callable[[int], bool]  # by its pid
-    meanwhile: str  # what goes on when it is down
+    is_ready: Callable[[int], bool]  # takes its pid
+    meanwhile: str  # in words: what continues while it is down
     handed: Sequence[spawn.Handed] = ()
-    worked_before: bool = False  # on an earlier day: what it refuses now must not keep the others from their work
+    worked_before: bool = False  # on an earlier day: if it fails at once now, the others must still run
 
 
 class _Kept:
-    """A part's process, and how its starts went."""
+    """A part, its process, and how its starts went."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -51,14 +51,14 @@ class _Kept:
         self.began = 0.0
         self.pause_s = FIRST_PAUSE_S
         self.starts = 0
-        self.up_since: float | None = None  # of the first that came up
+        self.up_since: float | None = None  # when one of its processes was first ready
 
     def ran_s(self) -> float:
-        """How long its last process lived, or lives."""
+        """Return the seconds since its last start."""
         return time.monotonic() - self.began
 
     def refuses(self, code: int) -> bool:
-        """Whether it ended by a mistake that is not worth repeating: nothing of it ever worked."""
+        """Return whether its first start failed in a way that a restart will not fix."""
         if self.part.worked_before:
             return False
         if self.up_since is None:
@@ -68,7 +68,7 @@ class _Kept:
 
 
 class Keeper:
-    """Starts each part, and again whenever it dies, after a pause that grows."""
+    """Starts each part, and restarts it when it dies, after a pause that grows."""
 
     def __init__(
         self, folder: str, parts: Sequence[Part], output: int, on_ready: Callable[[], None] | None = None
@@ -80,7 +80,7 @@ class Keeper:
         self._code = 0
 
     def run(self) -> int:
-        """Until a signal says to leave, or a part cannot be started at all; the exit code."""
+        """Run until SIGTERM or SIGINT, or until a part cannot be started at all. Return the exit code."""
         with held(self._folder, KEEPER_LOCK):
             self._listen()
             self._shorten_log()
@@ -95,7 +95,7 @@ class Keeper:
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         self._waiter.add(hear, lambda: self._hear(hear))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)  # heard through the pipe; a closed terminal means nothing
+            signal.signal(number, lambda *_: None)  # read from the pipe; SIGHUP, from a closed terminal, is ignored
 
     def _hear(self, pipe: int) -> None:
         if {signal.SIGTERM, signal.SIGINT} & set(os.read(pipe, 64)):
@@ -128,7 +128,7 @@ class Keeper:
         kept.began, kept.starts = time.monotonic(), kept.starts + 1
         try:
             kept.child = spawn.start(kept.part.command, self._output, kept.part.handed)
-        except OperatorError as error:  # something that it is to be handed cannot be had
+        except OperatorError as error:  # something to be passed to it, like a socket, is not available
             log.error("%s", error)
             self._down(kept, error.exit_code)
             return

@@ -1,4 +1,4 @@
-"""`nightshift kill`: stop jobs that run, cancel those that wait."""
+"""`nightshift kill`: stops running jobs and cancels waiting ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STATES = {"queued": ("QUEUED",), "running": ("STARTING", "RUNNING")}
 LISTED = 20
-AT_ONCE = 200  # stops in one transaction: each costs a write to the disk, and others want to write as well
+AT_ONCE = 200  # stops in one transaction: each costs a write to the disk, and other processes must write too
 
 
 @click.command("kill")
@@ -30,9 +30,9 @@ AT_ONCE = 200  # stops in one transaction: each costs a write to the disk, and o
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
 def kill(numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: bool, **filters: Any) -> int:
-    """Stop jobs that run and cancel those that wait: nightshift kill 12 14-16,20
+    """Stop running jobs and cancel waiting ones: nightshift kill 12 14-16,20
 
-    Without numbers, those that --state, --mine and --group leave: nightshift kill --state queued --mine
+    Without numbers, --state, --mine and --group choose the jobs: nightshift kill --state queued --mine
     """
     from runner.errors import UserError
 
@@ -54,7 +54,7 @@ def kill(numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: 
 
 
 def _chosen(queue: Queue, numbers: Sequence[Spans], *, state: str | None, mine: bool, group: str | None) -> list[int]:
-    """Those that wait first: what comes free is not to go to one that is to be stopped as well."""
+    """Return the chosen jobs, waiting ones first: a freed GPU must not go to a job that is about to be stopped."""
     from runner.api.groups import find
     from runner.errors import UserError
     from runner.model import State
@@ -88,12 +88,12 @@ def _confirmed(queue: Queue, job_ids: Sequence[int]) -> bool:
     if len(found) > LISTED:
         click.echo(f"        … and {len(found) - LISTED:,} more")
     if not found:
-        return True  # there is nothing to ask about; each of them will say why
+        return True  # nothing to ask about: each stop will be refused with a reason
     return click.confirm("Stop this job?" if len(found) == 1 else f"Stop these {len(found):,} jobs?")
 
 
 def _stop_all(queue: Queue, job_ids: Sequence[int], unfinished: Collection[int]) -> list[int]:
-    """Ask for these in one transaction, and say what came of it once that is durable; those that were asked for."""
+    """Stop these in one transaction and print the outcomes after it. Return all but those that were refused."""
     from runner.errors import UserError
 
     asked, said, refused = [], [], []
@@ -105,7 +105,7 @@ def _stop_all(queue: Queue, job_ids: Sequence[int], unfinished: Collection[int])
                 if job_id not in unfinished:
                     refused.append(str(error))
                     continue
-                said.append(f"Job {job_id} has ended meanwhile.")  # such as one that waited for another of these
+                said.append(f"Job {job_id} has ended meanwhile.")  # for example because it depended on another of these
             asked.append(job_id)
     queue.ring()
     for line in said:

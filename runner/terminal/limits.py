@@ -11,7 +11,7 @@ from runner.terminal.session import JOBS_ARGUMENT, UNFINISHED_JOB, act_on_each
 @JOBS_ARGUMENT
 @click.option("--for", "duration", metavar="1h", help="How long; without it for good.")
 def keep(job_ids: tuple[int, ...], duration: str | None) -> int:
-    """Leave jobs alone that would be stopped because their GPUs are idle."""
+    """Do not stop these jobs for being idle or hung."""
     from runner.units import parse_duration
 
     for_s = parse_duration(duration) if duration else None
@@ -22,7 +22,7 @@ def keep(job_ids: tuple[int, ...], duration: str | None) -> int:
 @click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
 @click.argument("duration", metavar="2h")
 def extend(job_id: int, duration: str) -> int:
-    """Give a job so much more time than its limit; it may be running already."""
+    """Extend the time limit of a job by this much. The job may already be running."""
     from runner.units import parse_duration
 
     by_s = parse_duration(duration)

@@ -1,4 +1,4 @@
-"""`nightshift log`: the output of a job, byte for byte, and as it comes."""
+"""`nightshift log`: prints the output of a job, byte for byte, and follows it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _print_now(queue: Queue, job_id: int, attempt: int | None, times: bool, line
 
 
 def _explain_nothing(queue: Queue, job_id: int, folder: str) -> None:
-    """Where there is no output, say why, if that is known."""
+    """If there is no output, say why, if that is known."""
     import os
 
     from runner import rundir
@@ -77,7 +77,7 @@ def _folder(queue: Queue, job_id: int, attempt: int) -> str:
 
 
 class Printer:
-    """Prints the output of one attempt as far as it goes."""
+    """Prints the output of one attempt, as far as it has come."""
 
     def __init__(self, folder: str, times: bool, lines: int | None) -> None:
         from runner.terminal.log_follow import Growing, Stamps
@@ -91,7 +91,7 @@ class Printer:
             self._growing.skip_to_last_lines(lines)
 
     def catch_up(self) -> None:
-        """Print all that has come."""
+        """Print everything that has come since the last call."""
         for piece in self._growing.read():
             if self._stamps is None:
                 sys.stdout.buffer.write(piece)
@@ -100,14 +100,14 @@ class Printer:
         sys.stdout.buffer.flush()
 
     def go_live(self) -> None:
-        """Print the last lines of what there was; from here on every line."""
+        """Print the last lines of the output so far. From now on every line is printed at once."""
         if self._last is not None:
             sys.stdout.buffer.writelines(self._last)
             sys.stdout.buffer.flush()
             self._last = None
 
     def close(self) -> None:
-        """Print a last line that was never ended."""
+        """Print a last line without a newline, if there is one, and close the file."""
         if self._line:
             self._print_lines(self._line + b"\n", self._line_at)
         self.go_live()
@@ -115,7 +115,7 @@ class Printer:
         self._growing.close()
 
     def _take(self, piece: bytes, position: int) -> None:
-        """Whole lines, and what is left is the beginning of the next one."""
+        """Print the whole lines in this piece and keep the rest for the next one."""
         if not self._line:
             self._line_at = position
         whole = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
@@ -127,7 +127,7 @@ class Printer:
         self._print_lines(text, at)
 
     def _print_lines(self, text: bytes, position: int) -> None:
-        """As many at a time as came at one moment: one by one, a long output takes minutes."""
+        """Print lines that came at the same moment together: one by one, a long output takes minutes."""
         assert self._stamps is not None
         first = 0
         while first < len(text):
@@ -153,14 +153,14 @@ class Printer:
 
 
 def _end_of_line(text: bytes, at: int) -> int:
-    """Where the line ends that has the byte there."""
+    """Return the position after the line that contains the byte at `at`."""
     ends = [found for end in (b"\n", b"\r") if (found := text.find(end, at)) >= 0]
     last = min(ends, default=len(text)) + 1
     return last + 1 if text[last - 1 : last + 1] == b"\r\n" else last
 
 
 def _follow(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: int | None) -> None:
-    """Attempt by attempt, until the job has ended."""
+    """Follow this attempt, or one attempt after another until the job has ended."""
     number = attempt or _wait_for_attempt(queue, job_id, after=0)
     while number is not None:
         with closing(Printer(_folder(queue, job_id, number), times, lines)) as printer:
@@ -173,7 +173,10 @@ def _follow(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: 
 
 
 def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
-    """The number of an attempt later than this one; None if the job ends without another."""
+    """Wait for an attempt after this one and return its number.
+
+    None if the job ends without another, or if its output is complete but no runner is up to record the end.
+    """
     from runner.terminal.wait_for_jobs import wait_until
 
     job = queue.job(job_id)
@@ -198,7 +201,7 @@ def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) ->
     wait_until(queue.home, lambda: os.path.isdir(folder) or _is_over(queue, job_id, number))
     with closing(Changes(queue.home, folder)) as changes:
         while True:
-            over = _is_over(queue, job_id, number)  # asked before reading, so that nothing is left unread
+            over = _is_over(queue, job_id, number)  # checked before reading, so that the last output is not missed
             printer.catch_up()
             if over:
                 return
@@ -207,7 +210,7 @@ def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) ->
 
 
 def _is_over(queue: Queue, job_id: int, number: int) -> bool:
-    """Whether no more output can come of an attempt."""
+    """Return whether an attempt can produce no more output."""
     import os
 
     from runner import rundir

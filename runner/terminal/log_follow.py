@@ -1,4 +1,4 @@
-"""A run directory's output as it grows: read as far as it goes, again and again."""
+"""Reads the output in a run directory while it grows."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ LEFT_OUT = b"\n[nightshift: part of the output was not kept here]\n"
 
 
 class Growing:
-    """Reads on from file to file, as the supervisor goes on from its first file to one tail after the other."""
+    """Reads the output across its files: the supervisor fills the first file, then one tail after the other."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._in_head = True
-        self.position = 0  # of the next byte in the job's whole output, as far as that is known
+        self.position = 0  # of the next byte in the attempt's whole output, as far as that is known
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file:
             self._file.close()
 
     def read(self) -> Iterator[bytes]:
-        """All that came since the last time."""
+        """Yield everything that came since the last call."""
         while True:
             if self._file is None and not self._open(rundir.OUTPUT):
                 return
@@ -41,7 +41,7 @@ class Growing:
             following = self._next()
             if following is None:
                 return
-            yield from self._rest()  # what was written before the supervisor went on
+            yield from self._rest()  # written before the supervisor switched to the next file
             name, gap = following
             if gap:
                 yield LEFT_OUT
@@ -51,7 +51,7 @@ class Growing:
                 return
 
     def skip_to_last_lines(self, count: int) -> None:
-        """Begin so many lines before the end."""
+        """Begin at the last `count` lines of the output so far."""
         newest = True
         for name in (*reversed(rundir.TAILS), rundir.OUTPUT):
             if not self._open(name):
@@ -61,7 +61,7 @@ class Growing:
             end = self._file.seek(0, os.SEEK_END)
             if count <= 0:
                 return
-            # the newline that ends the last line begins none
+            # the newline at the very end does not begin another line
             count -= _back_up(self._file, count, end - 1 if newest else end)
             if count <= 0:
                 return
@@ -74,7 +74,7 @@ class Growing:
             yield piece
 
     def _next(self) -> tuple[str, bool] | None:
-        """The file that follows on the one being read, if there is one, and whether something in between is gone."""
+        """Return the next file and whether output before it is missing, or None if this file is the newest."""
         older, newer = rundir.TAILS
         assert self._file is not None
         here = os.fstat(self._file.fileno()).st_ino
@@ -88,12 +88,12 @@ class Growing:
         return first, not self._in_head or self._is_behind()
 
     def _is_behind(self) -> bool:
-        """Whether the index of times knows of more output than the files hold together."""
+        """Return whether the index of times covers more output than all files together contain."""
         kept = sum(self._size(name) for name in (rundir.OUTPUT, *rundir.TAILS))
         return last_position(self._path(rundir.TIMES)) > kept
 
     def _catch_up(self) -> None:
-        """Reckon where in the whole output the kept tail begins."""
+        """Set `position` to where the kept tail begins in the whole output."""
         tail = sum(self._size(name) for name in rundir.TAILS)
         self.position = max(self.position, last_position(self._path(rundir.TIMES)) - tail)
 
@@ -121,7 +121,7 @@ class Growing:
 
 
 class Stamps:
-    """When each byte came, from an index that grows too."""
+    """Finds when each byte came, in the index of times, which grows too."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, rundir.TIMES)
@@ -130,7 +130,10 @@ class Stamps:
         self._ns: int | None = None
 
     def of(self, position: int) -> tuple[datetime | None, int | None]:
-        """The moment of the byte at this position, and up to where others came then; positions must not go back."""
+        """Return when this byte came, and the position where bytes of a later moment begin; None if unknown.
+
+        Positions must not decrease from call to call.
+        """
         if not self._records or self._records[-1][0] <= position:
             self._extend()
         while self._records and self._records[0][0] <= position:
@@ -151,7 +154,7 @@ class Stamps:
 
 
 def last_position(path: str) -> int:
-    """The position of the newest entry in an index of times."""
+    """Return the position in the newest entry of an index of times; 0 if it has none."""
     try:
         with open(path, "rb") as file:
             whole = file.seek(0, os.SEEK_END) // INDEX_RECORD.size
@@ -164,7 +167,7 @@ def last_position(path: str) -> int:
 
 
 def _back_up(file: IO[bytes], newlines: int, end: int) -> int:
-    """Stand behind so many newlines before the end of a file, or at its start; how many there were."""
+    """Seek back from `end` to just after the given number of newlines, or to the start. Return how many were found."""
     at, found = end, 0
     while at > 0:
         start = max(0, at - CHUNK)

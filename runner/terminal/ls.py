@@ -1,4 +1,4 @@
-"""`nightshift ls`: what has ended, what is under way, what comes next; time runs downwards."""
+"""`nightshift ls`: lists jobs in order of time: ended, running, waiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASON_WIDTH = 48
 
 
 class Wanted(NamedTuple):
-    """Which jobs to list, and how many of each kind; a limit of -1 is none."""
+    """Which jobs to list, and how many of each kind; -1 means no limit."""
 
     ended: frozenset[State]
     running: bool
@@ -50,7 +50,7 @@ def ls(
     only_commands: bool,
     as_json: bool,
 ) -> None:
-    """List jobs: by default what runs, what waits and what ended last."""
+    """List jobs: by default those that run, those that wait, and the latest that ended."""
     chosen = failed or succeeded or running or queued
     short = not (chosen or everything or only_commands or as_json)
     wanted = Wanted(
@@ -126,7 +126,7 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> No
 
 
 def _print_what_is_due(queue: Queue) -> None:
-    """The command for an empty queue, before it surprises anybody."""
+    """Announce the command for an empty queue before it runs."""
     from runner import clock
     from runner.text.words import long_time, printable
 
@@ -167,14 +167,14 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
 
 
 def _starts(job: Job, starts: Mapping[int, str]) -> str:
-    """What is not known is called so, where it is known of others."""
+    """Return when a queued job starts, or `unknown`; empty for other jobs."""
     from runner.model import State
 
     return starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
 
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:
-    """Why each of them waits; or, where all wait for the same, that alone."""
+    """Return why each job waits; if all wait for the same reason, return only that reason instead."""
     from runner.text.table import shortened
 
     reasons = queue.waiting_reasons(jobs)
@@ -184,7 +184,7 @@ def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | No
 
 
 def _not_shown(queue: Queue, jobs: list[Job], wanted: Wanted) -> int:
-    """How many more wait than are listed."""
+    """Return how many more jobs wait than are listed."""
     from runner.model import State
 
     if not wanted.queued or wanted.queued_limit < 0:
@@ -193,13 +193,13 @@ def _not_shown(queue: Queue, jobs: list[Job], wanted: Wanted) -> int:
 
 
 def _older(queue: Queue, jobs: list[Job], wanted: Wanted) -> int:
-    """How many more have ended than are listed."""
+    """Return how many more jobs have ended than are listed."""
     if not wanted.ended or wanted.ended_limit < 0:
         return 0
     return max(0, queue.jobs.count(*wanted.ended) - sum(job.state.final for job in jobs))
 
 
 def gpu_indices(queue: Queue) -> dict[str, int]:
-    """The index people know a GPU by, for each UUID."""
+    """Return the index of each GPU by its UUID; empty if there are no readings."""
     found = queue.snapshot()
     return {gpu.uuid: gpu.index for gpu in found[0].gpus} if found else {}

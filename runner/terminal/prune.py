@@ -1,4 +1,4 @@
-"""`nightshift prune`: remove what nobody needs any more."""
+"""`nightshift prune`: removes old output, run directories and jobs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NO_RULES = (
 @click.option("--disk-limit", metavar="50G", help="Remove the oldest run directories until the rest fits.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would be removed.")
 def prune(older_than: str | None, kind: str | None, disk_limit: str | None, dry_run: bool) -> None:
-    """Remove output, run directories or finished jobs; what waits or runs is never touched.
+    """Remove output, run directories or finished jobs. Waiting and running jobs are never touched.
 
-    Without options the settings decide.
+    Without options, the settings decide.
     """
     from runner.store import retention
 

@@ -1,4 +1,4 @@
-"""`nightshift rerun`: the same job again, perhaps with changed arguments."""
+"""`nightshift rerun`: queues a job again, with changed arguments if you like."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 
 class WithChanges(click.Command):
-    """A command whose options end at the first flag or setting that is none of its own; from there on, or after --, all
-    is left as it is."""
+    """A command whose own words end at `--`, or at the first flag or setting that it does not know.
+
+    The words from there on are passed to the job unparsed.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Click would refuse those words, or take them for more job numbers."""
+        """Put the words for the job aside: click would refuse them, or take them for more job numbers."""
         at = self._own_words(ctx, args)
         if args[at:]:
             ctx.obj = args[at + (args[at] == "--") :]
         return super().parse_args(ctx, args[:at])
 
     def _own_words(self, ctx: click.Context, args: Sequence[str]) -> int:
-        """How many words are numbers and options of the command itself."""
+        """Return how many words are job numbers and options of the command itself."""
         own = {flag: param for param in self.get_params(ctx) for flag in param.opts if isinstance(param, click.Option)}
         at = 0
         while at < len(args) and args[at] != "--":
@@ -42,12 +44,12 @@ class WithChanges(click.Command):
         return min(at, len(args))
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Say so in the first line of the help."""
+        """Add [CHANGES…] to the first line of the help."""
         return [*super().collect_usage_pieces(ctx), "[CHANGES…]"]
 
 
 def _refuse_misspelt(flag: str, own: Collection[str], ctx: click.Context) -> None:
-    """What is almost an option of the command is hardly meant for the job."""
+    """Raise UsageError if a flag is almost an option of the command: it is hardly meant for the job."""
     from difflib import get_close_matches
 
     if close := get_close_matches(flag, own, cutoff=0.8):
@@ -64,13 +66,13 @@ def _refuse_misspelt(flag: str, own: Collection[str], ctx: click.Context) -> Non
 def rerun(
     changes: Sequence[str] | None, job_ids: tuple[int, ...], group: str | None, failed: bool, as_json: bool
 ) -> int:
-    """Queue the same again, each under a new number.
+    """Queue jobs again, each under a new number.
 
     Flags and settings that follow replace or add arguments of the job's command: nightshift rerun 12 --lr 3e-4
 
-    After -- they may have the names of options: nightshift rerun 12 -- --group b
+    After -- they may have the same names as options of rerun: nightshift rerun 12 -- --group b
 
-    A job comes after those it came after before, as far as they have not ended or are run again as well.
+    A job keeps its --after and --after-ok for jobs that have not ended, or that are run again too.
     """
     from runner.api.groups import in_order
     from runner.errors import UserError

@@ -1,4 +1,4 @@
-"""Commands that bring nightshift up and down: runner, up, down, demo."""
+"""Commands that start and stop nightshift: runner, up, down, demo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEMO_HOME = "~/.nightshift-demo"
 DEMO_GPUS = "sim:2x24GiB"
 BOT_STARTS_WITHIN_S = 60.0
-NETWORK_WAIT_S = 6.0  # one that is up but not connected goes on trying; longer than the keeper's SETTLED_AFTER_S
+NETWORK_WAIT_S = 6.0  # for a bot that is up to connect; it keeps trying. Longer than the keeper's SETTLED_AFTER_S
 WITHOUT_BOT = (
     "no NIGHTSHIFT_TOKEN: the bot stays off. To get it: docs/telegram.md, "
     "or NIGHTSHIFT_CHAT=page for a page on this machine."
@@ -34,7 +34,7 @@ WITHOUT_BOT = (
 
 @click.command("runner")
 def runner() -> None:
-    """Run jobs, in the foreground, until Ctrl-C; running jobs go on when it leaves."""
+    """Run jobs in the foreground until Ctrl-C. Running jobs go on after that."""
     from runner.config import settings
     from runner.loop import main_loop
 
@@ -44,7 +44,7 @@ def runner() -> None:
 @click.command("up")
 @click.option("--detach", is_flag=True, help="Return when it is up; it stays after the terminal is closed.")
 def up(detach: bool) -> int:
-    """Run jobs and the bot, and start again whatever of nightshift dies."""
+    """Run jobs and the bot, and restart any part of nightshift that dies."""
     from runner.config import settings
     from runner.store.connection import prepare_home
 
@@ -60,7 +60,7 @@ def up(detach: bool) -> int:
 
 
 def _take_over(folder: str) -> None:
-    """What an `up` that was killed has left behind."""
+    """Stop the runner and the bot that an earlier `up` left running when it was killed."""
     from runner.terminal.takeover import take_over
 
     if names := take_over(folder):
@@ -72,7 +72,7 @@ def _take_over(folder: str) -> None:
 
 
 def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
-    """The runner, and the bot where it is set up; `any_port`: its page may be on another port if its own is taken."""
+    """Return the runner, and the bot if it is set up. `any_port`: its page may use another port if its own is taken."""
     from runner.config import home
     from runner.processes.process_lock import is_ready
     from runner.terminal.cli import BOT_IS_WANTED, PAGE_SOCKET
@@ -103,19 +103,19 @@ def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
 
 
 def _bot_was_up_before(folder: str) -> bool:
-    """A token that is revoked one night must not stop the queue of a box that restarts."""
+    """Return whether the bot ever worked: a token revoked one night must not stop the queue when the box restarts."""
     from runner.api import Queue
     from runner.errors import OperatorError
 
     try:
         with Queue(folder, actor="") as queue:
             return queue.box.get("bot id") is not None
-    except OperatorError:  # the runner says what is wrong, and may put it right
+    except OperatorError:  # the runner reports what is wrong, and may repair it
         return True
 
 
 def _token() -> list[Handed]:
-    """The bot's token, if this process was given it."""
+    """Return the bot's token to pass on, if this process was given it."""
     from runner.terminal.cli import BOT_TOKEN
 
     found: list[Handed] = BOT_TOKEN.load()()
@@ -123,7 +123,7 @@ def _token() -> list[Handed]:
 
 
 def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
-    """Keep them up in this process; what they log is shown while there is a terminal."""
+    """Keep the parts up in this process, and show their log while there is a terminal. Return the exit code."""
     from runner.terminal.keeper import Keeper
     from runner.terminal.service_log import Shown, opened_log
 
@@ -131,7 +131,7 @@ def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
 
         def tell() -> None:
             shown.catch_up()
-            with contextlib.suppress(OSError):  # a terminal that is gone
+            with contextlib.suppress(OSError):  # the terminal is gone
                 on_ready()
                 sys.stdout.flush()
 
@@ -144,7 +144,7 @@ def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
 
 
 def _tell_up(folder: str) -> None:
-    """Who is up, and how to reach it."""
+    """Print which processes are up, where their log is, and the link to the chat."""
     from runner.config import home
     from runner.processes.process_lock import written_pid
     from runner.terminal.service_log import log_path
@@ -174,7 +174,7 @@ def _link(folder: str) -> str | None:
 
 
 def _tell_link(folder: str) -> None:
-    """Whoever has the link may do everything: into a log goes only where it is."""
+    """Print the link to a terminal, but only its file into a log: anyone with the link may do everything."""
     from runner.config import home
 
     if link := _link(folder):
@@ -206,7 +206,7 @@ def _detach(folder: str, parts: list[Part]) -> int:
 
 
 def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, with_bot: bool) -> int:
-    """Until runner and bot answer, or the keeper or the bot gives up: then what was said."""
+    """Wait for the runner and, up to a time-out, the bot. Return the exit code; print the log if one fails."""
     from runner.terminal.keeper import IS_OFF
     from runner.terminal.service_log import said_since
     from runner.terminal.wait_for_jobs import Changes
@@ -237,7 +237,7 @@ def _runner_is_ready(folder: str, keeper: int) -> bool:
 
 
 class _Waited:
-    """How long the bot has been waited for: to come up, and then to reach Telegram."""
+    """Measures how long we have waited for the bot: to come up, and then to reach Telegram."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -250,7 +250,7 @@ class _Waited:
 
 
 def _bot_is_connected(folder: str, begin: int) -> bool:
-    """Whether it has said so since: before that, Telegram may still refuse its token."""
+    """Return whether the bot has logged that it is up: before that, Telegram may still refuse its token."""
     from runner.config import home
     from runner.processes.process_lock import written_pid
     from runner.terminal.service_log import said_since
@@ -276,7 +276,7 @@ def _tell_if_held(folder: str) -> None:
 
 @click.command("down")
 def down() -> None:
-    """Have nightshift leave; running jobs go on, and are taken up again by the next `up`."""
+    """Stop nightshift. Running jobs go on, and the next `up` follows them again."""
     from runner.config import home
     from runner.processes.process_lock import KEEPER_LOCK, ask_to_leave
     from runner.terminal.takeover import take_over
@@ -305,7 +305,7 @@ def _still_running() -> str:
 
 @click.command("demo")
 def demo() -> int:
-    """Try nightshift with a chat page, in a state folder of its own; GPUs are simulated where there are none."""
+    """Try nightshift with a chat page, in a state folder of its own. GPUs are simulated if there are none."""
     from runner.config import home, settings
     from runner.processes.process_lock import KEEPER_LOCK, holder
     from runner.store.connection import prepare_home
@@ -330,14 +330,14 @@ def demo() -> int:
 
 
 def _demo_gpus() -> str:
-    """Real ones if NVML answers."""
+    """Return the setting for real GPUs if NVML answers, else for simulated ones."""
     from runner.gpu import driver_check
 
     return DEMO_GPUS if driver_check.check() else "auto"
 
 
 def _make_workspace(folder: str) -> None:
-    """A place for chat jobs: where one stands, so that one's own scripts are at hand."""
+    """Add a workspace for chat jobs if there is none: the current folder, or the state folder if it is not writable."""
     from runner.api import Queue
     from runner.config.workspace import Workspace, validate
 

@@ -1,4 +1,4 @@
-"""The log of everything that `nightshift up` keeps up, and showing it on the terminal while there is one."""
+"""The log of `nightshift up` and its parts, and its copy on the terminal."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STDERR = 2
 
 
 def log_path(folder: str) -> str:
-    """Where the log is."""
+    """Return the path of the log."""
     return os.path.join(folder, LOG)
 
 
 @contextlib.contextmanager
 def opened_log(folder: str) -> Iterator[int]:
-    """The log, to append to."""
+    """Open the log for appending, and close it at the end."""
     shorten(folder)
     log = os.open(log_path(folder), os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -35,14 +35,14 @@ def opened_log(folder: str) -> Iterator[int]:
 
 
 def said_since(folder: str, begin: int) -> str:
-    """What was logged after the log had this size."""
+    """Return what was logged since the log had this size."""
     with open(log_path(folder), encoding="utf-8", errors="replace") as file:
         file.seek(begin)
         return file.read()
 
 
 def shorten(folder: str) -> None:
-    """One that has grown large begins anew; what it held is kept once. Whoever has it open goes on writing to it."""
+    """If the log is large, copy it to OLD_LOG and empty it. Processes that have it open keep writing to it."""
     path, old = log_path(folder), os.path.join(folder, OLD_LOG)
     with contextlib.suppress(OSError):
         if os.path.getsize(path) > LARGE_LOG:
@@ -52,7 +52,7 @@ def shorten(folder: str) -> None:
 
 
 class Shown:
-    """Copies what is added to the log to the terminal, until that is closed. A terminal that halts halts only this."""
+    """Copies the log to the terminal as it grows, until the terminal closes. If the terminal blocks, only this does."""
 
     def __init__(self, folder: str, log: int) -> None:
         self._log, self._at = log, os.fstat(log).st_size
@@ -70,7 +70,7 @@ class Shown:
         self._wanted = False
 
     def catch_up(self) -> None:
-        """What is in the log so far is on the terminal when this returns."""
+        """Copy everything logged so far to the terminal, unless the terminal blocks."""
         if self._turn.acquire(timeout=1.0):
             try:
                 self._copy()
@@ -91,4 +91,4 @@ class Shown:
                 while text:
                     text = text[os.write(STDERR, text) :]
             except OSError:
-                self._wanted = False  # the terminal is gone; we are not
+                self._wanted = False  # the terminal is gone; nightshift goes on

@@ -1,4 +1,4 @@
-"""What every command needs: the queue, the numbers of jobs, and a voice."""
+"""What every command needs: the queue, arguments for jobs and groups, and output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ else:
     NumberType = NameType = click.ParamType  # generic only in later versions of click
 
 LARGEST_ID = (1 << 63) - 1  # SQLite's
-FEW = 100  # entries of a list that somebody may want to read
+FEW = 100  # a list with up to this many entries is indented for people
 
 
 def open_queue() -> Queue:
-    """The queue of the state folder in force, used by whoever is at the terminal."""
+    """Open the queue of the current state folder, as the user at the terminal."""
     from runner.api import Queue
     from runner.terminal.submit import user
 
@@ -34,7 +34,7 @@ def open_queue() -> Queue:
 
 
 class JobNumber(NumberType):
-    """The number of a job, as `12` or `#12`."""
+    """A job number as an argument: `12` or `#12`."""
 
     name = "job"
 
@@ -42,7 +42,7 @@ class JobNumber(NumberType):
         self._unfinished = unfinished
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002
-        """The number, or a complaint that says what one looks like."""
+        """Return the number, or raise UsageError."""
         text = str(value).removeprefix("#")
         if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= LARGEST_ID):
             raise click.UsageError(f"{value!r} is not the number of a job; `nightshift ls` lists them.", ctx)
@@ -54,7 +54,7 @@ class JobNumber(NumberType):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """The latest jobs, those already typed left out."""
+        """Return the latest jobs, without those already typed."""
         from runner.terminal.completion import job_numbers
 
         typed = {str(value) for values in ctx.params.values() if isinstance(values, tuple) for value in values}
@@ -62,12 +62,12 @@ class JobNumber(NumberType):
 
 
 class GroupName(NameType):
-    """The name of a group; that there is one is for the command to see."""
+    """The name of a group as an argument. The command checks that the group exists."""
 
     name = "group"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
-        """As it is."""
+        """Return the name unchanged."""
         return str(value)
 
     def shell_complete(
@@ -76,7 +76,7 @@ class GroupName(NameType):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """The latest groups."""
+        """Return the latest groups."""
         from runner.terminal.completion import group_names
 
         return group_names(incomplete)
@@ -88,23 +88,23 @@ UNFINISHED_JOB = JobNumber(unfinished=True)
 
 
 def say(sentence: str) -> None:
-    """To the person, not to the pipe."""
+    """Print a sentence to stderr: it is for the user, not for a pipe."""
     print(f"nightshift: {sentence}", file=sys.stderr)
 
 
 def warn_without_runner(queue: Queue, consequence: str) -> None:
-    """Nothing happens while no runner is up: say so."""
+    """Say so if no runner is up, and what follows from that."""
     if not queue.runner_is_up():
         say(f"no runner is up for {queue.home}: {consequence}. Start one: nightshift up --detach")
 
 
 def print_json(value: Any) -> None:
-    """For programs."""
+    """Print a value as indented JSON."""
     print(json.dumps(value, indent=2))
 
 
 def print_json_list(values: Iterable[Any]) -> None:
-    """The same, as it comes; where there are many, each is on a line of its own, which takes a tenth of the time."""
+    """Print values as a JSON list while they come. In a long list, each is one line: that takes a tenth of the time."""
     rest = iter(values)
     first = list(islice(rest, FEW + 1))
     if len(first) <= FEW:
@@ -119,7 +119,7 @@ def print_json_list(values: Iterable[Any]) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 job`, `2,000 jobs`."""
+    """Return a count with its noun: `1 job`, `2,000 jobs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -127,7 +127,7 @@ JOBS_ARGUMENT = click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", n
 
 
 def act_on_each(job_ids: Iterable[int], act: Callable[[Queue, int], str]) -> int:
-    """One that is refused does not keep back the others; 1 if any was."""
+    """Call `act` for each job and print its answer. Return 1 if any was refused; the others are done anyway."""
     from runner.errors import UserError
 
     refused = 0

@@ -1,4 +1,4 @@
-"""`nightshift shell`: a shell where a job is, as the job sees the world."""
+"""`nightshift shell`: opens a shell in a job's folder, with its environment and GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runner.api import Queue
     from runner.model import Job
 
-# The mark by which strays of the job are found and ended, and what is the bot's alone.
+# The variable by which stray processes of the job are found and ended, and the bot's token.
 _NOT_FOR_A_GUEST = ("NIGHTSHIFT_ATTEMPT", "NIGHTSHIFT_TOKEN")
 _OF_THIS_TERMINAL = ("TERM", "COLORTERM", "COLUMNS", "LINES", "SSH_TTY", "SSH_CONNECTION", "TMUX", "TMUX_PANE")
 
@@ -27,7 +27,7 @@ def shell(job_id: int, command: tuple[str, ...]) -> None:
     """Open a shell in job N's folder, with its environment and its GPUs.
 
     With a command, run that instead and exit with its code: one argument is shell text, several are an exact
-    argument list. Works for jobs that run, wait or have ended; it takes nothing from the queue's accounting.
+    argument list. Works for jobs that run, wait or have ended. The queue does not count what the shell uses.
     """
     with open_queue() as queue:
         job = queue.job(job_id)
@@ -40,7 +40,7 @@ def shell(job_id: int, command: tuple[str, ...]) -> None:
 
 
 def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
-    """What the job's processes have, but for what marks them as the job's."""
+    """Return the job's environment with this terminal's variables, without the job's mark and the bot's token."""
     from runner import rundir
     from runner.config import settings
     from runner.config.env_file import read_env_file
@@ -94,7 +94,7 @@ def _words(command: tuple[str, ...], variables: dict[str, str]) -> list[str]:
 
 
 def _become(words: list[str], variables: dict[str, str]) -> NoReturn:
-    """Go on as that program: what it returns is what we return."""
+    """Replace this process with the program: its exit code becomes ours."""
     from runner.errors import UserError
 
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`nightshift show`: everything about one job, but for the values in its environment."""
+"""`nightshift show`: everything about one job, except the values in its environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LABEL = 12
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.option("--fit", is_flag=True, help="Only how its batch was found, drawn.")
 def show(job_id: int, as_json: bool, fit: bool) -> None:
-    """Show all there is to know about job N."""
+    """Show everything about job N."""
     with open_queue() as queue:
         job = queue.job(job_id)
         if as_json:
@@ -96,7 +96,7 @@ def _headline(job: Job) -> str:
 
 
 def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """What to print: labels and texts."""
+    """Yield the lines to print, as label and text."""
     from runner import clock
     from runner.terminal.ls import gpu_indices
 
@@ -207,7 +207,7 @@ def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """How long it is expected to take, and by what; what is left of it once it runs."""
+    """Yield how long the job is expected to take or, once it runs, when it should end, and from which runs."""
     from datetime import timedelta
 
     from runner import clock
@@ -226,7 +226,7 @@ def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """What the supervisor saw of the last attempt's end."""
+    """Yield what the supervisor recorded at the end of the last attempt."""
     from runner.units import format_duration, format_mib
 
     made = queue.jobs.attempts(job.id)
@@ -245,7 +245,7 @@ def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _usage(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """What it made of its GPUs, as far as that is known; so far, while it runs."""
+    """Yield how the job has used its GPUs, as far as that is known."""
     from runner.units import format_mib
 
     used = queue.usage(job.id) if job.gpus else None
@@ -262,7 +262,7 @@ def _usage(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _watch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """What the watch over its GPUs makes of it, and who asked to keep it."""
+    """Yield what the watchdogs found about the job, and who asked to keep it."""
     from runner import clock
     from runner.model import Reason
 
@@ -278,7 +278,7 @@ def _watch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _batch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """The batch it runs at, and how that was found."""
+    """Yield the batch the job runs with, and how it was found."""
     found = queue.probe(job.id)
     if found is not None:
         yield "Batch", found["said"]
@@ -297,7 +297,7 @@ def _draw_fit(queue: Queue, job: Job) -> None:
 
 
 def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """Only where there were several: one is told by the lines above."""
+    """Yield a line per attempt if there were several; a single one is described by the lines above."""
     from runner.model import Reason, State
 
     found = [_attempt(row) for row in queue.jobs.attempts(job.id)]

@@ -1,4 +1,4 @@
-"""Starting processes that stay: other words of this command, with a log for a voice and descriptors for the rest."""
+"""Starts nightshift commands as long-running processes. They write to a log and may inherit descriptors."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 class Handed(Protocol):
-    """What a process gets by a descriptor; a variable in its environment names that."""
+    """Something a process gets through a descriptor. An environment variable tells it how to find that."""
 
     variable: str
 
     def open(self) -> tuple[str, int]:
-        """The variable's value, and a descriptor for one process; ours is closed when it has been started."""
+        """Return the variable's value, and a descriptor for one process. Our copy is closed after the start."""
 
     def started(self, pid: int) -> None:
-        """The process has this pid."""
+        """Take note of the pid of the started process."""
 
 
 def command(word: str) -> list[str]:
-    """The argument list that runs another command of ours with the same settings."""
+    """Return the argument list that runs another nightshift command with the same settings."""
     file = home.env_file()
     return python_command("nightshift", *(["--env-file", file] if file else []), word)
 
 
 def start(words: Sequence[str], log: int, handed: Sequence[Handed]) -> subprocess.Popen[bytes]:
-    """A process in a session of its own: what the terminal sends on Ctrl-C or when it closes is not for it."""
+    """Start a process in its own session, so that it gets no signal on Ctrl-C or when the terminal closes."""
     descriptors: list[int] = []
     environ = dict(os.environ)
     try:

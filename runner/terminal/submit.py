@@ -1,4 +1,4 @@
-"""`nightshift submit`: the one command people type all day, so it loads nothing it does not need."""
+"""`nightshift submit`: people type this command all day, so it imports only what it needs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ REMOVED = "(removed)"
 
 
 def usage(intro: str = USAGE, shown: Sequence[options.Option] = (*options.OPTIONS, *OWN)) -> str:
-    """The text of --help."""
+    """Return the text of --help."""
     rows = options.help_rows(shown)
     width = max(len(flags) for flags, _ in rows)
     return intro + "".join(f"  {flags:<{width}}  {text}\n" for flags, text in rows)
 
 
 def main(words: Sequence[str]) -> int:
-    """Queue what the words say; the exit code."""
+    """Queue the jobs that the words describe. Return the exit code."""
     values, rest, _ = options.read_words(words, OWN)
     if values.get("help"):
         print(usage(), end="")
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _wait(queue: Queue, job_ids: list[int]) -> int:
-    """The code of the first that did not succeed, or 0; each one's outcome in words, beside the output."""
+    """Wait for the jobs and print their outcomes to stderr. Return the code of the first that did not succeed, or 0."""
     from runner.terminal.wait_for_jobs import wait_for
     from runner.text.words import state_words
 
@@ -72,7 +72,7 @@ def _wait(queue: Queue, job_ids: list[int]) -> int:
 
 
 def command_of(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] | None, bool]:
-    """The command as text, as an argument list if it is one, and whether it is a whole script."""
+    """Return the command as text, its argument list or None, and whether it is a whole script."""
     if "script" in values:
         if rest:
             raise UserError(
@@ -91,7 +91,7 @@ def command_of(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] 
 
 
 def user() -> str:
-    """Who is at the terminal."""
+    """Return the name of the user at the terminal, or the uid if it has no name."""
     import pwd
 
     try:
@@ -101,7 +101,7 @@ def user() -> str:
 
 
 class Submission:
-    """Jobs from one terminal: they share its folder, environment and options."""
+    """Queues jobs from one terminal. They share its folder, environment and options."""
 
     def __init__(self, queue: Queue, values: dict[str, Any], *, silent: bool = False) -> None:
         self._queue, self._values, self._as_json = queue, values, bool(values.get("json"))
@@ -128,7 +128,7 @@ class Submission:
         self._add([self._spec(command, argv, script)])
 
     def follow(self, lines: Any) -> None:
-        """Queue one job per line, as soon as a line is there: `tail -f` may stand before us."""
+        """Queue one job per line, as soon as each line comes: the input may be `tail -f`."""
         self.refuse_hopeless()
         for batch in _batches(lines):
             self.submit_lines(batch)
@@ -136,19 +136,19 @@ class Submission:
             raise UserError("There was no command on standard input: it takes one per line.")
 
     def refuse_hopeless(self) -> None:
-        """UserError if with these options no line at all could be queued: better now than at each of them."""
-        if "probe" not in self._values:  # how that is to be done may be said by the command
+        """Raise UserError if no line could be queued with these options: better now than for each line."""
+        if "probe" not in self._values:  # the command itself may say how to probe it
             self._queue.check(self._queue.limited(self._spec("true", None, False)))
 
     def submit_lines(self, lines: list[str]) -> dict[int, str]:
-        """Queue one job for each of these; the lines that could be queued, by their jobs' numbers."""
+        """Queue one job per line. Return the lines that could be queued, by job number."""
         try:
             return dict(zip(self._add([self._spec(line, None, False) for line in lines]), lines, strict=True))
         except UserError:
             return self._add_one_by_one(lines)
 
     def submit_sweep(self, commands: Sequence[tuple[str | list[str], dict[str, str]]], sweep: Template) -> None:
-        """Queue all combinations of a sweep, each with its values, as one group, or none of them."""
+        """Queue all combinations of a sweep as one group, or none of them. Each job records its values."""
         specs = [
             replace(
                 self._spec(command, None, False) if isinstance(command, str) else self._spec("", command, False),
@@ -164,7 +164,7 @@ class Submission:
             self._tell(f"{self.group}: {counted_ids(self.ids)}\n")
 
     def _add_one_by_one(self, lines: list[str]) -> dict[int, str]:
-        """One line that cannot be must not keep back the others, nor end a pipe that is followed for days."""
+        """Queue each line alone: a bad line must not keep back the others, nor end a pipe that is followed for days."""
         queued = {}
         for line in lines:
             try:
@@ -190,7 +190,7 @@ class Submission:
         return ids
 
     def _frozen(self, specs: list[JobSpec]) -> list[JobSpec]:
-        """With a copy of the code, and a word on it: what is not copied is not to be a surprise."""
+        """Take a snapshot of the code for these jobs and say what was copied, so that missing files are no surprise."""
         from runner.snapshot import code_copy
 
         for spec in specs:
@@ -203,7 +203,7 @@ class Submission:
         return taken
 
     def _tell(self, text: str) -> None:
-        """Whoever reads our output may have seen enough; the jobs are to be queued all the same."""
+        """Write to stdout. If its reader has closed the pipe, discard output from now on: jobs must still be queued."""
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -211,7 +211,7 @@ class Submission:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def finish(self) -> int:
-        """The last words, and waiting where that is wanted; the exit code."""
+        """Print the ids for --json and why jobs may not start, wait if asked to, and return the exit code."""
         if self._as_json:
             print(json.dumps({"ids": self.ids} | ({"group": self.group} if self.group else {})))
         if not self._queue.runner_is_up():
@@ -224,7 +224,7 @@ class Submission:
 
 
 def counted_ids(ids: Sequence[int]) -> str:
-    """`9 jobs, 41–49`; jobs that were queued at once have numbers in a row."""
+    """Return `9 jobs, 41–49`. Jobs that were queued together have consecutive numbers."""
     return f"1 job, {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs, {ids[0]}–{ids[-1]}"
 
 
@@ -232,11 +232,11 @@ def _current_folder() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        return REMOVED  # refused as such, unless --dir names another
+        return REMOVED  # the job is refused because of it, unless --dir names another folder
 
 
 def _batches(file: Any) -> Iterator[list[str]]:
-    """Lines as they come, those that come together in one batch."""
+    """Yield lines as they come; lines that come together are one batch."""
     lines = Lines(file)
     while lines.are_open:
         if batch := lines.read():
@@ -244,7 +244,7 @@ def _batches(file: Any) -> Iterator[list[str]]:
 
 
 class Lines:
-    """Commands from a file or a pipe, one per line; blank lines and comments are none."""
+    """Reads commands from a file or a pipe, one per line. Blank lines and comments are skipped."""
 
     def __init__(self, file: Any) -> None:
         if file is None:
@@ -254,7 +254,7 @@ class Lines:
         self._pending: list[bytes] = []
 
     def read(self) -> list[str]:
-        """Wait for more and return the lines that are whole; at the end also one that was not ended."""
+        """Wait for input and return the whole lines; at its end also a last line without a newline."""
         data = os.read(self.descriptor, 1 << 16)
         self.are_open = bool(data)
         self._pending.append(data)

@@ -1,4 +1,4 @@
-"""`nightshift sweep`: seed 004's simple_hypersearch; the commands it makes are queued, or printed for a pipe."""
+"""`nightshift sweep`: makes commands like simple_hypersearch, and queues them or prints them for a pipe."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SHOWN = (*OWN, *(one._replace(flags=tuple(flag for flag in one.flags if flag != 
 
 
 def main(words: Sequence[str]) -> int:
-    """Queue what the words say; the exit code."""
+    """Queue or print the commands that the words describe. Return the exit code."""
     given, rest = options.take_lists(words, "-p", "--parameter")
     values, command = _read(rest)
     if values.get("help"):
@@ -78,12 +78,12 @@ def main(words: Sequence[str]) -> int:
 
 
 def _read(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The options, which may stand on both sides of the command, and the command: one word, or those behind `--`."""
+    """Return the options, which may be on both sides of the command, and the command: one word, or all after `--`."""
     values, rest, separated = options.read_words(words, OWN)
     if separated or not rest:
         return values, rest
     template, behind = rest[0], rest[1:]
-    # once more as a whole, so that what only holds for both sides together is seen
+    # parse both sides together once more, to find options that do not fit together
     values, rest, _ = options.read_words([*words[: len(words) - len(rest)], *behind], OWN)
     if rest:
         raise UserError(f"{rest[0]!r} is one word too many: put the command into quotes, or behind --. {EXAMPLE}")
@@ -109,7 +109,7 @@ def _parameters(given: list[list[str]]) -> dict[str, Values]:
 def _commands(
     command: list[str], parameters: dict[str, Values], values: dict[str, Any]
 ) -> list[tuple[str | list[str], dict[str, str]]]:
-    """The command for each combination, shell text or an argument list if it was given as one, and the combination."""
+    """Return the command for each combination, as text or argument list as it was given, and the combination."""
     sweeps.check(command, parameters)
     samples = values.get("samples")
     chosen = sweeps.combinations(

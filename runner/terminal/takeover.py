@@ -1,7 +1,8 @@
-"""What a keeper leaves behind when it is killed: a runner and a bot that go on, and that nobody would start again.
+"""Stops the runner and the bot that a killed keeper left running: nobody would restart them if they died.
 
-Each is written down as it is started, by its pid and the moment it began: one that has not come up yet holds no lock,
-and would take it from the next keeper's. One that somebody started by hand is not ours to end.
+The keeper records the pid and the start time of each part when it starts it. Locks are not enough: a part that has
+not come up yet holds none, and could take the lock before the next keeper's part does. Processes that somebody
+started by hand are not recorded, and are left alone.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE = "kept.json"
-PARTS = ("bot", "runner")  # in the order in which they are to leave
+PARTS = ("bot", "runner")  # in the order in which they are stopped
 
 
 def remember(folder: str, pids: Mapping[str, int]) -> None:
-    """Write down who is kept up; a full disk is no reason not to keep them up."""
+    """Record the pids of the parts. If that fails, as on a full disk, they are kept up all the same."""
     path = os.path.join(folder, FILE)
     with contextlib.suppress(OSError):
         parts = {name: [pid, linux.start_time(pid)] for name, pid in pids.items()}
@@ -33,9 +34,10 @@ def remember(folder: str, pids: Mapping[str, int]) -> None:
 
 
 def take_over(folder: str, *, insist: bool = True) -> list[str]:
-    """Have those leave that go on although their keeper is gone; running jobs go on.
+    """Stop the parts whose keeper is gone, and return their names. Running jobs go on.
 
-    One that hangs must not keep the next from coming up: it is killed, as its own keeper would have done.
+    With `insist`, a part that hangs is killed, as its keeper would have done, so that the next one can come up.
+    Otherwise OperatorError is raised.
     """
     if holder(folder, KEEPER_LOCK) is not None:
         return []

@@ -1,4 +1,4 @@
-"""`nightshift wait`: wait until jobs have ended."""
+"""`nightshift wait`: waits until jobs have ended."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runner.terminal.session import GROUP, UNFINISHED_JOB, open_queue, say, warn
 def wait(job_ids: tuple[int, ...], group: str | None, everything: bool) -> int:
     """Wait until these jobs have ended: nightshift wait 12 13
 
-    The exit code is 0 if all succeeded, otherwise that of the first that did not.
+    The exit code is 0 if all succeeded, otherwise the code of the first job that did not.
     """
     from runner.errors import UserError
     from runner.store.listing import Listing
     from runner.terminal.wait_for_jobs import wait_for
     from runner.text.words import state_words
 
-    if not (job_ids or group or everything):  # such as `nightshift wait $ids` where there are none
+    if not (job_ids or group or everything):  # such as `nightshift wait $ids` with empty ids
         raise UserError("Which jobs? Name them by number, or by --group or --all.")
     if everything and (job_ids or group):
         raise UserError("Either --all, or some of them, not both at once.")

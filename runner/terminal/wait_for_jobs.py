@@ -1,4 +1,4 @@
-"""Waiting for jobs to end: woken by the database file itself, which changes with every commit."""
+"""Waits for jobs to end. It wakes when the database file changes, which happens at every commit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from runner.api import Queue
 
 IN_MODIFY, IN_CREATE, IN_MOVED_TO = 0x2, 0x100, 0x80
-SAFETY_S = 5.0  # a filesystem that tells of no changes
+SAFETY_S = 5.0  # look at least this often: some filesystems report no changes
 
 
 class Changes:
-    """Tells when anything in these folders is written to."""
+    """Waits for changes in these folders, by inotify."""
 
     def __init__(self, *folders: str) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -28,19 +28,19 @@ class Changes:
             self.add(folder)
 
     def add(self, folder: str) -> int:
-        """Look at one more folder; what to call it when it is dropped."""
+        """Watch one more folder. Return its number for `drop`, or -1 if it cannot be watched."""
         if self._descriptor < 0:
             return -1
         mask = IN_MODIFY | IN_CREATE | IN_MOVED_TO
         return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask))
 
     def drop(self, watch: int) -> None:
-        """Look at a folder no more."""
+        """Stop watching a folder."""
         if self._descriptor >= 0 and watch >= 0:
             self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def wait(self, timeout_s: float = SAFETY_S, also: Sequence[int] = ()) -> list[int]:
-        """Until something changed, or so long; or until there is something to read from `also`: from which of them."""
+        """Wait for a change, the time-out, or input on `also`. Return the descriptors in `also` that can be read."""
         own = [self._descriptor] if self._descriptor >= 0 else []
         ready, _, _ = select.select([*own, *also], [], [], timeout_s)
         if self._descriptor in ready:
@@ -48,13 +48,13 @@ class Changes:
         return [descriptor for descriptor in ready if descriptor != self._descriptor]
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop watching."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
 
 def wait_until(folder: str, done: Callable[[], bool]) -> None:
-    """Return when `done` says so; asked again whenever something in the folder changes."""
+    """Wait until `done` returns true. It is called whenever something in the folder changes, at least every 5 s."""
     changes = Changes(folder)
     try:
         while not done():
@@ -64,15 +64,15 @@ def wait_until(folder: str, done: Callable[[], bool]) -> None:
 
 
 def wait_for(queue: Queue, job_ids: Sequence[int], say: Callable[[str], None] | None = None) -> int:
-    """Return when all these jobs have ended: 0 if all succeeded, else the code of the first that did not.
+    """Wait until all these jobs have ended. Return 0 if all succeeded, else the code of the first that did not.
 
-    What somebody has to lift for that is said once.
+    If something that a person must lift holds the jobs back, call `say` with it, once each time it changes.
     """
     left = [queue.job(job_id).id for job_id in job_ids]
     unfinished, told = frozenset(left), list[str | None]([None])
 
     def done() -> bool:
-        # one look at a time, however many there are: all must end, so it does not matter which is looked at
+        # look at one job at a time, however many there are: all must end, so the order does not matter
         while left and queue.job(left[-1]).state in FINAL_STATES:
             left.pop()
         if left and say and (held := queue.held_back(unfinished)) != told[-1]:

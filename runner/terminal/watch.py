@@ -1,4 +1,4 @@
-"""`nightshift watch`: seed 003's command as it stands: run a process, and end it when the GPUs are idle."""
+"""`nightshift watch`: runs a process and ends it when the GPUs are idle, like gpu_idle_timeout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runner.idle_command.gpu_readings import Readings
 
 _SHORTEST_PERIOD_S = 0.05
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # the same codes as in a shell
 LINES = "%(asctime)s: %(levelname)s: %(name)s: %(message)s"
 
 
@@ -51,9 +51,10 @@ def watch(
 ) -> int:
     """Run a command, and end it when all GPUs stay idle: no queue, no bot.
 
-    It ends (DELAY + N - 1) x SECONDS after the start at the earliest, with all it has started, and the exit code is
-    1 then; else it is the command's own, or 128 and the signal that ended it. GPUs whose usage is not known are
-    never taken for idle. Which GPUs: all, or those that CUDA_VISIBLE_DEVICES or NIGHTSHIFT_GPUS names.
+    It is ended (DELAY + N - 1) x SECONDS after the start at the earliest, with everything it has started, and the
+    exit code is then 1. Otherwise the exit code is the command's own, or 128 plus the signal that ended it. A GPU
+    whose usage is unknown never counts as idle. All GPUs are watched, or those that CUDA_VISIBLE_DEVICES or
+    NIGHTSHIFT_GPUS names.
     """
     from runner.idle import Policy
 
@@ -94,4 +95,4 @@ def _set_up_log(debug: bool) -> None:
     log.addHandler(lines)
     log.propagate = False
     log.setLevel(logging.DEBUG if debug else logging.INFO)
-    logging.raiseExceptions = False  # a terminal that is gone is no reason to say so
+    logging.raiseExceptions = False  # do not report that the terminal is gone

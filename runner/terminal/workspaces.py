@@ -1,4 +1,4 @@
-"""`nightshift ws`: named places for jobs. Of variables and env files only the names are ever shown."""
+"""`nightshift ws`: manages workspaces. It never shows the values of variables, only their names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ workspaces = Commands(
 
 
 def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that describe a workspace."""
+    """Add the options that describe a workspace to a command."""
     for option in reversed(
         [
             click.option("--dir", "folder", metavar="FOLDER", help="Where its jobs run."),
@@ -65,7 +65,7 @@ def add(
     profile: str | None,
     probe_with: str | None,
 ) -> None:
-    """Make the workspace NAME; its folder is the current one unless --dir says otherwise."""
+    """Make the workspace NAME. Its folder is the current one unless --dir names another."""
     from runner.config.workspace import Workspace
     from runner.errors import UserError
 
@@ -101,7 +101,7 @@ def edit(
     probe_with: str | None,
     unset: tuple[str, ...],
 ) -> None:
-    """Change what is given of the workspace NAME; an empty value takes it out."""
+    """Change the given options of the workspace NAME. An empty value removes an option."""
     with open_queue() as queue:
         old = queue.workspaces.get(name)
         kept = {key: value for key, value in old.variables.items() if key not in unset}
@@ -118,7 +118,7 @@ def edit(
 
 
 def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> dict[str, Any]:
-    """How its jobs are probed, with what is given changed; an empty text takes out what it would have set."""
+    """Return the old probe settings with the given changes. An empty text removes what it would have set."""
     from runner.config.profiles import parse_settings
 
     name = old.get("profile") if profile is None else profile or None
@@ -127,7 +127,7 @@ def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> di
 
 
 def _put(queue: Queue, workspace: Workspace) -> None:
-    """Keep it once it has proved to work; the environment is captured now, so that a mistake shows now."""
+    """Check the workspace and save it. The environment is captured now, so that a mistake shows now."""
     from runner.config.workspace import environment_of, validate
 
     checked = validate(workspace)
@@ -150,7 +150,7 @@ def _parsed(variables: tuple[str, ...]) -> dict[str, str]:
 @click.command("rm")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget the workspace NAME; its folder stays, and its jobs keep what they were submitted with."""
+    """Forget the workspace NAME. Its folder stays, and its jobs keep what they were submitted with."""
     with open_queue() as queue:
         was_default = queue.workspaces.get(name).default
         queue.workspaces.remove(name)

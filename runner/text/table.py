@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GAP = "  "
-NARROWEST = 12  # a column that is cut keeps at least this much
+NARROWEST = 12  # cells that a shortened column keeps at least
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a line, and the colour of one of them."""
+    """The cells of one line, and the colours of some of them, by column."""
 
     cells: Sequence[str]
     colours: dict[int, str | None] = field(default_factory=dict)
 
 
 def terminal_width() -> int | None:
-    """How wide lines may be; None where nobody looks and nothing need be cut."""
+    """Return the width of the terminal, or None if stdout is not a terminal: then nothing is cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_table(
     headers: Sequence[str], rows: Sequence[Row], *, cut: Sequence[int] = (), right: Sequence[int] = ()
 ) -> None:
-    """Print rows under headers; columns in `cut` give way, the first named first, where the line is too short."""
+    """Print rows under headers. If lines are too long, shorten the columns in `cut`, in that order."""
     columns = list(zip(headers, *(row.cells for row in rows), strict=True))
     widths = [max(map(cells, column)) for column in columns]
     limit = terminal_width()
@@ -65,12 +65,12 @@ def _print_line(row: Row, widths: Sequence[int], right: Sequence[int]) -> None:
 
 
 def paint(text: str, colour: str | None) -> str:
-    """Coloured, unless colours are not wanted; where nobody looks click takes them off again."""
+    """Return the text in this colour, unless NO_COLOR is set. click removes colours if stdout is not a terminal."""
     return click.style(text, fg=colour) if colour and text and not os.environ.get("NO_COLOR") else text
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most so many cells, with … where something is left out."""
+    """Return the text in at most `width` cells, with … at the end if it was cut."""
     if cells(text) <= width:
         return text
     kept, used = [], 1
@@ -83,7 +83,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def cells(text: str) -> int:
-    """How much room a text takes on a terminal."""
+    """Return how many terminal cells a text takes."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))
 
 

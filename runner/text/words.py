@@ -1,4 +1,4 @@
-"""Jobs, times and states in people's words. Pure."""
+"""Words for jobs, times, states and events, as people read them. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COLOURS = {
 
 
 def state_words(job: Job) -> str:
-    """Where a job is, or how it ended."""
+    """Return the state or phase of a job, or how it ended."""
     if job.state is State.RUNNING and job.phase not in (None, Phase.RUNNING):
         assert job.phase is not None
         return str(job.phase.value)
@@ -47,7 +47,7 @@ def state_words(job: Job) -> str:
 
 
 def outcome_words(state: State, reason: Reason | None, exit_code: int | None, number: int | None) -> str:
-    """How an attempt ended; the state alone where there is no more to say."""
+    """Return how an attempt ended, or only the state if there is no more to say."""
     if state is State.FAILED and reason is Reason.EXIT:
         return f"failed, exit {exit_code}"
     if state is State.FAILED and reason is Reason.SIGNAL:
@@ -57,12 +57,12 @@ def outcome_words(state: State, reason: Reason | None, exit_code: int | None, nu
 
 
 def colour(state: State) -> str | None:
-    """What a state looks like on a terminal."""
+    """Return the colour of a state on a terminal, or None."""
     return _COLOURS.get(state)
 
 
 def signal_name(number: int | None) -> str:
-    """`SIGSEGV`, or the number where it has no name."""
+    """Return a name like `SIGSEGV`, or `signal 99` if it has none."""
     try:
         return signal.Signals(number or 0).name
     except ValueError:
@@ -70,7 +70,7 @@ def signal_name(number: int | None) -> str:
 
 
 def short_time(moment: datetime, now: datetime) -> str:
-    """A moment by the clock on the wall, as short as it stays clear."""
+    """Return a local time: the clock time if it is today, with the weekday in the last 6 days, else the date."""
     here, today = moment.astimezone(), now.astimezone()
     if here.date() == today.date():
         return here.strftime("%H:%M")
@@ -80,19 +80,19 @@ def short_time(moment: datetime, now: datetime) -> str:
 
 
 def long_time(moment: datetime) -> str:
-    """A moment to the second, by the clock on the wall."""
+    """Return the local date and time, to the second."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def duration_words(job: Job, now: datetime) -> str:
-    """How long a job has run, or ran; empty if it never did."""
+    """Return how long a job has run or ran; empty if it never started."""
     if job.started_at is None:
         return ""
     return format_duration(((job.finished_at or now) - job.started_at).total_seconds())
 
 
 def printable(text: str) -> str:
-    """The text on one line, without anything that a terminal would act upon."""
+    """Return the text on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
@@ -101,7 +101,7 @@ def _escaped(character: str) -> str:
 
 
 def title(job: Job) -> str:
-    """What a job is called: its name and its command, on one line."""
+    """Return the name and the command of a job, on one line."""
     command = printable(job.spec.command.strip())
     if job.spec.script:
         command = f"script: {command}"
@@ -109,7 +109,7 @@ def title(job: Job) -> str:
 
 
 def as_one_line(job: Job) -> str:
-    """The command as `submit -` takes it back: on one line, whatever it holds."""
+    """Return the command as one line for `submit -`. A script becomes a comment that names `rerun`."""
     command = job.spec.command
     if job.spec.script:
         return f"# job {job.id} is a script; again: nightshift rerun {job.id}"
@@ -122,7 +122,7 @@ def _ansi_quoted(text: str) -> str:
 
 
 def gpu_words(job: Job, indices: Mapping[str, int]) -> str:
-    """The GPUs of a job by index; what it wants while it waits."""
+    """Return the indices of a job's GPUs, `cpu` if it needs none, or `(2)` if it waits for two."""
     if job.gpus:
         return ",".join(str(indices.get(uuid, uuid[:12])) for uuid in job.gpus)
     if job.spec.gpus == 0:
@@ -152,7 +152,7 @@ _EVENTS = {
 
 
 def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
-    """One fact about a job."""
+    """Return an event of a job in words."""
     kind, data = event["kind"], event["data"]
     if kind == "ended":
         return outcome_words(State(data["state"]), Reason(data["reason"]), data.get("exit_code"), data.get("signal"))

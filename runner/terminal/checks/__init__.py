@@ -1,1 +1,1 @@
-"""What `nightshift doctor` looks at, one file for each part of the box."""
+"""The checks of `nightshift doctor`, one file for each part of the box."""

@@ -1,4 +1,4 @@
-"""One thing the doctor found."""
+"""One result of a check by the doctor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 
 
 class Finding(NamedTuple):
-    """What was looked at, how it is, and how to mend it."""
+    """What was checked, what was found, and how to fix it."""
 
     level: str
     name: str
@@ -17,5 +17,5 @@ class Finding(NamedTuple):
 
 
 def verdict(good: bool, name: str, text: str, otherwise: str, fix: str, *, level: str = FAIL) -> Finding:
-    """Good or not, in one line."""
+    """Return an OK finding with `text`, or one at `level` with `otherwise` and the fix."""
     return Finding(OK, name, text) if good else Finding(level, name, otherwise, fix)

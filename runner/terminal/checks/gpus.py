@@ -1,4 +1,4 @@
-"""The GPUs, without ever loading the driver's library into this process."""
+"""Checks of the GPUs. They never load the driver's library into this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVELS = {load_check.OK: OK, load_check.WARNING: WARN, load_check.ERROR: FAIL}
 
 
 def binding() -> Iterator[Finding]:
-    """NVIDIA's own, and none of its namesakes."""
+    """Check that nvidia-ml-py is installed and recent, and no other package that provides the same module."""
     from runner.gpu.nvml_errors import WRONG_BINDING
 
     version = _version_of("nvidia-ml-py")
@@ -45,7 +45,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def driver(home: str, gpus: str) -> Iterator[Finding]:
-    """Whether the driver answers: by a runner's fresh readings, or a sampler of our own."""
+    """Check whether the driver answers, by fresh readings of the runner or by a private sampler."""
     if gpus == "none":
         yield Finding(INFO, "GPUs", "none, as NIGHTSHIFT_GPUS says")
         return

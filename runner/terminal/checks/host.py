@@ -1,4 +1,4 @@
-"""The host: kernel, shell, clock."""
+"""Checks of the host: Python, kernel, shell, clock, limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOW_TO_ENFORCE = (
 
 
 def python() -> Iterator[Finding]:
-    """The interpreter."""
+    """Check the version of Python."""
     version = platform.python_version()
     yield verdict(
         sys.version_info >= OLDEST_PYTHON,
@@ -36,7 +36,7 @@ def python() -> Iterator[Finding]:
 
 
 def pidfd() -> Iterator[Finding]:
-    """Processes by handle, not by number."""
+    """Check that the kernel gives handles for processes (pidfd)."""
     try:
         os.close(os.pidfd_open(os.getpid()))
         works = True
@@ -52,7 +52,7 @@ def pidfd() -> Iterator[Finding]:
 
 
 def subreaper() -> Iterator[Finding]:
-    """Orphans of a job must come to its supervisor."""
+    """Check that orphans of a job become children of its supervisor."""
     yield verdict(
         orphans_come_to_us(),
         "subreaper",
@@ -63,7 +63,7 @@ def subreaper() -> Iterator[Finding]:
 
 
 def orphans_come_to_us() -> bool:
-    """Try it, in a process of its own."""
+    """Try it in a child process. Return whether it adopted an orphan."""
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1] == 0
@@ -91,7 +91,7 @@ def _adopts_an_orphan() -> bool:
 
 
 def proc() -> Iterator[Finding]:
-    """/proc, where a job's processes are found."""
+    """Check that /proc can be read: a job's processes are found there."""
     from runner.processes import linux
 
     try:
@@ -108,13 +108,13 @@ def proc() -> Iterator[Finding]:
 
 
 def bash() -> Iterator[Finding]:
-    """The shell that runs the commands."""
+    """Check for bash, which runs the commands."""
     found = shutil.which("bash")
     yield verdict(found is not None, "bash", str(found), "not found: commands are run by it", "install bash")
 
 
 def inotify(folder: str) -> Iterator[Finding]:
-    """Whether changes of files are told."""
+    """Check whether changes of files are reported at once."""
     from runner.terminal.wait_for_jobs import Changes
 
     path = os.path.join(folder, f".doctor.{os.getpid()}")
@@ -136,7 +136,7 @@ def inotify(folder: str) -> Iterator[Finding]:
 
 
 def clock() -> Iterator[Finding]:
-    """The clock on the wall."""
+    """Check that the wall clock shows a plausible year and does not jump."""
     now = time.localtime()
     zone = time.strftime("%Z %z", now)
     yield verdict(
@@ -161,7 +161,7 @@ def clock() -> Iterator[Finding]:
 
 
 def limits(home: str) -> Iterator[Finding]:
-    """Whether the kernel keeps jobs to the cores and the memory they asked for; good to have, not needed."""
+    """Check whether the kernel enforces --cpus and --ram of jobs. Useful, but not required."""
     from runner.config.home import RUNNER_LOCK
     from runner.processes.process_lock import holder
     from runner.supervisor import cgroup

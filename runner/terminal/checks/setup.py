@@ -1,4 +1,4 @@
-"""The settings, and whether a runner is up."""
+"""Checks of the settings, and whether a runner is up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from runner.config.settings import Settings
 
-# What a job finds in its environment; a doctor called from within one must not take them for mistakes.
+# Variables that nightshift sets for jobs. A doctor that runs inside a job must not report them as mistakes.
 _IN_JOBS = (
     *("JOB_ID", "JOB_CPUS", "JOB_RAM_MIB", "RUN_ID", "ATTEMPT", "SUBMIT_DIR"),
     *("BATCH_SIZE", "GRAD_ACCUM", "PROBE", "SCRATCH"),
@@ -22,7 +22,7 @@ _SECRET = ("token", "password", "secret", "key")
 
 
 def settings(found: Settings) -> Iterator[Finding]:
-    """Those that are not as they come."""
+    """Report the settings that differ from their defaults."""
     values = found.model_dump()
     fields = type(found).model_fields
     chosen = {
@@ -35,12 +35,12 @@ def settings(found: Settings) -> Iterator[Finding]:
 
 
 def shown(name: str, value: object) -> str:
-    """A value for everyone's eyes."""
+    """Return a value as it may be shown: secrets are hidden."""
     return "(hidden)" if any(word in name.lower() for word in _SECRET) else str(value)
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Names that begin like ours and mean nothing."""
+    """Warn about NIGHTSHIFT_ variables that are not settings."""
     from runner.config.home import PREFIX
     from runner.config.settings import CHAT_SETTINGS, Settings
 
@@ -53,7 +53,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def runner(home: str) -> Iterator[Finding]:
-    """Who is up, and whether jobs may start."""
+    """Check that a runner is up and serves this queue, and that jobs may start."""
     from runner.config.home import RUNNER_LOCK
     from runner.processes.process_lock import KEEPER_LOCK, holder
     from runner.store.connection import DATABASE
@@ -74,7 +74,7 @@ def runner(home: str) -> Iterator[Finding]:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """Whether a process has this very file open; True where nobody can tell."""
+    """Return whether a process has this very file open. True if that is unknown or there is no such file."""
     from runner.store.connection import identity_of
 
     folder = f"/proc/{pid}/fd"
@@ -99,7 +99,7 @@ def _held(home: str) -> Iterator[Finding]:
 
 
 def env_file_rights(path: str | None) -> Iterator[Finding]:
-    """The file with the token in it is nobody else's to read."""
+    """Check that nobody else can read the env file: it may contain the token."""
     if path is None or not os.path.exists(path):
         return
     if os.stat(path).st_mode & 0o077:

@@ -1,4 +1,4 @@
-"""The state folder: its rights, its disk, the database and the sockets in it."""
+"""Checks of the state folder: its rights, its disk, the database and the sockets in it, and its backup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWERS_WITHIN_S = 10.0
 
 
 def folder(home: str) -> Iterator[Finding]:
-    """Whose it is and who may look into it."""
+    """Check who owns the folder and who may read it."""
     info = os.stat(home)
     mode = stat.S_IMODE(info.st_mode)
     yield verdict(
@@ -41,7 +41,7 @@ def folder(home: str) -> Iterator[Finding]:
 
 
 def disk(home: str) -> Iterator[Finding]:
-    """What kind of disk it is on, and how full that is."""
+    """Check that the folder is on a local disk, and that there is space left."""
     from runner.store.filesystem import filesystem_of, is_network
 
     kind = filesystem_of(home)
@@ -56,7 +56,7 @@ def disk(home: str) -> Iterator[Finding]:
 
 
 def room(path: str, name: str) -> Finding:
-    """How much space is left, and how many files."""
+    """Return a finding about the free space, and about how many more files fit."""
     from runner.units import format_mib
 
     free_mib = shutil.disk_usage(path).free / MIB
@@ -70,7 +70,7 @@ def room(path: str, name: str) -> Finding:
 
 
 def sqlite() -> Iterator[Finding]:
-    """The library; not every version keeps a WAL whole."""
+    """Check the version of SQLite: older ones can damage a database in WAL mode."""
     from runner.store.connection import SOUND_SQLITE
     from runner.store.connection import sqlite_version as version
 
@@ -86,7 +86,7 @@ def sqlite() -> Iterator[Finding]:
 
 
 def database(home: str) -> Iterator[Finding]:
-    """Whether it is there and whole, and kept as it should be."""
+    """Check that the database is undamaged and in WAL mode."""
     from runner.store.connection import DATABASE, StoreError, open_store
 
     path = os.path.join(home, DATABASE)
@@ -118,7 +118,7 @@ def database(home: str) -> Iterator[Finding]:
 
 
 def audit(home: str) -> Iterator[Finding]:
-    """Whether the record of who did what is as it was written."""
+    """Check that nobody changed the record of who did what."""
     from runner.store.audit import Audit
     from runner.store.connection import DATABASE, identity_of, open_store
 
@@ -137,7 +137,7 @@ def audit(home: str) -> Iterator[Finding]:
 
 
 def sockets(home: str) -> Iterator[Finding]:
-    """Whether a doorbell can be put into the state folder, however long its path."""
+    """Check that a doorbell works in the state folder, even if its path is long."""
     from runner.processes.doorbell import Doorbell, ring
 
     try:
@@ -156,7 +156,7 @@ def sockets(home: str) -> Iterator[Finding]:
 
 
 def backup(folder: str | None) -> Iterator[Finding]:
-    """The folder for copies of the queue; it may hang, and whoever looks at it would hang with it."""
+    """Check the backup folder in a thread: a mount that hangs must not hang the doctor."""
     if folder is None:
         yield Finding(INFO, "backup", "none: NIGHTSHIFT_BACKUP_DIR is not set")
         return
