@@ -27,11 +27,11 @@ async def pair(turn: Turn, rest: str) -> None:
     turn.require(Role.ADMIN)
     if turn.chat.settings.chat == "page":
         raise UserError(
-            "Nobody needs to be let in here: whoever has this page's link may do everything. On the box,"
+            "Nobody needs to be let in here: anyone with this page's link may do everything. On the box,"
             " `nightshift page` prints the link, and `nightshift page --new-link` replaces it."
         )
     if not turn.caller.private:
-        raise UserError("Send /pair to me in private: a link in a group would let in whoever taps it first.")
+        raise UserError("Send /pair to me in private: in a group, the first person to tap the link would get in.")
     word = rest.strip().lower()
     if not word:
         turn.reply(*everybody(turn))
@@ -43,7 +43,7 @@ async def pair(turn: Turn, rest: str) -> None:
         turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
         link = f"https://t.me/{turn.chat.username}?start={code_}"
         turn.reply(
-            f"Whoever opens this first within {PAIRING_S / 60:.0f} minutes becomes {bold(word)} of "
+            f"The first person to open this within {PAIRING_S / 60:.0f} minutes becomes {bold(word)} of "
             f"{bold(turn.chat.settings.box)}{_warning(word)}:\n{escape(link)}\n/pair takes it back."
         )
 

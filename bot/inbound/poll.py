@@ -182,7 +182,7 @@ class Poller:
             return
         self._failures += 1
         if isinstance(problem, asyncio.TimeoutError):
-            log.warning("the poll stalled; starting it anew")
+            log.warning("the poll stalled; starting it again")
             await self._wire.reconnect()
             return
         wait_s = max(after_failure(problem, self._failures).after_s, pause_s(self._failures))

@@ -61,7 +61,7 @@ def is_page(found: ChatSettings, queue: Queue) -> bool:
 def _refuse_on_page(found: ChatSettings, queue: Queue) -> None:
     if is_page(found, queue):
         raise UserError(
-            "The chat is a page on this machine: whoever has its link may do everything there."
+            "The chat is a page on this machine: anyone with its link may do everything there."
             " `nightshift page` prints the link, and `nightshift page --new-link` replaces it."
         )
 
@@ -82,7 +82,7 @@ def _invite(queue: Queue, people: People, role: str) -> None:
         print(f"Open this on the phone within {minutes}, and press Start:\n\n  https://t.me/{username}?start={code}\n")
     else:
         print(f"Open your bot in Telegram and send it this within {minutes}:\n\n  /start {code}\n")
-    print(f"Whoever does so first becomes {role} and {ROLES[role]}. It works once, and is shown only now.")
+    print(f"The first person to do so becomes {role} and {ROLES[role]}. It works once, and is shown only now.")
 
 
 def _say_if_off(found: ChatSettings) -> None:

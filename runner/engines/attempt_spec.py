@@ -65,7 +65,7 @@ def _work_folder(home: str, spec: JobSpec) -> str:
     from runner.snapshot import code_copy
 
     if not os.path.isdir(code_copy.work_folder(home, spec)):
-        raise ValueError("the copy of the code that it was submitted with is gone; submit it anew")
+        raise ValueError("its snapshot of the code is gone; submit it again")
     return code_copy.work_folder(home, spec)
 
 

@@ -93,7 +93,7 @@ class Watch:
             self._window = Window(self._policy, tuple(reading.percent), self._started_at)
         sample = self._window.take(reading)
         if sample is not None and sample.anew:
-            log.warning("%s: counting anew", sample.anew)
+            log.warning("%s: the window starts over", sample.anew)
         return sample is not None and self._window.judge(reading.at).action is Action.STOP
 
     def _report(self, reading: Reading) -> None:
@@ -107,7 +107,7 @@ class Watch:
     def _say_unknown(self, why: str | None) -> None:
         """Once, when it begins or has another reason."""
         if why != self._unknown and why is not None:
-            log.warning("usage is unknown: %s. Nothing is killed for that; the window begins anew.", why)
+            log.warning("usage is unknown: %s. Nothing is killed for that; the window starts over.", why)
         self._unknown = why
 
     def _end(self) -> None:

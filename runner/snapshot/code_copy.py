@@ -102,9 +102,9 @@ def tree_folder(home: str, spec: JobSpec) -> str:
 def refuse_gone(home: str, spec: JobSpec) -> None:
     """UserError if a job is to run from a copy that is no longer there."""
     if spec.snapshot and not is_taken(spec):
-        raise UserError(f"A copy of its code was {NEVER_TAKEN}. Submit it anew.")
+        raise UserError(f"A copy of its code was {NEVER_TAKEN}. Submit it again.")
     if spec.snapshot and not os.path.isdir(work_folder(home, spec)):
-        raise UserError("The copy of the code that this job was submitted with has been removed. Submit it anew.")
+        raise UserError("The copy of the code that this job was submitted with has been removed. Submit it again.")
 
 
 def is_taken(spec: JobSpec) -> bool:

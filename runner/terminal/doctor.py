@@ -105,4 +105,4 @@ def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Find
     try:
         yield from check()
     except Exception as error:
-        yield Finding(FAIL, name, f"could not be checked: {error}", "mend what it names, and look again")
+        yield Finding(FAIL, name, f"could not be checked: {error}", "fix what it names, then run this again")

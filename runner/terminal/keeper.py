@@ -171,7 +171,7 @@ class Keeper:
         name, pause_s = kept.part.name, kept.pause_s
         if code == MUST_BE_MENDED:
             log.error(
-                "%s until somebody mends what it says above; %s", IS_OFF.format(name.upper()), kept.part.meanwhile
+                "%s until somebody fixes what it says above; %s", IS_OFF.format(name.upper()), kept.part.meanwhile
             )
             log.error("starting the %s again in %.0f s", name, pause_s)
         else:

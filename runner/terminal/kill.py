@@ -26,7 +26,7 @@ AT_ONCE = 200  # stops in one transaction: each costs a write to the disk, and o
 @click.option("--state", type=click.Choice(list(_STATES)), help="Of those, the ones that wait or that run.")
 @click.option("--mine", is_flag=True, help="Of those, yours.")
 @click.option("--group", type=GROUP, metavar="NAME", help="Of those, the ones of this group.")
-@click.option("--all", "everything", is_flag=True, help="All that wait or run, whosever they are.")
+@click.option("--all", "everything", is_flag=True, help="All waiting and running jobs, of everybody.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Return when they have ended.")
 def kill(numbers: tuple[Spans, ...], yes: bool, wait_for_end: bool, everything: bool, **filters: Any) -> int:

@@ -65,7 +65,7 @@ def _take_over(folder: str) -> None:
 
     if names := take_over(folder):
         who = " and ".join(reversed(names))
-        say(f"an earlier `nightshift up` was killed, and its {who} went on: taken over and started anew; jobs go on")
+        say(f"an earlier `nightshift up` was killed, and its {who} went on: taken over and restarted; jobs go on")
 
 
 # -- what is kept up -----------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _detach(folder: str, parts: list[Part]) -> int:
         if holder(folder, KEEPER_LOCK) is None:
             print("Nobody would start it again if it died. For that: nightshift down && nightshift up --detach")
         if len(parts) > 1 and not _bot_is_ready(folder):
-            print(f"Its bot is not; why, is in {log_path(folder)}. Anew: nightshift down && nightshift up --detach")
+            print(f"Its bot is not up; {log_path(folder)} says why. Restart: nightshift down && nightshift up --detach")
         return 0
     with opened_log(folder) as log:
         begin = os.fstat(log).st_size

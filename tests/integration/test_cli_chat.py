@@ -288,7 +288,7 @@ def test_what_a_killed_keeper_leaves_behind_goes_on_and_is_taken_over(page):
     eventually(lambda: holder(str(page.home), KEEPER_LOCK) is None)
     assert (holder(str(page.home), RUNNER_LOCK), bot_pid(page)) == before
     again = page.run("up", "--detach")
-    assert "its runner and bot went on: taken over and started anew; jobs go on" in again.stderr
+    assert "its runner and bot went on: taken over and restarted; jobs go on" in again.stderr
     assert "nightshift is up (runner pid" in again.stdout
     assert not {written_pid(page.home, RUNNER_LOCK), bot_pid(page)} & set(before)
     assert holder(str(page.home), KEEPER_LOCK)

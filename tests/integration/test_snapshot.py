@@ -47,7 +47,7 @@ def test_a_job_runs_the_code_it_was_submitted_with_and_so_does_its_rerun(box):
         queue.resume()
     assert box.wait_state(5, "FAILED")["reason"] == "SPAWN"
     refused = box.run("rerun", "1")
-    assert (refused.returncode, "has been removed. Submit it anew" in refused.stderr) == (1, True)
+    assert (refused.returncode, "has been removed. Submit it again" in refused.stderr) == (1, True)
 
     with box.queue() as queue, queue.store.transaction():
         queue.pause()
@@ -61,7 +61,7 @@ def test_a_job_runs_the_code_it_was_submitted_with_and_so_does_its_rerun(box):
     assert box.runner.poll() is None
     assert "as submitted: wanted, but never taken" in box.run("show", str(damaged)).stdout
     assert json.loads(box.run("show", str(damaged), "--json").stdout)["snapshot"] == {"folder": None}
-    assert "never taken. Submit it anew" in box.run("rerun", str(damaged)).stderr
+    assert "never taken. Submit it again" in box.run("rerun", str(damaged)).stderr
     assert box.run("prune", "--disk-limit", "1G").returncode == 0
 
 

@@ -173,7 +173,7 @@ def limits(home: str) -> Iterator[Finding]:
     try:
         given = cgroup.controllers(cgroup.delegated(pid))
     except cgroup.NotEnforcedError as why:
-        told = f"--cpus and --ram are reckoned with and told to the job, not enforced: {why}"
+        told = f"--cpus and --ram are reserved and passed to the job, but not enforced: {why}"
         yield Finding(INFO, "limits", told, HOW_TO_ENFORCE)
         return
     what = " and ".join({cgroup.CPU: "--cpus", cgroup.MEMORY: "--ram"}[name] for name in given)
