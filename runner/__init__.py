@@ -1,1 +1,1 @@
-"""Everything about jobs: the queue, the runner that drives it, and what others may call (runner.api)."""
+"""All about jobs: the queue, the runner that works through it, and the calls that others may use (runner.api)."""

@@ -1,4 +1,4 @@
-"""Times as they are written down: UTC, ISO 8601, microseconds. And the clock for waits, which nobody sets."""
+"""Read and write stored times (UTC, ISO 8601, microseconds), and read the monotonic clock for waits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from datetime import datetime, timezone
 
 
 def now() -> datetime:
-    """This moment, aware of being UTC."""
+    """Return the current time in UTC, with its time zone."""
     return datetime.now(timezone.utc)
 
 
 def monotonic() -> float:
-    """Seconds by a clock that only goes forward, for waits within a process."""
+    """Return seconds of the monotonic clock, for waits within a process."""
     return time.monotonic()
 
 
 def text(moment: datetime) -> str:
-    """As stored and shown to programs; sorts as text."""
+    """Return a time as it is stored: ISO 8601 text, which also sorts by time."""
     return moment.isoformat(timespec="microseconds")
 
 
 def moment(stored: str | None) -> datetime | None:
-    """The inverse of text."""
+    """Parse a stored time, the inverse of `text`. None or "" gives None."""
     return datetime.fromisoformat(stored) if stored else None

@@ -1,4 +1,4 @@
-"""Errors are named by who must act.
+"""Errors, named by who must act.
 
 NightshiftError
 ├── UserError        the person who asked: shown word for word, exit code 1
@@ -16,22 +16,22 @@ class NightshiftError(Exception):
 
 
 class UserError(NightshiftError):
-    """The request cannot be met as it was put; the message says what to put instead."""
+    """The request cannot be met as written. The message says what to write instead."""
 
 
 class NoSuchJobError(UserError):
-    """There is no job of that number, or none any more."""
+    """No job has this number, or it has been removed."""
 
 
 class OperatorError(NightshiftError):
-    """The box must be mended before this can work; the message says how."""
+    """Somebody must fix the box before this can work. The message says how."""
 
     exit_code = 2
 
 
 class JobError(NightshiftError):
-    """This job cannot go on; the others can."""
+    """This job cannot go on. Other jobs can."""
 
 
 class TransientError(NightshiftError):
-    """It failed now and may well work in a moment."""
+    """It failed now and may work if it is tried again."""

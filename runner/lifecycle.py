@@ -1,4 +1,4 @@
-"""The legal ways between states, and what an attempt's end means. Pure."""
+"""The legal changes of state, and what the end of an attempt means for its job. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # docs/architecture.md draws this table; a test compares the two.
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.STARTING, State.CANCELLED}),
-    # a supervisor that never executed the job gives it back; a very short job is seen only when it is over
+    # to QUEUED: the supervisor never executed the job; to a final state: the job ended before we saw it running
     State.STARTING: frozenset({State.RUNNING, State.QUEUED}) | FINAL_STATES,
     # back to the queue for a new attempt
     State.RUNNING: frozenset({State.QUEUED}) | FINAL_STATES,
@@ -36,13 +36,13 @@ def may_become(old: State, new: State) -> bool:
 
 
 def outcome(end: Exit, stop: Stop | None, *, pushed_aside: bool = False) -> tuple[State, Reason]:
-    """What an attempt's end means for its job.
+    """Return the final state and reason that an attempt's end means for its job.
 
-    Exit 0 is success even if a stop was asked for. A stop counts only if it had begun before the
-    program ended: one that failed by itself while the request was under way has failed. One that was pushed aside
-    saves its state and leaves, often with 0: that it came to its end nobody can tell, so it is not taken for success.
-    Who was leaving already, because its time was up, is not tried again. `pushed_aside`: it was to make room before
-    somebody asked for more.
+    Exit 0 is success even if a stop was requested. A stop counts only if it had begun before the program ended:
+    a program that failed by itself while the request was on its way has failed. A preempted job saves its state and
+    exits, often with 0. Nothing shows whether it had finished its work, so exit 0 is then not success. A job that was
+    already ending at its time limit does not count as preempted. `pushed_aside`: the job was being preempted before
+    another stop request replaced the reason.
     """
     if end.spawn_error is not None:
         return State.FAILED, Reason.SPAWN
@@ -53,18 +53,18 @@ def outcome(end: Exit, stop: Stop | None, *, pushed_aside: bool = False) -> tupl
     if end.timed_out:
         return State.CANCELLED, Reason.TIMEOUT
     if end.stopped:
-        # nobody asked us: the host or its container is going down
+        # nobody asked for this stop: the host or its container is going down
         return (State.CANCELLED, stop.reason) if stop else (State.LOST, Reason.SUPERVISOR)
     return State.FAILED, Reason.SIGNAL if end.signal is not None else Reason.EXIT
 
 
 def lost(boot_id_then: str, boot_id_now: str) -> tuple[State, Reason]:
-    """What became of an attempt whose supervisor is gone without an exit record."""
+    """Return the state and reason of an attempt whose supervisor is gone and left no exit record."""
     return State.LOST, Reason.HOST if boot_id_then != boot_id_now else Reason.SUPERVISOR
 
 
 class Recovery(Enum):
-    """What to do about an attempt, from what can be seen of it."""
+    """What to do about an attempt, given its lock and its files."""
 
     ADOPT = "its supervisor is alive"
     LOOK_AGAIN = "its supervisor is leaving"
@@ -74,10 +74,10 @@ class Recovery(Enum):
 
 
 def recover(*, held: bool, has_exit: bool, has_started: bool, was_running: bool = False) -> Recovery:
-    """The recovery table, total in its three facts; nothing is inferred from time-outs.
+    """Return what to do about an attempt. Every combination of facts has an answer; none depends on a time-out.
 
     `was_running`: the queue has already recorded the start. Then a missing started.json only means that
-    somebody removed the run directory, and the job must not run twice for that.
+    somebody removed the run directory, and the job must not run a second time because of that.
     """
     if held:
         return Recovery.LOOK_AGAIN if has_exit else Recovery.ADOPT

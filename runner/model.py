@@ -1,4 +1,4 @@
-"""The words of the project as frozen data. Knows nothing but itself."""
+"""The project's data types: frozen records and enums. Imports nothing from the project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class State(str, Enum):
-    """Where a job is on its way."""
+    """Where a job is in its life."""
 
     QUEUED = "QUEUED"
     STARTING = "STARTING"
@@ -64,7 +64,7 @@ class Phase(str, Enum):
 
 
 class Priority(str, Enum):
-    """Which of two waiting jobs goes first."""
+    """A job's priority in the queue."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -72,7 +72,7 @@ class Priority(str, Enum):
 
     @property
     def rank(self) -> int:
-        """Higher goes first."""
+        """Return a number that is higher for the job that goes first."""
         return {"low": -1, "normal": 0, "high": 1}[self.value]
 
 
@@ -80,25 +80,25 @@ T = TypeVar("T")
 
 
 def _from_json(cls: type[T], data: Mapping[str, Any]) -> T:
-    """Build a record from JSON, leaving out what a newer version may have added."""
+    """Build a record from JSON. Ignore fields that a newer version may have added."""
     known = _names_of(cls)  # type: ignore[arg-type]
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known})
 
 
 @cache
 def _names_of(cls: type) -> frozenset[str]:
-    """Asked for every job that is read, of which there may be a hundred thousand."""
+    """Return the field names of a record type. Cached: it is called for every job that is read, maybe 100,000 times."""
     return frozenset(f.name for f in fields(cls))
 
 
 def _to_json(record: Any) -> dict[str, Any]:
-    """A record of plain values; `asdict` would copy every one of them, at twenty times the cost."""
+    """Return a record of plain values as a dict. `asdict` would copy every value and cost twenty times as much."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What was asked for. Changes only while the job waits, but for its time limit, which may be extended."""
+    """What was asked for. It changes only while the job is queued, except the time limit, which may be extended."""
 
     command: str  # as given; an argument list is shown shell-quoted
     argv: tuple[str, ...] | None = None  # an exact argument list instead of shell text
@@ -114,39 +114,39 @@ class JobSpec:
     umask: int = 0o022
     gpus: int = 1
     on: tuple[str, ...] = ()  # indices or UUIDs
-    gpu_type: str | None = None  # a part of their name
-    gpu_mem_mib: int | None = None  # that it needs on each of them
+    gpu_type: str | None = None  # a part of the GPU's name
+    gpu_mem_mib: int | None = None  # free memory it needs on each GPU
     cpus: int = 0
     ram_mib: int = 0
     time_limit_s: float | None = None
-    begin_at: str | None = None  # not before; ISO 8601, UTC
+    begin_at: str | None = None  # earliest start; ISO 8601, UTC
     after_ok: tuple[int, ...] = ()  # jobs that must have succeeded
     after: tuple[int, ...] = ()  # jobs that must have ended
     priority: Priority = Priority.NORMAL
     preemptible: bool = False
     group: str | None = None
-    parameters: dict[str, str] = field(default_factory=dict)  # of a sweep: the values in its command
-    again_of: int | None = None  # the job of which this is a plain rerun
+    parameters: dict[str, str] = field(default_factory=dict)  # of a sweep: the values in this job's command
+    again_of: int | None = None  # the job that this one repeats unchanged
     retries: int = 0
-    retry_on: tuple[str, ...] = ()  # reasons; none named: when it is lost
+    retry_on: tuple[str, ...] = ()  # reasons to retry; empty: only if the job is lost
     stop_grace_s: float | None = None
-    idle: str | None = None  # when it counts as idle, as runner.idle writes it; None is the box's own rule
+    idle: str | None = None  # when it counts as idle, as runner.idle writes it; None: the box's rule
     hung: str | None = None
-    probe: dict[str, Any] | None = None  # how its batch is to be found, as runner.api.probe_options writes it
+    probe: dict[str, Any] | None = None  # how to find its batch size, as runner.api.probe_options writes it
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return _to_json(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
-        """The inverse of to_json."""
+        """Build a spec from the output of to_json."""
         return _from_json(cls, {**data, "priority": Priority(data.get("priority", "normal"))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A stop was asked for: data on the job, not a state."""
+    """A request to stop a job. It is data on the job, not a state."""
 
     reason: Reason
     by: str
@@ -172,15 +172,15 @@ class Job:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     stop: Stop | None = None
-    position: float = 0  # among the waiting of its priority, the smallest first
-    held_by: str | None = None  # who keeps it from starting while it waits
-    begin_at: datetime | None = None  # it does not start before: its own time, or a retry's
+    position: float = 0  # order among the queued jobs of its priority, smallest first
+    held_by: str | None = None  # who holds it in the queue
+    begin_at: datetime | None = None  # earliest start: as submitted, or set by a retry
     retries_left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try at a job, with a run directory of its own."""
+    """One try at a job, with its own run directory."""
 
     job_id: int
     number: int
@@ -193,7 +193,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A fact about a job or the box, written once."""
+    """A fact about a job or the box, written once and never changed."""
 
     id: int
     job_id: int | None
@@ -216,46 +216,46 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """What the supervisor saw of an attempt's end: the content of exit.json."""
+    """How an attempt ended, as its supervisor saw it: the content of exit.json."""
 
     exit_code: int | None = None
     signal: int | None = None
-    spawn_error: str | None = None  # it could not be executed at all
+    spawn_error: str | None = None  # why the program could not be executed at all
     stopped: bool = False  # the stop had begun before the main process ended
     timed_out: bool = False  # ... because the time limit was reached
     started_at: str
     finished_at: str
     duration_s: float
     output_bytes: int = 0
-    dropped_bytes: int = 0  # output that found no room on the disk
-    strays: int = 0  # processes that outlived the main one and had to be ended
+    dropped_bytes: int = 0  # output that did not fit on the disk
+    strays: int = 0  # processes that outlived the main one and had to be killed
     cpu_s: float = 0.0
     max_rss_mib: float = 0.0
-    run_s: float | None = None  # without the probes before it
-    host_kills: int = 0  # by the kernel, for want of memory, in its control group or else on the host while it ran
-    enforced: tuple[str, ...] = ()  # limits that the kernel kept: cpu, memory
+    run_s: float | None = None  # without the time of its probes
+    host_kills: int = 0  # out-of-memory kills by the kernel: in its control group, or else on the whole host
+    enforced: tuple[str, ...] = ()  # limits that the kernel enforced: cpu, memory
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return _to_json(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Exit:
-        """The inverse of to_json."""
+        """Build an exit record from the output of to_json."""
         return _from_json(cls, data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process the driver says is using a GPU. Its pid may be of another PID namespace."""
+    """A process that uses a GPU, as the driver reports it. Its pid may belong to another PID namespace."""
 
     pid: int
     memory_mib: int | None = None
-    utilization: int | None = None  # its part in the GPU's load; told only where several share it
+    utilization: int | None = None  # its share of the GPU's load; only given if several processes share the GPU
 
 
 class GpuHealth(str, Enum):
-    """How far a GPU can be trusted, by the driver's own word."""
+    """Whether a GPU can be used, as the driver reports it."""
 
     OK = "ok"
     LOST = "lost"  # fell off the bus; stays lost until a reset
@@ -265,19 +265,19 @@ class GpuHealth(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU at one moment, as the sampler saw it. None means unknown, never zero."""
+    """One GPU at one moment, as the sampler read it. None means unknown, never zero."""
 
     index: int
     uuid: str
     name: str | None = None
     health: GpuHealth = GpuHealth.OK
-    detail: str | None = None  # one sentence about a health other than ok
+    detail: str | None = None  # one sentence about a health that is not ok
     memory_total_mib: int | None = None
     memory_reserved_mib: int | None = None
     memory_used_mib: int | None = None
-    unified: bool = False  # it has no memory of its own: it uses the host's, and tells nothing of it
+    unified: bool = False  # it has no memory of its own, uses the host's, and does not report how much
     utilization: int | None = None
-    utilization_supported: bool = True  # False: this GPU never tells
+    utilization_supported: bool = True  # False: this GPU never reports it
     temperature_c: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
@@ -286,12 +286,12 @@ class Gpu:
     sampled_at: float = 0.0  # time.monotonic(), the same clock in every process of a host
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Gpu:
-        """The inverse of to_json."""
+        """Build a GPU from the output of to_json."""
         listed = data.get("processes")
         processes = None if listed is None else tuple(GpuProcess(**p) for p in listed)
         return _from_json(cls, {**data, "health": GpuHealth(data["health"]), "processes": processes})
@@ -299,21 +299,21 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All GPUs at one moment: what the sampler publishes."""
+    """All GPUs at one moment, as the sampler publishes them."""
 
     at: str  # ISO 8601, UTC
     boot_id: str
     simulated: bool
     gpus: tuple[Gpu, ...]
     driver: str | None = None  # driver version
-    trouble: str | None = None  # why telemetry as a whole is missing or starts are held; None when all is well
-    answers: int | None = None  # the number of the request this snapshot was taken for
+    trouble: str | None = None  # why no GPU can be read or no job may start; None when all is well
+    answers: int | None = None  # the number of the request that this sample answers
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
-        """The inverse of to_json."""
+        """Build a snapshot from the output of to_json."""
         return _from_json(cls, {**data, "gpus": tuple(Gpu.from_json(g) for g in data["gpus"])})

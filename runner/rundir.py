@@ -1,18 +1,18 @@
-"""Names and atomic reading and writing of an attempt's files: the contract between runner and supervisor.
+"""The files of an attempt and how to read and write them: the contract between runner and supervisor.
 
 A run directory holds
 
-    spec.json       what to run, written by the runner before the supervisor is asked for
-    lock            flocked by the runner before the supervisor exists, inherited by it, free when it is gone
+    spec.json       what to run; the runner writes it before it asks for a supervisor
+    lock            locked with flock by the runner, inherited by the supervisor, free once the supervisor is gone
     started.json    durable before the job's first instruction
     output.log      the job's output from its beginning; beyond the limit its end in output.tail.0 (older) and .1
     output.times    when each part of the output came
-    probe.json      how its batch is being found, where it is probed; probe-1.log … is what its probes printed
-    limit.json      a longer time limit than the spec's, given since; read when the old one is over
-    exit.json       durable before the supervisor lets the lock go
-    script          the job's own script, where it was submitted as a file
+    probe.json      the state of the batch search, if the job is probed; its probes print to probe-1.log …
+    limit.json      a longer time limit, given after the start; read when the old limit is reached
+    exit.json       durable before the supervisor releases the lock
+    script          the job's script, if it was submitted as a file
 
-Light on purpose: the supervisor imports it, and every supervisor is a copy of what was imported.
+This module imports little on purpose: supervisors are forked from a process that has loaded it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TIMES = "output.times"
 SCRIPT = "script"
 PROBE = "probe.json"
 LIMIT = "limit.json"
-SCRATCH = "scratch"  # for what probes write
+SCRATCH = "scratch"  # for files that probes write
 
-EXIT_ROOM = 4096  # bytes kept for exit.json, so that a full disk cannot swallow the result
+EXIT_ROOM = 4096  # bytes reserved for exit.json, so that the result can be written on a full disk
 
 
 class Facts(NamedTuple):
-    """All that is known of an attempt from outside, read in this order."""
+    """What the files of an attempt say about it, read in this order."""
 
     held: bool
     exit: dict[str, Any] | None
@@ -50,17 +50,17 @@ class Facts(NamedTuple):
 
 
 def is_output(name: str) -> bool:
-    """Whether a file of a run directory holds what the job printed."""
+    """Return whether a file of a run directory holds output of the job."""
     return name in {OUTPUT, TIMES, *TAILS} or (name.startswith("probe-") and name.endswith(".log"))
 
 
 def folder_of(home: str, job_id: int, attempt: int) -> str:
-    """Where an attempt's files are."""
+    """Return the run directory of an attempt."""
     return os.path.join(home, "runs", str(job_id), str(attempt))
 
 
 def create(folder: str, spec: dict[str, Any], script: str | None = None) -> int:
-    """Make the run directory and return its lock, held, for the supervisor to inherit."""
+    """Make the run directory, lock it, and return the lock's file descriptor for the supervisor to inherit."""
     _make_way(folder)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if script is not None:
@@ -76,7 +76,7 @@ def create(folder: str, spec: dict[str, Any], script: str | None = None) -> int:
 
 
 def _make_way(folder: str) -> None:
-    """Put aside what another queue left under the same numbers: its end must not become this job's."""
+    """Rename a run directory that another queue left under the same numbers, so that its end is not taken for ours."""
     if os.path.exists(os.path.join(folder, STARTED)) and not lock_is_held(folder):
         number = 1
         while os.path.exists(f"{folder}.old{number}"):
@@ -85,18 +85,18 @@ def _make_way(folder: str) -> None:
 
 
 def facts(folder: str, run_id: str) -> Facts:
-    """Look at an attempt. The lock is read first: what is written before it is let go is then seen."""
+    """Read what is known of an attempt. The lock comes first: if it is free, all records are already written."""
     held = lock_is_held(folder)
     return Facts(held, _of_run(read(folder, EXIT), run_id), _of_run(read(folder, STARTED), run_id))
 
 
 def _of_run(record: dict[str, Any] | None, run_id: str) -> dict[str, Any] | None:
-    """Records that another queue left under the same numbers are none of this run's."""
+    """Return the record if it belongs to this run, None if another queue left it under the same numbers."""
     return record if record is not None and record.get("run_id") == run_id else None
 
 
 def lock_is_held(folder: str) -> bool:
-    """Whether a supervisor is alive in there."""
+    """Return whether the supervisor of this run directory is alive."""
     try:
         lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -111,7 +111,7 @@ def lock_is_held(folder: str) -> bool:
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
-    """One of the records, or None if it is not there or not whole (and so was never acted upon)."""
+    """Read one record. Return None if it is missing or incomplete, in which case nothing was done because of it."""
     try:
         with open(os.path.join(folder, name), "rb") as file:
             record = json.loads(file.read())
@@ -121,20 +121,20 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
 
 
 def limit_s(folder: str, run_id: str) -> float | None:
-    """The time limit that was given to a live attempt since it began; None if none was."""
+    """Return the time limit in seconds that a live attempt got after its start, or None if it got none."""
     record = _of_run(read(folder, LIMIT), run_id) or {}
     found = record.get("time_limit_s")
     return float(found) if isinstance(found, (int, float)) else None
 
 
 def write_limit(folder: str, run_id: str, seconds: float) -> None:
-    """Give an attempt more time. Its supervisor looks when its time is up, so this need not wake anybody."""
+    """Give an attempt a new time limit. Its supervisor reads it when the old one is reached, so nobody is woken."""
     record = {"version": VERSION, "run_id": run_id, "time_limit_s": seconds}
     write_atomically(os.path.join(folder, LIMIT), json.dumps(record).encode())
 
 
 def write_started(folder: str, record: dict[str, Any]) -> None:
-    """Make the start durable. No rename: nothing is executed before this returns, so a torn file means not started."""
+    """Make the start durable. No rename needed: nothing runs before this returns, so a torn file means not started."""
     path = os.path.join(folder, STARTED)
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -146,13 +146,13 @@ def write_started(folder: str, record: dict[str, Any]) -> None:
 
 
 def rehearse(record: dict[str, Any]) -> None:
-    """Touch what reading and writing records touches: in a fresh fork the first use of a page costs most."""
+    """Load the pages that reading and writing records needs: in a fresh fork the first use of a page is slow."""
     json.loads(json.dumps({"version": VERSION, **record}).encode())
     read("/", SPEC)
 
 
 def reserve_exit(folder: str) -> int | None:
-    """Take room for the exit record while there is some; None on a disk that is already full."""
+    """Allocate disk space for the exit record and return its descriptor. Return None if the disk is full."""
     try:
         handle = os.open(os.path.join(folder, RESERVED), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -166,7 +166,7 @@ def reserve_exit(folder: str) -> int | None:
 
 
 def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> None:
-    """Make the end durable, in the room that was kept for it, or in new room if somebody has removed that."""
+    """Make the end durable, in the reserved file, or in a new one if somebody has removed that."""
     path, target = os.path.join(folder, RESERVED), os.path.join(folder, EXIT)
     if _of_run(read(folder, EXIT), record["run_id"]) is None:
         for name in (path, target):
@@ -188,7 +188,7 @@ def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> Non
 
 
 def _clear(path: str) -> None:
-    """Remove a folder or a link that somebody made where a file is to be."""
+    """Remove a folder or a link that is in the place of a file. Leave a file alone."""
     if os.path.islink(path):
         os.unlink(path)
     elif os.path.isdir(path):
@@ -198,7 +198,7 @@ def _clear(path: str) -> None:
 
 
 def _is_named(path: str, handle: int) -> bool:
-    """Whether an open file is still the one of this name."""
+    """Return whether a path still names this open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(handle))
     except OSError:
@@ -206,7 +206,7 @@ def _is_named(path: str, handle: int) -> bool:
 
 
 def sync_folder(folder: str) -> None:
-    """Make the names in a folder durable."""
+    """Make the names in a folder durable (fsync)."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -215,7 +215,7 @@ def sync_folder(folder: str) -> None:
 
 
 def write_atomically(path: str, body: bytes, mode: int = 0o600) -> None:
-    """Replace a file as a whole, so that readers see the old or the new one."""
+    """Replace a whole file at once, so that readers see either the old or the new content."""
     temporary = f"{path}.{os.getpid()}"
     try:
         _write(temporary, body, mode)

@@ -1,4 +1,4 @@
-"""Durations and sizes as people type and read them. Pure."""
+"""Parse and format durations and sizes. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 _PART = rf"(?ai:({_NUMBER})\s*(ms|s|m|h|d)\s*)"
 _SIZE = rf"(?ai:({_NUMBER})\s*(?:([MGT])(?:i?B)?)?)"
 
-# Beyond these a number is a slip of the finger, and clocks and integers downstream overflow.
+# A number above these is a typing error, and clocks and integers further on would overflow.
 _MAX_SECONDS = 10 * 365 * 86400.0
 _MAX_MIB = 1024 * 1024 * 1024
 
@@ -23,7 +23,7 @@ _SIZE_FORMS = "write it like 20G, 500M, 1.5T or 20 (a bare number is GiB)"
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from text such as `6h`, `1h30m` or `500ms`."""
+    """Return the seconds of a text like `6h`, `1h30m` or `500ms`. Raise UserError if it is not a duration."""
     words = text.strip()
     if re.fullmatch(_NUMBER, words):
         raise UserError(f"{words!r} has no unit: {words}s, {words}m or {words}h? ({_DURATION_FORMS})")
@@ -36,7 +36,7 @@ def parse_duration(text: str) -> float:
 
 
 def _sum_of_parts(words: str) -> float | None:
-    """The parts added up; None unless they fill the text, the larger unit first."""
+    """Add up the parts. Return None unless they fill the whole text, larger units first."""
     part_of = re.compile(_PART)
     total, at, smallest = 0.0, 0, float("inf")
     while at < len(words):
@@ -51,18 +51,18 @@ def _sum_of_parts(words: str) -> float | None:
 
 
 def parse_size_mib(text: str) -> int:
-    """MiB from text such as `20G`, `500M` or `1.5T`; a bare number is GiB."""
+    """Return the MiB of a text like `20G`, `500M` or `1.5T`. A bare number is GiB."""
     found = re.fullmatch(_SIZE, text.strip())
     if found is None:
         raise UserError(f"{text!r} is not a size: {_SIZE_FORMS}")
     mib = float(found[1]) * _MIB[(found[2] or "G").upper()]
     if mib > _MAX_MIB:
         raise UserError(f"{text!r} is larger than 1024T: {_SIZE_FORMS}")
-    return math.ceil(mib)  # never 0 for something: 0 would read as "no limit"
+    return math.ceil(mib)  # round up, because 0 would mean "no limit"
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for reading: `0.3 s`, `14 s`, `2m 05s`, `2h 05m`, `3d 4h`."""
+    """Format a duration for people: `0.3 s`, `14 s`, `2m 05s`, `2h 05m`, `3d 4h`."""
     if seconds < 9.95:
         return f"{max(seconds, 0.0):.1f}".removesuffix(".0") + " s"
     whole = round(seconds)
@@ -76,7 +76,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_mib(mib: float) -> str:
-    """A size for reading: `300 MiB`, `23.7 GiB`."""
+    """Format a size for people: `300 MiB`, `23.7 GiB`."""
     if round(mib) < 1024:
         return f"{round(mib)} MiB"
     return f"{mib / 1024:.1f} GiB"

@@ -1,7 +1,8 @@
-"""The largest batch that safely fits: memory is measured in short runs, and a line says the rest. Pure.
+"""Find the largest batch that safely fits: short runs measure memory, and a straight line predicts the rest. Pure.
 
-`settings` says what is asked for, `steps` are the words between plan and driver, `plan` decides the next step, `fit`
-holds the arithmetic, `plateau` says when a probe has seen enough, `known` remembers, `words` tells.
+`batch_settings` holds what is asked for, `plan` decides the next step, and `steps` are the messages between the plan
+and its driver. `memory_line` holds the arithmetic, `plateau` says when a probe has seen enough, `memory_history` keeps
+results of earlier jobs, `oom` recognizes out-of-memory errors, and `report` writes it up for people.
 """
 
 from runner.batch.batch_settings import Accumulation, Settings, accumulate, budget_mib

@@ -1,4 +1,4 @@
-"""What is asked of a batch size, the memory there is for it, and what follows for gradient accumulation. Pure."""
+"""The settings of a batch search, the memory budget, and gradient accumulation. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a batch size is to be found."""
+    """How to search for a batch size."""
 
-    default: int = 8  # probed first; used where nothing can be measured, unless `own` says otherwise
-    own: int | None = None  # the batch the user would take without us
+    default: int = 8  # probed first; used if nothing can be measured, unless `own` is given
+    own: int | None = None  # the batch the user would choose without probing
     margin: float = 0.92  # the part of the budget that may be used
     round_to: int = 8
     round_from: int = 64
-    round_loss: float = 0.05  # rounding may cost this part of the batch; where it costs more, 4 or 2 will do
+    round_loss: float = 0.05  # rounding may cost this part of the batch; if it costs more, round to 4 or 2
     cap: int = 4096
-    limit_s: float = 120.0  # a probe takes no longer
-    quiet_s: float = QUIET_S  # a plateau lasts so long at least
-    bounded: bool = False  # the probe's own arguments end it, after training and evaluation
+    limit_s: float = 120.0  # longest time of one probe
+    quiet_s: float = QUIET_S  # shortest time of a plateau
+    bounded: bool = False  # the probe's own arguments make it end, after training and evaluation
 
     def __post_init__(self) -> None:
         for name in ("default", "round_to", "round_from", "cap"):
@@ -44,16 +44,16 @@ class Settings:
 
     @property
     def first(self) -> int:
-        """The batch of the first probe."""
+        """Return the batch of the first probe."""
         return min(self.default, self.cap)
 
     @property
     def users(self) -> int:
-        """The batch to run at where nothing can be measured."""
+        """Return the batch to run at if nothing can be measured."""
         return self.own if self.own is not None else self.first
 
     def rounded(self, batch: int) -> int:
-        """Down to a multiple from `round_from` up; to one half or a quarter of it where that would cost too much."""
+        """Round down to a multiple of `round_to`, from `round_from` up. Halve the step if that costs too much."""
         step = self.round_to
         while batch >= self.round_from and step > 1:
             down = batch - batch % step
@@ -63,12 +63,12 @@ class Settings:
         return max(batch, 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
-        """The inverse of to_json."""
+        """Build settings from the output of to_json."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in data.items() if name in known})
 
@@ -79,10 +79,10 @@ def _within(name: str, value: float, least: float, most: float) -> None:
 
 
 def budget_mib(total_mib: int, reserved_mib: int, used_mib: int, slots: int = 1) -> int:
-    """What a job may have at most: its slot's share of the GPU, and no more than is free.
+    """Return how many MiB a job may use: its slot's share of the GPU, and no more than is free.
 
-    `used_mib` is what the GPU showed before the job came. NVML counts reserved memory as used on some drivers, so a
-    sampler that cannot tell the two apart passes zero for what is reserved.
+    `used_mib` is what the GPU showed before the job came. Some drivers count reserved memory as used, so a
+    sampler that cannot tell the two apart passes zero for `reserved_mib`.
     """
     usable = total_mib - reserved_mib
     return max(min(usable // max(slots, 1), usable - used_mib), 0)
@@ -90,21 +90,21 @@ def budget_mib(total_mib: int, reserved_mib: int, used_mib: int, slots: int = 1)
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """A batch and how many of them make one step of the optimiser."""
+    """A batch size, and how many batches make one step of the optimiser."""
 
     batch: int
     steps: int
 
     @property
     def effective(self) -> int:
-        """The samples that one step of the optimiser sees, on one GPU."""
+        """Return how many samples one step of the optimiser sees on one GPU."""
         return self.batch * self.steps
 
 
 def accumulate(batch: int, wanted: int, gpus: int = 1) -> Accumulation:
-    """The nearest to the wanted effective batch with at most `batch` samples at a time on each GPU.
+    """Return a batch and steps that come close to the wanted effective batch, with at most `batch` samples at a time.
 
-    An exact divisor is taken where it costs no more than a fifth of the batch; else the nearest there is.
+    `wanted` is over all GPUs. Take an exact divisor if it costs at most a fifth of the batch, otherwise the nearest.
     """
     each = max(round(wanted / max(gpus, 1)), 1)
     if each <= batch:

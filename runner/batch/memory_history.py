@@ -1,4 +1,4 @@
-"""What is known of a job's memory from before, so that the second of its kind starts without a probe. Pure."""
+"""The memory that earlier jobs of a kind needed, so that the next one can start without a probe. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from runner.batch.plan import Plan
 
 KEPT_RUNS = 5
-TRUSTED_FACTOR = 2  # beyond so many times the largest batch ever seen, a line is a guess
+TRUSTED_FACTOR = 2  # a line is a guess beyond this many times the largest batch ever seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Memory by batch, as probes measured it and whole runs corrected it."""
+    """Memory by batch size, measured by probes and corrected by whole runs."""
 
     fixed_mib: float
     per_sample_mib: float
     points: tuple[Point, ...]  # of probes
     runs: tuple[Point, ...] = ()  # batch and peak of the latest whole runs
-    most: int | None = None  # larger ones failed, and not for memory
+    most: int | None = None  # larger batches failed for another reason than memory
     probed_s: float = 0.0
 
     @classmethod
     def of(cls, plan: Plan) -> Known | None:
-        """What a plan has measured; None where it has not."""
+        """Return what a plan has measured, or None if it has measured nothing."""
         if plan.line is None or not plan.points:
             return None
         return cls(
@@ -44,12 +44,12 @@ class Known:
 
     @property
     def line(self) -> Line:
-        """Through the probes, with the slope that whole runs have shown: they have seen evaluation and rare samples."""
+        """Return the line through the probes, with the steepest slope of whole runs: those include evaluation."""
         slopes = [(run.mib - self.fixed_mib) / run.batch for run in self.runs]
         return Line(self.fixed_mib, max(slopes) if slopes else self.per_sample_mib)
 
     def refined(self, batch: int, peak_mib: float, *, whole: bool) -> Known:
-        """With the peak of a run. One that did not run to its end may have seen too little: it only raises."""
+        """Add the peak of a run. A run that did not finish may have seen too little, so it can only raise the line."""
         if not whole and peak_mib <= self.line.at(batch):
             return self
         if not whole and not self.runs:
@@ -57,12 +57,12 @@ class Known:
         return replace(self, runs=(*self.runs, Point(batch, peak_mib))[-KEPT_RUNS:])
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return {**asdict(self), "points": [list(p) for p in self.points], "runs": [list(r) for r in self.runs]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Known:
-        """The inverse of to_json, leaving out what a newer version may have added."""
+        """Build it from the output of to_json. Ignore fields that a newer version may have added."""
         names = {field.name for field in fields(cls)}
         parts = {name: value for name, value in data.items() if name in names}
         parts["points"] = tuple(Point(*point) for point in data["points"])
@@ -71,11 +71,11 @@ class Known:
 
 
 def choose(known: Known, budget_mib: float, settings: Settings) -> Run | None:
-    """The real run at the largest batch that is safe by what is known; None where a probe is better."""
+    """Return a run at the largest batch that is safe by what is known, or None if a probe is better."""
     cap = min(settings.cap, known.most or settings.cap)
     seen = [point.batch for point in (*known.points, *known.runs)]
     batch = known.line.largest(settings.margin * budget_mib, cap)
-    below = known.fixed_mib <= 0 and batch < min(seen)  # a line that leaves out the fixed part is no guide downwards
+    below = known.fixed_mib <= 0 and batch < min(seen)  # without a fixed part it overestimates small batches
     beyond = batch > TRUSTED_FACTOR * max(seen) and not _surely(known, budget_mib, settings)
     if batch < 1 or below or beyond:
         return None
@@ -83,5 +83,5 @@ def choose(known: Known, budget_mib: float, settings: Settings) -> Run | None:
 
 
 def _surely(known: Known, budget_mib: float, settings: Settings) -> bool:
-    """Whether even the cap would use little of the budget, so that how far the line was followed does not matter."""
+    """Return whether even the cap would use at most half of what may be used: then any batch is safe."""
     return known.line.at(settings.cap) <= settings.margin * budget_mib / 2

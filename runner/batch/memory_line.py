@@ -1,4 +1,4 @@
-"""The line through what was measured, and the largest batch under it. Pure."""
+"""A line through the measured points, and the largest batch that it allows. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FLAT_MIB = 64.0  # two readings closer than this may differ by chance alone
+FLAT_MIB = 64.0  # readings closer than this may differ by chance
 FARTHER = 8
 
 
@@ -20,30 +20,30 @@ class Point(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Memory as a function of the batch: what is always there, and what each sample adds."""
+    """Memory as a linear function of the batch: a fixed part, and a part for each sample."""
 
     fixed_mib: float
     per_sample_mib: float
 
     def at(self, batch: int) -> float:
-        """The memory that a batch takes."""
+        """Return the memory that a batch takes, in MiB."""
         return self.fixed_mib + self.per_sample_mib * batch
 
     def largest(self, target_mib: float, most: int) -> int:
-        """The largest batch whose memory is within the target; 0 where none is."""
+        """Return the largest batch, up to `most`, whose memory is within the target. 0: none is."""
         if self.per_sample_mib <= 0:
             return most if self.at(most) <= target_mib else 0
         return max(min(math.floor((target_mib - self.fixed_mib) / self.per_sample_mib + 1e-9), most), 0)
 
 
 def through(one: Point, other: Point) -> Line:
-    """The line through two points of different batches."""
+    """Return the line through two points of different batches."""
     slope = (other.mib - one.mib) / (other.batch - one.batch)
     return Line(one.mib - slope * one.batch, slope)
 
 
 def bent(points: Sequence[Point], target_mib: float, most: int) -> Line:
-    """The line to follow from the two largest points: steeper where a third one shows that memory bends upwards."""
+    """Return the line through the two largest points, steeper if a third point shows that memory bends upwards."""
     *rest, lower, upper = sorted(points)
     line = through(lower, upper)
     if not rest:
@@ -52,7 +52,7 @@ def bent(points: Sequence[Point], target_mib: float, most: int) -> Line:
     bend = (line.per_sample_mib - before.per_sample_mib) / (upper.batch - rest[-1].batch)
     if bend <= 0:
         return line
-    # memory = line + bend·(b − lower)·(b − upper): look where that meets the target, and go there straight
+    # memory = line + bend·(b − lower)·(b − upper): find where that meets the target, and draw a line to there
     low, high = upper.batch, max(line.largest(target_mib, most), upper.batch)
     while low < high:
         middle = (low + high + 1) // 2
@@ -63,12 +63,12 @@ def bent(points: Sequence[Point], target_mib: float, most: int) -> Line:
 
 
 def flat(one: Point, other: Point) -> bool:
-    """Whether more batch took no more memory, as far as can be told."""
+    """Return whether a larger batch took no more memory, within the precision of the readings."""
     return abs(other.mib - one.mib) < FLAT_MIB or (other.mib - one.mib) * (other.batch - one.batch) < 0
 
 
 def steepest(one: Point, other: Point) -> Line:
-    """The steepest line that two readings as close as these allow, through the higher of them."""
+    """Return the steepest line that two readings this close allow, through the higher one."""
     slope = (abs(other.mib - one.mib) + FLAT_MIB) / abs(other.batch - one.batch)
     top = max(one, other)
     mib = max(one.mib, other.mib)
@@ -76,8 +76,8 @@ def steepest(one: Point, other: Point) -> Line:
 
 
 def proportional(point: Point, target_mib: float) -> int:
-    """The blog's formula: as if all memory grew with the batch.
+    """Return the batch by the blog post's formula, as if all memory grew with the batch.
 
-    Never beyond the target where it asks for more than was measured: F + p·d·r ≤ r·(F + p·d) for F ≥ 0 and r ≥ 1.
+    If the result is larger than the measured batch, it is safe: F + p·d·r ≤ r·(F + p·d) for F ≥ 0 and r ≥ 1.
     """
     return math.floor(point.batch * target_mib / point.mib)

@@ -1,8 +1,8 @@
-"""Whether a job ended because memory ran out, from the end of its output and the way it ended. Pure.
+"""Tells whether a job ended because memory ran out, from the end of its output and its exit. Pure.
 
-The words alone prove nothing: programs print them and go on, tests print them on purpose, and a failure of another kind
-may come hours later. So they count only in a job that failed, near the end of what it printed, with no sign after them
-that it went on, and no later error of its own.
+The words alone prove nothing. Programs print them and continue, tests print them on purpose, and another failure may
+come hours later. So they count only if the job failed, the words are near the end of its output, and nothing after
+them shows progress or another error.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SIGKILL = 9
-LAST_LINES = 400  # XLA and TensorFlow print what they had allocated, which is long
+LAST_LINES = 400  # XLA and TensorFlow print long lists of their allocations
 LONGEST_LINE = 4000
 WENT_ON_LINES = 3
 
 
 class Where(str, Enum):
-    """Whose memory it was."""
+    """Which memory ran out."""
 
     GPU = "gpu"
     HOST = "host"
@@ -30,11 +30,11 @@ class Where(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Memory ran out: where, and the line that says so."""
+    """Memory ran out: which memory, and the line that says so."""
 
     where: Where
     line: str
-    wanted_mib: float | None = None  # the allocation that failed, where it is told
+    wanted_mib: float | None = None  # the size of the allocation that failed, if the line says so
 
 
 _GPU = re.compile(
@@ -66,7 +66,7 @@ _HOST = re.compile(
     """,
     re.VERBOSE,
 )
-# What says so by words that follow one another in a line; one pattern with `.*` in it would try each with each.
+# Words that must follow each other in a line. One pattern with `.*` in it would try all combinations.
 _GPU_IN_TURN = tuple(
     tuple(re.compile(part) for part in parts)
     for parts in (
@@ -78,21 +78,21 @@ _GPU_IN_TURN = tuple(
 )
 _HOST_IN_TURN = (re.compile(r"\bOOM when allocating tensor\b"), re.compile(r"device:CPU|allocator (?:mkl)?cpu"))
 _NEVER = re.compile(
-    # a count gone wrong, and a kernel too large for its multiprocessor: no smaller batch mends them
+    # an overflowed size, or a kernel too large for its multiprocessor: a smaller batch does not help
     r"more than 1EB memory|device-side assert|out of resource: (?:shared memory|registers)|OutOfResources"
 )
-# cuDNN and cuBLAS say these when they find no room for their handles, and for other reasons too
+# cuDNN and cuBLAS report these when they find no room for their handles, but also for other reasons
 _PERHAPS = re.compile(
     r"\bCUDNN_STATUS_(?:INTERNAL_ERROR|NOT_SUPPORTED|NOT_INITIALIZED)\b|\bCUBLAS_STATUS_NOT_INITIALIZED\b"
 )
 
-# every line that says so has one of these in it; looking for them first is a hundred times quicker
+# every matching line contains one of these; looking for them first is a hundred times faster
 _HINTS = ("memory", "alloc", "oom", "killed", "cudnn", "cublas")
 
 _ERROR = re.compile(
     r"^(?:\[?rank\s?\d+(?!\d)\]?:?\s*)?(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)"
 )
-# errors of those who had to do with the one that ran out of memory
+# errors in other processes that follow from the one that ran out of memory
 _FOLLOWS = re.compile(
     r"ChildFailedError|Process(?:Exited|Raised)Exception|DistBackendError|DistNetworkError|DistStoreError|NCCL|ncclError"
     r"|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|EOFError|BrokenProcessPool|RayTaskError"
@@ -119,10 +119,10 @@ def recognise(
     host_kill: bool | None = None,
     gpu_full: bool | None = None,
 ) -> Found | None:
-    """What memory the job ran out of; None where it did not, or where that is not known.
+    """Return which memory the job ran out of, or None if it did not or that is not known.
 
-    `tail` is the end of its output; `host_kill` whether the kernel or the cgroup counted an out-of-memory kill while
-    it ran; `gpu_full` whether its GPU was seen nearly full: then an ambiguous error counts as well.
+    `tail` is the end of its output. `host_kill`: the kernel or the cgroup counted an out-of-memory kill while it ran.
+    `gpu_full`: its GPU was nearly full, so that ambiguous errors count as well.
     """
     if exit_code == 0:
         return None
@@ -160,7 +160,7 @@ def _says(line: str, *, gpu_full: bool) -> Where | None:
 
 
 def _in_turn(line: str, parts: Sequence[re.Pattern[str]]) -> bool:
-    """Whether a line has all of these, one after the other."""
+    """Return whether a line contains all of these, one after another."""
     at = 0
     for part in parts:
         found = part.search(line, at)
@@ -171,7 +171,7 @@ def _in_turn(line: str, parts: Sequence[re.Pattern[str]]) -> bool:
 
 
 def _went_on(after: list[str]) -> bool:
-    """Whether the job did more work after these words, or ended for another reason."""
+    """Return whether the job continued to work after these lines, or ended with another error."""
     chained = False
     progress = 0
     for line in after:

@@ -1,10 +1,10 @@
-"""The procedure as a state machine: probe, probe again, run, step back. No clock, no I/O: what it says is done outside.
+"""The batch search as a state machine: probe, probe again, run, step back. No clock, no I/O: a driver does the steps.
 
     plan = Plan.start(settings, budget_mib)
     while isinstance(plan.step, Probe | Run):
         plan = plan.after(outcome of plan.step)
 
-A plan is data and goes through JSON, because the real run may step back in a new attempt, under another supervisor.
+A plan is stored as JSON, because the real run may step back in a new attempt, under another supervisor.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
     from runner.batch.steps import Outcome
 
 MOST_RESTARTS = 3
-MOST_TRIES = 5  # after the first that ran
-LATE_S = 300.0  # so much work lost is worth a smaller batch rather than a second loss
+MOST_TRIES = 5  # probes after the first one that ran
+LATE_S = 300.0  # after this much lost work, step back further to avoid a second loss
 EARLY_STEP, LATE_STEP = 0.9, 0.75
-WORTH_A_POINT = 1.25  # points closer together than this say little about a slope
-NEAR = 2  # times the largest batch that ever ran: farther the real run does not go without a probe
-READINGS_S = 1.0  # what looks like settling may be no more than the time between readings
-AGAIN = 0.4  # of the quiet that is asked of the first probe: it has shown how soon memory settles
-FAR_ENOUGH = 64  # a batch as large as this, and eight times the first, would have shown what a sample takes
-PREALLOCATED = 0.5  # of the budget: held whatever the batch, it was taken in advance
+WORTH_A_POINT = 1.25  # closer points say little about a slope
+NEAR = 2  # times the largest batch that ran: the real run does not go further without a probe
+READINGS_S = 1.0  # memory may seem to settle only because of the time between readings
+AGAIN = 0.4  # of the first probe's quiet time: that one has shown how soon memory settles
+FAR_ENOUGH = 64  # a batch this large, and eight times the first, would have shown how much a sample takes
+PREALLOCATED = 0.5  # of the budget: if this much is used at every batch, it was allocated in advance
 
 _STEPS: dict[str, type[Probe | Run | GiveUp | Done]] = {c.__name__: c for c in (Probe, Run, GiveUp, Done)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Where the procedure is."""
+    """The state of one batch search."""
 
     settings: Settings
     budget_mib: float
     step: Step
-    points: tuple[Point, ...] = ()  # what ran in a probe, in the order of probing
+    points: tuple[Point, ...] = ()  # probes that ran, in the order of probing
     too_large: int | None = None  # the smallest batch that ran out of memory
-    line: Line | None = None  # what the choice was made with
+    line: Line | None = None  # the line used for the choice
     probes: int = 0
-    tries: int = 0  # those of them after the first that ran
+    tries: int = 0  # probes after the first one that ran
     probed_s: float = 0.0
-    settled_s: float = 0.0  # of work for each sample, until memory last grew
+    settled_s: float = 0.0  # seconds of work per sample until memory last grew
     restarts: int = 0
-    failure: str | None = None  # why a probe could not be used, though the job ran in another
+    failure: str | None = None  # why a probe failed, though the job ran in another one
 
     # -- where it begins ------------------------------------------------------------------------------------------
 
     @classmethod
     def start(cls, settings: Settings, budget_mib: float) -> Plan:
-        """With the first probe."""
+        """Start with the first probe. If the GPU has no memory left, start the real run at the user's batch."""
         plan = cls(settings=settings, budget_mib=budget_mib, step=Done(0))
         if budget_mib <= 0:
             return replace(plan, step=plan._users("there is no memory left on the GPU to measure with"))
@@ -64,19 +64,19 @@ class Plan:
 
     @classmethod
     def unprobed(cls, settings: Settings, budget_mib: float, why: str) -> Plan:
-        """At the user's batch, because nothing could be measured."""
+        """Start the real run at the user's batch, because nothing could be measured."""
         plan = cls(settings=settings, budget_mib=budget_mib, step=Done(0))
         return replace(plan, step=plan._users(why))
 
     @classmethod
     def remembered(cls, settings: Settings, budget_mib: float, line: Line, run: Run) -> Plan:
-        """With the real run, at a batch that is known from before."""
+        """Start the real run at a batch that is known from earlier jobs."""
         return cls(settings=settings, budget_mib=budget_mib, step=run, line=line)
 
     # -- how it goes on -------------------------------------------------------------------------------------------
 
     def after(self, outcome: Outcome) -> Plan:
-        """The plan with its next step, given what became of this one."""
+        """Return the plan with its next step, given the outcome of the current one."""
         if isinstance(self.step, Run):
             return self._after_run(self.step, outcome)
         if not isinstance(self.step, Probe):
@@ -86,11 +86,11 @@ class Plan:
         return plan._after_probe(self.step, outcome)
 
     def repeated(self, outcome: Unmeasured) -> Plan:
-        """The same step once more, because nobody saw how it went."""
+        """Return the plan with the same step again, because no reading showed how it went."""
         return replace(self, probes=self.probes + 1, probed_s=self.probed_s + outcome.seconds)
 
     def unmeasured(self, why: str) -> Plan:
-        """At the user's batch after all. What was measured before is not gone by, nor remembered."""
+        """Return the plan with a run at the user's batch. Earlier measurements are neither used nor remembered."""
         return replace(self, line=None, step=self._users(why))
 
     def _after_probe(self, probe: Probe, outcome: Outcome) -> Plan:
@@ -111,18 +111,18 @@ class Plan:
         said = f"the probe at batch {probe.batch} failed ({outcome.exit})"
         if not self.points:
             return replace(self, step=GiveUp(f"{said}:\n{outcome.output}" if outcome.output else said))
-        # the program works, so it is this batch that it does not like: a small data set, a rule of its own
+        # the program works, so it must be this batch: maybe the data set is too small for it
         plan = replace(self, failure=said)
         return plan._then(plan._run(plan._largest_that_ran(), f"{said} and this one ran", confident=True))
 
     def _then(self, step: Step) -> Plan:
-        """With this step; a run that needed no line still gets one, for what may come after it."""
+        """Return the plan with this step. A confident run also gets a line, in case it must step back."""
         if not isinstance(step, Run):
             return replace(self, step=step)
         return replace(self, step=step, line=self._cautious_line() if step.confident else None)
 
     def _smaller(self, batch: int) -> Step:
-        """After a probe that ran out of memory."""
+        """Return the step after a probe that ran out of memory."""
         if not self.points:
             if batch == 1:
                 return GiveUp("out of memory even at batch 1: this job does not fit on this GPU")
@@ -135,7 +135,7 @@ class Plan:
         return self._probe((below + batch) // 2, "between")
 
     def _with_line(self) -> Plan:
-        """After a probe that was measured."""
+        """Return the plan after a probe that was measured."""
         if len(self.points) == 1:
             return self._then(self._second(self.points[0]))
         lower, upper = self._nearest_points()
@@ -149,7 +149,7 @@ class Plan:
         return self._near(line, batch, why)
 
     def _near(self, line: Line, batch: int, why: str) -> Plan:
-        """The real run, or a probe where it would go far beyond what ran: memory may bend, data may be too few."""
+        """Return the plan with the real run, or with a probe if that batch is far larger than any that ran."""
         probed = self.settings.rounded(batch)
         if probed > NEAR * self._largest_that_ran() and self.tries < MOST_TRIES:
             return replace(self, line=line, step=self._probe(probed, "near"))
@@ -158,7 +158,7 @@ class Plan:
     def _second(self, first: Point) -> Step:
         guess = min(proportional(first, self.target_mib), self.most)
         if first.batch <= guess == self.most <= NEAR * first.batch:
-            # safe without a second point, and there is no larger one to look for
+            # safe without a second point, and no larger batch is allowed
             return self._run(guess, "it is the largest allowed, and sure to fit", confident=True)
         if guess >= WORTH_A_POINT * first.batch:
             return self._probe(guess, "second")
@@ -169,7 +169,7 @@ class Plan:
         return self._run(1, "it is the smallest there is", confident=first.mib <= self.target_mib)
 
     def _after_flat(self, lower: Point, upper: Point) -> Plan:
-        """More batch took no more memory: taken in advance, or so small that it cannot be seen yet."""
+        """Return the plan after memory did not grow: it was allocated in advance, or grows too little to see."""
         line = steepest(lower, upper)
         safe = line.largest(self.target_mib, self.most)
         if upper.mib < PREALLOCATED * self.budget_mib and safe >= self.most:
@@ -204,7 +204,7 @@ class Plan:
         return replace(plan, step=Run(batch, why, run.confident))
 
     def _back_from(self, run: Run, outcome: OutOfMemory) -> int:
-        """The next smaller safe batch."""
+        """Return the next smaller safe batch."""
         if self.line is None or not run.confident:
             return max(run.batch // 2, 1)
         late = outcome.seconds > LATE_S
@@ -213,12 +213,12 @@ class Plan:
         batch = min(most, corrected)
         ran = [point.batch for point in self.points if point.batch < run.batch and point.mib <= self.target_mib]
         if ran and not late:
-            # one that ran in a probe has shown as much as a run that ended as soon
+            # a batch that ran in a probe has proved as much as a run that failed this early
             batch = max(batch, *ran) if self.restarts < MOST_RESTARTS else max(ran)
         return min(max(self.settings.rounded(max(batch, 1)), 1), run.batch - 1)
 
     def _corrected(self, line: Line, batch: int, outcome: OutOfMemory) -> Line:
-        """The line made steeper by what the failure shows: it needed the whole budget at least."""
+        """Return a steeper line: the failed run needed at least the whole budget."""
         needed = max((outcome.peak_mib or 0.0) + (outcome.wanted_mib or 0.0), self.budget_mib)
         return Line(line.fixed_mib, max(line.per_sample_mib, (needed - line.fixed_mib) / batch))
 
@@ -226,40 +226,40 @@ class Plan:
 
     @property
     def target_mib(self) -> float:
-        """What may be used."""
+        """Return how many MiB may be used."""
         return self.settings.margin * self.budget_mib
 
     @property
     def most(self) -> int:
-        """The largest batch that may be taken."""
+        """Return the largest batch that may be chosen."""
         return self.settings.cap if self.too_large is None else max(min(self.settings.cap, self.too_large - 1), 1)
 
     @property
     def batch(self) -> int | None:
-        """The batch of the real run; None where that is not known."""
+        """Return the batch of the real run, or None before it is chosen."""
         return self.step.batch if isinstance(self.step, Run | Done) else None
 
     @property
     def expected_mib(self) -> float | None:
-        """The memory that the batch of this step should take; None where nothing says so."""
+        """Return the memory in MiB that the batch of this step should take, or None if unknown."""
         if self.line is None or not isinstance(self.step, Run | Done):
             return None
         return self.line.at(self.step.batch)
 
     @property
     def is_halved(self) -> bool:
-        """Whether nothing could be measured, and the user's batch is known to be too large."""
+        """Return whether nothing could be measured and half of a batch that was too large is used."""
         if not isinstance(self.step, Run) or self.step.confident or self.restarts or self.line is not None:
             return False
         return self.too_large is not None and 1 < self.step.batch == self.too_large // 2
 
     def _nearest_points(self) -> tuple[Point, Point]:
-        """The two that matter for what is larger than all of them."""
+        """Return the two largest points, which say most about still larger batches."""
         lower, upper = sorted(self.points)[-2:]
         return lower, upper
 
     def _cautious_line(self) -> Line:
-        """Through two that ran; with one alone as if nothing were fixed, never too low for what is larger."""
+        """Return a line that is not too low for larger batches: with no fixed part if only one point helps."""
         if len(self.points) > 1 and not self._is_flat():
             return through(*self._nearest_points())
         top = max(self.points)
@@ -284,7 +284,7 @@ class Plan:
         return Run(self.settings.rounded(batch), why, confident)
 
     def _users(self, why: str) -> Run:
-        """The user's batch, or less where even that is known to be too large."""
+        """Return a run at the user's batch, or at half of the smallest batch that ran out of memory, if not larger."""
         known_bad = self.too_large is not None and self.settings.users >= self.too_large
         batch = max((self.too_large or 0) // 2, 1) if known_bad else self.settings.users
         return Run(batch, why, confident=False)
@@ -292,7 +292,7 @@ class Plan:
     # -- JSON -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         step = {"is": type(self.step).__name__, **asdict(self.step)}
         points = [list(point) for point in self.points]
         line = list(self.line) if self.line else None
@@ -300,7 +300,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        """The inverse of to_json."""
+        """Build a plan from the output of to_json."""
         step = dict(data["step"])
         made: Step = _STEPS[step.pop("is")](**step)
         points = tuple(Point(*point) for point in data["points"])

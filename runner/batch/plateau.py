@@ -1,44 +1,44 @@
-"""When a probe without an end of its own has seen enough. Pure: it is fed readings, and keeps no clock.
+"""Decides when a probe that does not end by itself has seen enough. Pure: it is fed readings and reads no clock.
 
 Memory comes in steps: the driver's context, the weights, the first batch, the optimiser's state after it. A probe may
-end when nothing has grown for a while, and for much longer than it ever paused before; where an earlier probe has shown
-how much work it takes, when it has worked for twice as long. Time counts only while the GPU works: reading data and
-compiling kernels are pauses of the program, not a plateau of its memory. Where it is not known whether the GPU works,
-all time counts, and more of it is asked for.
+end when memory has not grown for a while, much longer than any pause so far. If an earlier probe has shown how much
+work it takes to settle, it may end after twice that work. Time counts only while the GPU works: reading data and
+compiling kernels also keep memory constant. If it is unknown whether the GPU works, all time counts, and the probe
+must wait longer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-GROWTH, GROWTH_MIB = 0.01, 16.0  # less than both together is the allocator's noise
+GROWTH, GROWTH_MIB = 0.01, 16.0  # growth up to both together is noise of the allocator
 SEEN_MIB = 16.0
-QUIET_S = 10.0  # one step of the optimiser must fit: its state comes last
-UNKNOWN = 2.0  # times as long, where it is not known whether the GPU works
+QUIET_S = 10.0  # long enough for one step of the optimiser, whose state comes last
+UNKNOWN = 2.0  # times as long, if it is unknown whether the GPU works
 PAUSES = 3.0
-AS_LONG_AGAIN = 2.0  # times the work until memory settles, where that is known
+AS_LONG_AGAIN = 2.0  # times the work until memory settles, if that is known
 BUSY_PERCENT = 5
-LONGEST_COUNTED_S = 5.0  # between two readings; readings that stay away prove nothing
+LONGEST_COUNTED_S = 5.0  # between two readings; a time without readings proves nothing
 
 
 @dataclass(slots=True)
 class Plateau:
-    """What has been seen of one probe."""
+    """What the readings of one probe have shown."""
 
     base_mib: float = 0.0
     least_s: float = QUIET_S
-    expected_s: float | None = None  # of work until it settles, as an earlier probe foretells
+    expected_s: float | None = None  # seconds of work until it settles, as predicted from an earlier probe
     peak_mib: float = 0.0
-    first_at: float | None = None  # its first memory
-    level_mib: float = 0.0  # where it last grew to
-    quiet_s: float = 0.0  # of work, since then
-    pause_s: float = 0.0  # the longest between two growths
-    settled_s: float = 0.0  # of work, until it last grew
+    first_at: float | None = None  # time of its first memory
+    level_mib: float = 0.0  # its level after the last growth
+    quiet_s: float = 0.0  # seconds of work since then
+    pause_s: float = 0.0  # the longest pause between two growths
+    settled_s: float = 0.0  # seconds of work until the last growth
     told_busy: bool = False  # at least one reading said how busy the GPU was
     _last_at: float | None = None
 
     def add(self, at: float, mib: float | None, utilization: int | None = None) -> bool:
-        """Take a reading; True when the probe may end. A reading without memory tells nothing."""
+        """Take a reading. Return True when the probe may end. A reading without memory is ignored."""
         if mib is None:
             return False
         elapsed = 0.0 if self._last_at is None else min(max(at - self._last_at, 0.0), LONGEST_COUNTED_S)
@@ -60,13 +60,13 @@ class Plateau:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to wait for."""
+        """Return whether the probe may end."""
         least = self.least_s if self.told_busy else self.least_s * UNKNOWN
         return self.first_at is not None and self.quiet_s >= max(least, self._patience_s)
 
     @property
     def _patience_s(self) -> float:
-        """The quiet after which another growth would be a surprise."""
+        """Return how many quiet seconds make further growth unlikely."""
         if self.expected_s is None:
             return PAUSES * self.pause_s
         return AS_LONG_AGAIN * max(self.expected_s, self.settled_s) - self.settled_s

@@ -1,4 +1,4 @@
-"""What was measured and chosen, in words and in bars. Pure."""
+"""Describe what was measured and chosen, in words and in bars. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from runner.batch.plan import Plan
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-BAR = 16  # letters: with what stands beside it, as much as a phone shows on a line
+BAR = 16  # characters: with the text beside it, one line on a phone
 
 
 def summary(plan: Plan, total_mib: float, peak_mib: float | None = None, *, over: bool = False) -> str:
-    """One line: `batch 24, 91 % of 24 GiB, probed in 14 s`. The share is the run's peak where that is known.
+    """Return one line: `batch 24, 91 % of 24 GiB, probed in 14 s`. The share is the run's peak if that is known.
 
-    When all is `over`, why nothing was measured has been told before.
+    `over`: the job has ended. Then the line leaves out why nothing was measured, as that was reported before.
     """
     if isinstance(plan.step, GiveUp):
         return plan.step.reason.partition("\n")[0].rstrip(":")
@@ -34,7 +34,7 @@ def summary(plan: Plan, total_mib: float, peak_mib: float | None = None, *, over
 
 
 def detail(plan: Plan) -> list[str]:
-    """Everything that led to the choice, a line each."""
+    """Return everything that led to the choice, one line each."""
     margin = percent(plan.settings.margin)
     rows = [f"may use: {format_mib(plan.target_mib)}, {margin} of the {format_mib(plan.budget_mib)} there are for it"]
     rows += [f"measured: batch {point.batch} took {format_mib(point.mib)}" for point in plan.points]
@@ -50,7 +50,7 @@ def detail(plan: Plan) -> list[str]:
 
 
 def bars(plan: Plan) -> list[str]:
-    """The fit as a drawing: a bar for each batch, as long as its memory, over one for all there is."""
+    """Return a drawing of the measurements: a bar of memory for each batch, above bars for the limit and the total."""
     most = max([plan.budget_mib, *(point.mib for point in plan.points), plan.expected_mib or 0.0])
     rows = [(point.batch, point.mib, "") for point in plan.points]
     if plan.batch is not None and plan.expected_mib is not None:
@@ -71,12 +71,12 @@ def _bar(mib: float, most_mib: float, full: str = "█") -> str:
 
 
 def percent(part: float) -> str:
-    """`91 %`."""
+    """Format a share as `91 %`."""
     return f"{100 * part:.0f} %"
 
 
 def _how(plan: Plan, *, over: bool) -> str:
-    """Probed, known, or whose batch it is and why."""
+    """Say how the batch was found: probed, known, or the user's own and why."""
     step = plan.step
     assert isinstance(step, Run | Done)
     if isinstance(step, Run) and not step.confident and step.batch == plan.settings.users and not plan.restarts:
@@ -91,6 +91,6 @@ def _how(plan: Plan, *, over: bool) -> str:
 
 
 def _whole_gib(mib: float) -> str:
-    """Cards are sold by whole GiB, of which the driver shows a little less."""
+    """Format GPU memory in whole GiB where it is close: drivers show a little less than the card is sold with."""
     gib = mib / 1024
     return f"{round(gib)} GiB" if gib >= 4 and abs(gib - round(gib)) < 0.05 * gib else format_mib(mib)

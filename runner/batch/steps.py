@@ -1,4 +1,4 @@
-"""What a plan asks for, and what its driver answers. Pure."""
+"""The steps that a plan asks for, and the outcomes that its driver reports. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ EndedBy = Literal["plateau", "itself", "limit"]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Run the job for a short time at this batch, with the arguments of a probe, and measure."""
+    """Run the job for a short time at this batch, with the arguments for probes, and measure."""
 
     batch: int
     kind: Kind
     ends: Ends
     limit_s: float
-    quiet_s: float  # a plateau must last so long
-    expected_s: float | None = None  # of work until memory settles, as an earlier probe foretells
+    quiet_s: float  # shortest time of a plateau
+    expected_s: float | None = None  # seconds of work until memory settles, as predicted from an earlier probe
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Start the real run at this batch; it is watched, and steps back if memory runs out."""
+    """Start the real run at this batch. If it runs out of memory, it steps back to a smaller one."""
 
     batch: int
     why: str
@@ -33,14 +33,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The job fails, for this reason."""
+    """Let the job fail, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The real run has ended, and not for want of memory."""
+    """The real run has ended, but not because memory ran out."""
 
     batch: int
 
@@ -50,17 +50,17 @@ Step = Probe | Run | GiveUp | Done
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """It ran. For a probe: what it used; for the real run: the peak of all of it."""
+    """It ran. For a probe: the memory it used. For the real run: its peak."""
 
     peak_mib: float
-    base_mib: float = 0.0  # what the same reading showed before it came; 0 where processes are told apart
+    base_mib: float = 0.0  # the reading before it came; 0 if memory is known per process
     seconds: float = 0.0
     ended_by: EndedBy = "plateau"
-    settled_s: float = 0.0  # of work, until its memory last grew: about one step of the optimiser
+    settled_s: float = 0.0  # seconds of work until its memory last grew: about one step of the optimiser
 
     @property
     def used_mib(self) -> float:
-        """Its own memory."""
+        """Return the memory of the job itself, in MiB."""
         return self.peak_mib - self.base_mib
 
 
@@ -68,14 +68,14 @@ class Measured:
 class OutOfMemory:
     """It ended because GPU memory ran out."""
 
-    peak_mib: float | None = None  # its own, before it ended
-    wanted_mib: float | None = None  # the allocation that failed, where the output tells
-    seconds: float = 0.0  # that it had run
+    peak_mib: float | None = None  # its own memory before it ended
+    wanted_mib: float | None = None  # the size of the allocation that failed, if the output says so
+    seconds: float = 0.0  # how long it ran
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It ended by itself, not well, and not for want of GPU memory."""
+    """It failed by itself, and not because GPU memory ran out."""
 
     exit: str  # `exit code 2`, `signal 11`, `killed for want of host memory`
     output: str = ""  # the part of it that matters
@@ -84,11 +84,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """What it used cannot be known: no reading, neighbours, unified memory, or it was not attributable."""
+    """The memory it used is unknown: no reading, other processes on the GPU, unified memory, or no attribution."""
 
     why: str
     seconds: float = 0.0
-    blind: bool = False  # readings stayed away; they may come back, and the probe can be repeated then
+    blind: bool = False  # readings were missing; when they come back, the probe can be repeated
 
 
 Outcome = Measured | OutOfMemory | Failed | Unmeasured

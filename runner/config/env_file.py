@@ -1,4 +1,4 @@
-"""Files of KEY=VALUE lines. Nothing in them is expanded or run."""
+"""Read files of KEY=VALUE lines. Nothing in them is expanded or executed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runner.errors import UserError
 
 _MAX_BYTES = 1024 * 1024
 
-# Compiled when used: the clients that only need is_variable_name start quicker.
+# Compiled only when used, so that clients that only need is_variable_name start faster.
 _LINE = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)"
 _REST = r"\s*(?:\s#.*)?"
 _SINGLE = rf"'([^']*)'{_REST}"
@@ -18,12 +18,12 @@ _BARE = rf"""((?:[^\s'"]|\s+(?![\s#]))*){_REST}"""
 
 
 def is_variable_name(text: str) -> bool:
-    """True for what a shell can use as the name of a variable."""
+    """Return whether a shell accepts this text as the name of a variable."""
     return text.isascii() and text.isidentifier()
 
 
 def read_env_file(path: str) -> dict[str, str]:
-    """The variables a file sets; a later line wins over an earlier one."""
+    """Return the variables that a file sets. A later line wins over an earlier one."""
     variables: dict[str, str] = {}
     for number, line in enumerate(_content(path).split("\n"), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -33,7 +33,7 @@ def read_env_file(path: str) -> dict[str, str]:
 
 
 def _variable(line: str, place: str) -> tuple[str, str]:
-    # The message never repeats the line: whatever is wrong with it, it may hold a secret.
+    # The message never repeats the line, because the line may hold a secret.
     found = re.fullmatch(_LINE, line, re.DOTALL)
     if found is None or "\0" in line:
         raise UserError(f"{place}: not of the form KEY=VALUE")
@@ -44,7 +44,7 @@ def _variable(line: str, place: str) -> tuple[str, str]:
 
 
 def _value(text: str) -> str | None:
-    """The value without its quotes and the comment after it; None if the quotes make no sense."""
+    """Return the value without its quotes and the comment after it, or None if the quotes do not match."""
     if re.match(r"\s+#", text):
         return ""
     text = text.strip()
@@ -69,5 +69,5 @@ def _content(path: str) -> str:
 
 
 def _open(path: str, flags: int) -> int:
-    # A pipe that nobody writes to must not hold up a runner.
+    # Opening a pipe without a writer must not block the runner.
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What the environment of a job's process is made of."""
+"""Build the environment of a job's process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _PREFIX = "NIGHTSHIFT_"
 
-# True of one terminal at one moment, and wrong by the time the job runs. What somebody set on purpose
-# stays, BASH_ENV too: on clusters it is what makes `module load` work in a shell that is no login shell.
+# These describe one terminal at one moment and are wrong by the time the job runs. Variables that somebody set
+# on purpose stay. That includes BASH_ENV: on clusters it makes `module load` work in a shell that is no login shell.
 _OF_A_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "__PYVENV_LAUNCHER__"}
 _OF_A_TERMINAL = {"COLUMNS", "LINES", "WINDOW", "WINDOWID", "STY", "TMUX", "TMUX_PANE", "GPG_TTY"}
 _OF_A_LOGIN = {"SSH_TTY", "SSH_CLIENT", "SSH_CONNECTION"}
-# Ours to give: a job sees the GPUs it holds, not those its submitter saw.
+# Set by nightshift: a job sees the GPUs it holds, not the ones its submitter saw.
 _GIVEN = {"CUDA_VISIBLE_DEVICES"}
 _UNWANTED = _OF_A_SHELL | _OF_A_TERMINAL | _OF_A_LOGIN | _GIVEN
 _OF_A_VENV = {"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"}
@@ -29,7 +29,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def captured(environ: Mapping[str, str]) -> dict[str, str]:
-    """A submitter's environment as a job may have it: without nightshift's own, or the terminal's."""
+    """Return a submitter's environment without nightshift's own variables, its venv, and those of the terminal."""
     kept = {name: value for name, value in environ.items() if not _unwanted(name)}
     if not carries_own_venv(environ):
         return kept
@@ -40,7 +40,7 @@ def captured(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def carries_own_venv(environ: Mapping[str, str]) -> bool:
-    """True if nightshift's own virtual environment is active there, which no job gets."""
+    """Return whether nightshift's own virtual environment is active there. Jobs never get it."""
     folders = environ.get("PATH", "").split(":")
     return _is_own_venv(environ.get("VIRTUAL_ENV", "")) or any(map(_is_own_bin, folders))
 
@@ -62,14 +62,14 @@ def _is_own_bin(folder: str) -> bool:
 
 
 def _same(folder: str, other: str) -> bool:
-    """The same by name, or by what the names lead to; a folder that is gone still has its name."""
+    """Return whether two folders are the same by name or after resolving links. A missing folder still has a name."""
     if not os.path.isabs(folder):
         return False
     return os.path.normpath(folder) == os.path.normpath(other) or os.path.realpath(folder) == os.path.realpath(other)
 
 
 def fingerprint(env: Mapping[str, str]) -> str:
-    """A key that equal environments share and no others."""
+    """Return a hash of an environment; equal environments have equal hashes."""
     from hashlib import sha256
 
     items = "\0".join(f"{name}={value}" for name, value in sorted(env.items()))
@@ -91,12 +91,12 @@ def for_job(
     cpus: int = 0,
     ram_mib: int = 0,
 ) -> dict[str, str]:
-    """All variables of an attempt: the captured ones, the user's own over them, ours over both."""
+    """Return all variables of an attempt: captured ones, then the user's `--env`, then nightshift's own. Later wins."""
     env = {"PYTHONUNBUFFERED": "1", **base, **over}
     env |= {
         "NIGHTSHIFT_JOB_ID": str(job_id),
         "NIGHTSHIFT_RUN_ID": run_id,
-        "NIGHTSHIFT_ATTEMPT": f"{job_id}.{attempt}.{run_id}",  # by this mark strays are found
+        "NIGHTSHIFT_ATTEMPT": f"{job_id}.{attempt}.{run_id}",  # stray processes are found by this mark
         "NIGHTSHIFT_HOME": home,
         "CUDA_VISIBLE_DEVICES": ",".join(gpu_uuids),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -117,19 +117,19 @@ def for_job(
 
 
 def _with_command(path: str, home: str) -> str:
-    """PATH with nightshift's command at its end, where it hides nothing of the user's."""
+    """Return PATH with nightshift's command appended, so that it hides no program of the user's."""
     folder = os.path.join(home, "bin")
     return path if folder in path.split(":") else f"{path}:{folder}"
 
 
 def login_environment(folder: str, activate: str | None) -> dict[str, str]:
-    """What a fresh login shell and then the activate line set up, seen from a folder."""
+    """Return the environment after a fresh login shell has entered the folder and run the activate line."""
     from tempfile import TemporaryDirectory
 
     if not os.path.isdir(folder):
         raise UserError(f"there is no folder {folder}")
-    # Into files, not pipes: an agent that a profile starts would hold a pipe open for ever. And the
-    # environment into one of its own, so that whatever the profile prints cannot get into it.
+    # Files, not pipes: an agent started by a profile would keep a pipe open for ever. The environment gets a file
+    # of its own, so that nothing the profile prints can get into it.
     with TemporaryDirectory(prefix="nightshift-") as scratch:
         result, output = os.path.join(scratch, "environment"), os.path.join(scratch, "output")
         code = _run_login_shell(folder, _login_script(folder, activate, result), output)
@@ -141,8 +141,8 @@ def login_environment(folder: str, activate: str | None) -> dict[str, str]:
 def _login_script(folder: str, activate: str | None, result: str) -> str:
     from shlex import quote
 
-    # eval, not a shell of its own: `conda activate` is a function that changes this very shell. The
-    # line is no positional parameter either: scripts that are sourced would take it for theirs.
+    # eval, not another shell: `conda activate` is a function that changes the shell it runs in. The line is not a
+    # positional parameter either: scripts that are sourced would take it for their own.
     lines = [f"cd -- {quote(folder)} || exit $?"]
     if activate:
         lines.append(f"eval {quote(activate)} || exit $?")
@@ -150,7 +150,7 @@ def _login_script(folder: str, activate: str | None, result: str) -> str:
 
 
 def _run_login_shell(folder: str, script: str, output: str) -> int | None:
-    """Run a script as a login shell does; its exit code, or None if it took too long."""
+    """Run a script in a login shell. Return its exit code, or None if it was killed after the time limit."""
     import subprocess
 
     with open(output, "wb") as file:
@@ -186,7 +186,7 @@ def _exit_code(process: Popen[bytes]) -> int | None:
 
 
 def _bare_environment() -> dict[str, str]:
-    """What a login starts from, with nothing of the process that asks."""
+    """Return the environment that a login starts from, without the other variables of this process."""
     from pwd import getpwuid
 
     try:
@@ -197,7 +197,7 @@ def _bare_environment() -> dict[str, str]:
             "LOGNAME": entry.pw_name,
             "SHELL": entry.pw_shell,
         }
-    except KeyError:  # a container may run under a number that has no name
+    except KeyError:  # a container may run under a user id that has no name
         user = {"HOME": "/"}
     known = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "SHELL") if os.environ.get(name)}
     return {**user, **known, "LANG": os.environ.get("LANG") or "C.UTF-8", "PATH": _PATH}

@@ -1,4 +1,4 @@
-"""Where the state folder is and what its .env says: the few settings a quick client reads by itself."""
+"""Find the state folder and read its .env: the few settings that a fast client reads without the settings module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "NIGHTSHIFT_"
 DEFAULT = "~/.nightshift"
 RUNNER_BELL, BOT_BELL = "runner.sock", "bot.sock"
 RUNNER_LOCK, BOT_LOCK = "runner.lock", "bot.lock"
-PAGE_LINK = "page.url"  # how to reach the chat page, for whoever may read the state folder
+PAGE_LINK = "page.url"  # a link to the chat page, for anybody who may read the state folder
 
 _env_file: str | None = None
 
@@ -26,12 +26,12 @@ def use_env_file(path: str | None) -> None:
 
 
 def env_file() -> str | None:
-    """The file named by --env-file, if one was."""
+    """Return the file given with --env-file, or None."""
     return _env_file
 
 
 def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Every setting as text: the environment first, then the .env file. Never from the current folder."""
+    """Return every setting as text. The environment wins over the .env file. The current folder's .env is not read."""
     found = {}
     path = _env_file or os.path.join(_expand(environ.get(PREFIX + "HOME") or DEFAULT), ".env")
     if _env_file or os.path.exists(path):
@@ -42,12 +42,12 @@ def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def setting(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """One setting as text, or None where it is not set."""
+    """Return one setting as text, or None if it is not set."""
     return values(environ).get(PREFIX + name) or None
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """The state folder, absolute: one that depends on where one stands would be another queue in every folder."""
+    """Return the state folder. It must be an absolute path: a relative one would mean a new queue in every folder."""
     folder = os.path.expanduser(setting("HOME", environ) or DEFAULT)
     if not os.path.isabs(folder):
         raise OperatorError(f"NIGHTSHIFT_HOME={folder} is not a whole path: write {os.path.abspath(folder)}")
@@ -55,7 +55,7 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def backup_folder(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Where the continuous copy is, absolute; None without one."""
+    """Return the absolute folder of the continuous copy, or None if there is none."""
     folder = setting("BACKUP_DIR", environ)
     return _expand(folder) if folder else None
 

@@ -12,7 +12,7 @@ from runner.units import parse_duration, parse_size_mib
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Patterns are compiled when they are used: most calls need one of them, and each costs every client's start.
+# Patterns are compiled when used: most calls need only one, and compiling all would slow down every client.
 _NAME = r"[\w.-]{1,64}"
 _GPU = r"[0-9]{1,4}|(?:GPU|MIG)-[A-Za-z0-9_-]{1,80}"
 _PRIORITIES = ("low", "normal", "high")
@@ -20,25 +20,25 @@ RETRY_REASONS = ("HOST", "SUPERVISOR", "EXIT", "SIGNAL", "OOM", "SPAWN", "TIMEOU
 
 
 class Option(NamedTuple):
-    """One option; its key is the field of JobSpec it fills."""
+    """One option. Its key is the field of JobSpec that it fills."""
 
     flags: tuple[str, ...]
     metavar: str  # empty for a switch, which takes no value
     key: str
     help: str
     parse: Callable[[str], Any]
-    repeatable: bool = False  # each use adds to the ones before: parse gives a dict or a tuple
+    repeatable: bool = False  # each use adds to the earlier ones: parse returns a dict or a tuple
 
 
 def parse_name(text: str) -> str:
-    """A name for a job or a workspace."""
+    """Return a name for a job or a workspace. Raise UserError if it is not one."""
     if not re.fullmatch(_NAME, text):
         raise UserError(f"{text!r} is not a name: use 1 to 64 letters, digits, '.', '_' or '-'")
     return text
 
 
 def parse_group(text: str) -> str:
-    """A name for a group, which can be no job's number: both may stand behind `kill`."""
+    """Return the name of a group. It must not look like a job number, because `kill` takes both."""
     if not re.fullmatch(_NAME, text) or not text[0].isalpha():
         raise UserError(f"{text!r} is not a group's name: a letter first, then letters, digits, '.', '_' or '-'")
     if text.lower() in ("all", "mine", "failed"):
@@ -71,7 +71,7 @@ def _time_limit(text: str) -> float:
 
 
 def _priority(text: str) -> str:
-    # Plain text instead of model.Priority, which equals it: importing the model costs a client 20 ms.
+    # Plain text that equals model.Priority: importing the model costs a client 20 ms.
     if text.lower() not in _PRIORITIES:
         raise UserError(f"{text!r} is not a priority: choose low, normal or high")
     return text.lower()
@@ -105,7 +105,7 @@ def _jobs(text: str) -> tuple[int, ...]:
 
 
 def parse_reasons(text: str) -> tuple[str, ...]:
-    """Why an attempt ended, as `--retry-on` names it."""
+    """Return the reasons listed for `--retry-on`, in upper case."""
     parts = [part.strip().upper() for part in text.split(",")]
     for part in parts:
         if part not in RETRY_REASONS:
@@ -127,10 +127,10 @@ def _folder(text: str) -> str:
 
 
 def parse_variable(text: str) -> dict[str, str]:
-    """A variable and its value, from K=V."""
+    """Return a variable and its value, from K=V."""
     name, equals, value = text.partition("=")
     if not equals or not is_variable_name(name) or "\0" in value:
-        # What follows the name may be a secret, and without a "=" all of it may be.
+        # The text after the name may be a secret. Without a "=", all of it may be.
         raise UserError("write KEY=VALUE, with letters, digits and '_' in KEY")
     return {name: value}
 
@@ -230,7 +230,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 class _WordList:
-    """Words as a shell hands them over; a position counts words."""
+    """Words as a shell passes them. A position counts words."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -243,7 +243,7 @@ class _WordList:
 
 
 class _RawText:
-    """A chat message; a position counts characters, so that what follows stays as it was typed."""
+    """A chat message. A position counts characters, so that the command stays exactly as typed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -267,26 +267,26 @@ class _RawText:
 
 
 def _typed_dashes(word: str) -> str:
-    # Phones turn "--" into one long dash while it is typed.
+    # Phones turn a typed "--" into one long dash.
     return "--" + word[1:] if word.startswith(("—", "–")) else word
 
 
 def read_words(words: Sequence[str], extra: Sequence[Option] = ()) -> tuple[dict[str, Any], list[str], bool]:
-    """The options before a command, the command's words, and whether `--` stood between them."""
+    """Return the options before a command, the words of the command, and whether `--` stood between them."""
     values, at, separated = _read(_WordList(words), (*OPTIONS, *extra))
     return values, list(words[at:]), separated
 
 
 def read_text(text: str, extra: Sequence[Option] = ()) -> tuple[dict[str, Any], str]:
-    """The options at the start of a message, and the rest of it as it stands: shell text."""
+    """Return the options at the start of a message, and the rest of it unchanged as shell text."""
     values, at, _ = _read(_RawText(text), (*OPTIONS, *extra))
     return values, text[at:].lstrip()
 
 
 def take_lists(words: Sequence[str], *flags: str) -> tuple[list[list[str]], list[str]]:
-    """What follows each of these flags, several words up to the next option, and the words without all that.
+    """Return the words after each of these flags up to the next option, and the remaining words.
 
-    As argparse reads such flags: a negative number is no option. Nothing behind `--` is ours.
+    Like argparse, this takes a negative number as a value, not as an option. It ignores everything behind `--`.
     """
     found: list[list[str]] = []
     rest: list[str] = []
@@ -315,7 +315,7 @@ def _is_number(word: str) -> bool:
 
 
 def help_rows(options: Sequence[Option] = OPTIONS) -> list[tuple[str, str]]:
-    """How each option is written and what it does."""
+    """Return how each option is written, and what it does."""
     return [(f"{', '.join(option.flags)} {option.metavar}".rstrip(), option.help) for option in options]
 
 
@@ -335,7 +335,7 @@ def _read(source: _WordList | _RawText, options: Sequence[Option]) -> tuple[dict
 
 
 def _split(word: str, table: dict[str, Option]) -> tuple[str, str | None]:
-    """The flag of a word, and the value if it is glued on: `--gpus=2`, `-g2`, `-g=2`."""
+    """Return the flag of a word, and its value if it is attached: `--gpus=2`, `-g2`, `-g=2`. Otherwise None."""
     flag, equals, text = word.partition("=")
     if not word.startswith("--"):
         flag, text = word[:2], word[2:].removeprefix("=")
@@ -362,7 +362,7 @@ def _value_after(flag: str, table: dict[str, Option], found: tuple[str, int] | N
 
 
 def _add(values: dict[str, Any], option: Option, flag: str, text: str | None) -> None:
-    """Put in one option; without `repeatable` the last one wins, so that an alias can be overruled."""
+    """Add one option. Unless it is repeatable, the last use wins, so that an alias can be overridden."""
     try:
         value: Any = option.parse(text or "") if text is not None or option.repeatable else True
     except UserError as error:
@@ -374,7 +374,7 @@ def _add(values: dict[str, Any], option: Option, flag: str, text: str | None) ->
 
 
 def _agreeing(values: dict[str, Any]) -> dict[str, Any]:
-    """The values; refused if `--on` and `--gpus` contradict each other."""
+    """Return the values. Raise UserError if `--on` and `--gpus` contradict each other."""
     on, gpus = values.get("on"), values.get("gpus")
     if on is None or gpus is None:
         return values

@@ -1,11 +1,11 @@
-"""Named bundles of what probing needs to know about a program.
+"""Profiles: named sets of what probing needs to know about a program.
 
-Shipped is `nanogpt`, with the values of the blog that the idea comes from. Own ones are in `profiles.json` in the state
-folder, an object of objects, with the field names below:
+`nanogpt` is built in, with the values of the blog post that the idea comes from. Your own are in `profiles.json` in the
+state folder, an object of objects, with the field names below:
 
     {"vision": {"batch_arg": "--batch-size", "probe_args": ["--max-steps=30"], "margin": 0.9}}
 
-JSON and not TOML, because Python 3.10 cannot read TOML without a further package.
+JSON and not TOML, because Python 3.10 cannot read TOML without another package.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How a program is told its batch, and how one is found for it."""
+    """How to pass a batch size to a program, and how to search for one."""
 
     name: str = "default"
-    probe_args: tuple[str, ...] = ()  # added to the command of a probe; they bound it
-    batch_arg: str | None = None  # added as `ARG=N`; None: by placeholder, or the environment variable alone
+    probe_args: tuple[str, ...] = ()  # added to the command of a probe, to make it end soon
+    batch_arg: str | None = None  # added as `ARG=N`; None: a placeholder, or only the environment variable
     run_id_arg: str | None = None
     default: int = 8
     margin: float = 0.92
@@ -43,17 +43,15 @@ class Profile:
     cap: int = 4096
     limit_s: float = 120.0
     quiet_s: float = 10.0
-    said: tuple[
-        str, ...
-    ] = ()  # the settings that are its own, even where they are the usual ones; the rest is the box's
+    said: tuple[str, ...] = ()  # fields set in the profile, even to the usual value; the box sets the others
 
     def settings(self, own: int | None = None) -> Settings:
-        """What the procedure needs of it."""
+        """Return the settings of the batch search. `own`: the job's own batch size."""
         parts = {name: value for name, value in asdict(self).items() if name in _SETTINGS}
         return Settings(**parts, own=own, bounded=bool(self.probe_args))
 
     def arguments(self, batch: int, run_id: str, *, probing: bool, placed: Sequence[str] = ()) -> list[str]:
-        """What to add to the command; `placed` names the placeholders that the command has filled in already."""
+        """Return the arguments to add to the command. `placed`: placeholders that the command already contains."""
         added = list(self.probe_args) if probing else []
         if self.batch_arg and "batch_size" not in placed:
             added.append(_with_value(self.batch_arg, str(batch)))
@@ -79,12 +77,12 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 def _with_value(arg: str, value: str) -> str:
-    """`--batch_size=24`; an argument that ends in `=` or a space is kept as it was given."""
+    """Return `--batch_size=24`. If the argument ends in `=` or a space, append the value directly."""
     return arg + value if arg.endswith(("=", " ")) else f"{arg}={value}"
 
 
 def from_json(name: str, data: Mapping[str, Any]) -> Profile:
-    """A profile from an object of its fields. Raises UserError that names the field to mend."""
+    """Build a profile from an object of its fields. Raise UserError that names the wrong field."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r} is no name for a profile: letters, digits, dot, dash and underscore, at most 64")
     if not isinstance(data, dict):
@@ -118,7 +116,7 @@ NANOGPT = from_json(
         "default": 8,
         "margin": 0.9,
         "round_to": 8,
-        "round_from": 8,  # the blog rounds whatever it finds
+        "round_from": 8,  # the blog post rounds every size it finds
         "round_loss": 1.0,
         "cap": 4096,
     },
@@ -130,7 +128,7 @@ _SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
 
 
 def parse_settings(text: str) -> dict[str, Any]:
-    """Settings as they are typed: `default=16,margin=85%,cap=512,limit=3m`. Raises UserError."""
+    """Parse settings as people type them: `default=16,margin=85%,cap=512,limit=3m`. Raise UserError if one is wrong."""
     found = dict(_parse_setting(part) for part in text.split(",") if part.strip())
     if not found:
         raise UserError("write settings and values, like margin=85%,cap=512")
@@ -156,7 +154,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
 
 
 def read(home: str) -> dict[str, Profile]:
-    """All profiles: the shipped ones, and those of the state folder, which may replace them."""
+    """Return all profiles by name: the built-in ones, and those in the state folder, which may replace them."""
     path = os.path.join(home, FILE)
     try:
         with open(path, encoding="utf-8") as file:
@@ -171,7 +169,7 @@ def read(home: str) -> dict[str, Profile]:
 
 
 def named(name: str, home: str) -> Profile:
-    """The profile of that name. Raises UserError that lists those there are."""
+    """Return the profile with this name. Raise UserError that lists the existing ones."""
     profiles = read(home)
     if name not in profiles:
         raise UserError(f"there is no profile {name!r}; there are {', '.join(sorted(profiles))}")

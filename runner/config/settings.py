@@ -1,4 +1,4 @@
-"""Every setting of the runner, once: name, type, default and what it is for."""
+"""Every setting of the runner, defined once: name, type, default and description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runner.units import parse_duration, parse_size_mib
 
 
 def refusing(parse: Any) -> Any:
-    """Pydantic wants ValueError; our parsers raise UserError with the sentence to show."""
+    """Wrap a parser for pydantic, which wants ValueError where our parsers raise UserError with the message to show."""
 
     def checked(value: Any) -> Any:
         if not isinstance(value, str):
@@ -51,7 +51,7 @@ Percent = Annotated[float, BeforeValidator(lambda value: str(value).removesuffix
 
 
 class FromEnvironment(BaseSettings):
-    """Settings from the environment, then from the .env file (given as arguments), then their defaults."""
+    """Settings from the environment, then from the .env file (passed as arguments), then the defaults."""
 
     model_config = SettingsConfigDict(env_prefix=home_module.PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
 
@@ -64,12 +64,12 @@ class FromEnvironment(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over what the file says."""
+        """Let the environment win over the .env file."""
         return env_settings, init_settings
 
 
 class Settings(FromEnvironment):
-    """What the runner goes by."""
+    """The settings of the runner."""
 
     home: Folder = Field(
         home_module.DEFAULT,
@@ -240,7 +240,7 @@ class Settings(FromEnvironment):
     )  # fmt: skip
 
 
-# settings of the bot; the runner only checks that they are spelled right
+# settings of the bot; the runner only checks their spelling
 CHAT_SETTINGS = frozenset(
     {
         *("token", "token_file", "api_url", "proxy", "chat", "page_port", "admins", "users", "viewers", "groups"),
@@ -253,12 +253,12 @@ T = TypeVar("T", bound=FromEnvironment)
 
 
 def load() -> Settings:
-    """The runner's settings in force; OperatorError says which one is wrong and how to put it."""
+    """Return the runner's settings. Raise OperatorError that says which one is wrong and how to write it."""
     return load_as(Settings)
 
 
 def load_as(kind: type[T]) -> T:
-    """The settings of this kind in force."""
+    """Return the settings of this class, as set in the environment and the .env file."""
     given: dict[str, Any] = {
         key.removeprefix(home_module.PREFIX).lower(): value for key, value in _file_values().items()
     }

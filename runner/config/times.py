@@ -1,4 +1,4 @@
-"""Moments as people write them: `23:00`, `+2h`, `2026-12-24T18:00`. Pure."""
+"""Parse times as people write them: `23:00`, `+2h`, `2026-12-24T18:00`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from runner.errors import UserError
 from runner.units import parse_duration
 
 _FORMS = "write 23:00, +2h or 2026-12-24T18:00"
-_FURTHEST = timedelta(days=10 * 365)  # as far as durations go; beyond it clocks downstream overflow
-_BETWEEN_ZONES = timedelta(days=2)  # no two clocks are further apart
+_FURTHEST = timedelta(days=10 * 365)  # the same bound as for durations; beyond it later clock arithmetic overflows
+_BETWEEN_ZONES = timedelta(days=2)  # no two time zones are further apart
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """The moment that is meant, in UTC; a time of day is the next one on the clock that `now` is read from."""
+    """Return the time that is meant, in UTC. A time of day means the next one, in the time zone of `now`."""
     text = text.strip()
     if text.startswith("+"):
         return (now + timedelta(seconds=parse_duration(text[1:]))).astimezone(timezone.utc)
@@ -24,7 +24,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise UserError(f"{text!r} is not a time: {_FORMS}") from None
-    away = moment.replace(tzinfo=None) - now.replace(tzinfo=None)  # by the calendar: its ends are in no zone's reach
+    away = moment.replace(tzinfo=None) - now.replace(tzinfo=None)  # without zones: they overflow at the calendar's ends
     if away > _FURTHEST:
         raise UserError(f"{text!r} is more than ten years away: {_FORMS}")
     if away > -_BETWEEN_ZONES:
@@ -41,7 +41,7 @@ def _next_at(hour: int, minute: int, now: datetime) -> datetime:
 
 
 def _local(moment: datetime, now: datetime) -> datetime:
-    """On the box's own clock, with its summer time; in tests on the one that `now` is read from."""
+    """Put a time without a zone on the box's clock, with its summer time. In tests, on the clock of `now`."""
     offset = now.utcoffset()
     here = moment.astimezone()
     return here if now.astimezone().utcoffset() == offset else moment.replace(tzinfo=now.tzinfo)

@@ -1,4 +1,4 @@
-"""Where and as what a job runs: a folder, a shell environment, an env file."""
+"""Workspaces: where a job runs and with what: a folder, a shell environment, an env file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runner.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What a login shell reads before the activate line is run.
+# Files that a login shell reads before it runs the activate line.
 _PROFILES = (
     "/etc/profile",
     "/etc/bash.bashrc",
@@ -31,19 +31,19 @@ _SOURCED = r"(?:^|[;&|({\n])[^\S\n]*(?:source|\.)\s+((?:[^\s;&|'\"]|'[^']*'|\"[^
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A named place for jobs."""
+    """A named folder and environment to run jobs in."""
 
     name: str
     dir: str
-    activate: str | None = None  # a line of shell that sets up its environment
+    activate: str | None = None  # a line of shell that sets up the environment
     variables: dict[str, str] = field(default_factory=dict)
     env_file: str | None = None  # read when a job starts, so that its secrets are never copied
     default: bool = False
-    probe: dict[str, Any] = field(default_factory=dict)  # for its jobs that are probed: a profile, and settings
+    probe: dict[str, Any] = field(default_factory=dict)  # for jobs that are probed: a profile, and settings
 
 
 def validate(workspace: Workspace) -> Workspace:
-    """The workspace with its paths written out in full; UserError says what to mend."""
+    """Return the workspace with full paths. Raise UserError that says what is wrong."""
     folder = _folder(workspace.dir)
     return replace(
         workspace,
@@ -89,7 +89,7 @@ def _probe(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _env_file(folder: str, text: str) -> str:
-    """The full path of an env file that can be read, by its owner alone."""
+    """Return the full path of an env file. Raise UserError if it cannot be read, or if others can open it."""
     path = os.path.join(folder, os.path.expanduser(text))
     read_env_file(path)
     if os.stat(path).st_mode & 0o077:
@@ -98,7 +98,7 @@ def _env_file(folder: str, text: str) -> str:
 
 
 def stamp(workspace: Workspace) -> str:
-    """A cheap key that changes whenever environment_of may give something else."""
+    """Return a cheap key that changes whenever environment_of may return something else."""
     facts = {path: _state_of(path) for path in (*_profiles(), *_sourced_files(workspace))}
     facts[""] = repr((workspace.dir, workspace.activate, sorted(workspace.variables.items())))
     return fingerprint(facts)
@@ -121,11 +121,11 @@ def _state_of(path: str) -> str:
 
 
 def _sourced_files(workspace: Workspace) -> list[str]:
-    """The files an activate line reads by `source X` or `. X`."""
+    """Return the files that the activate line reads with `source X` or `. X`."""
     words = [word.replace("'", "").replace('"', "") for word in re.findall(_SOURCED, workspace.activate or "")]
     return [os.path.join(workspace.dir, os.path.expanduser(os.path.expandvars(word))) for word in words]
 
 
 def environment_of(workspace: Workspace) -> dict[str, str]:
-    """The environment its jobs start from; takes as long as a login does."""
+    """Return the environment that its jobs start from. Runs a login shell, so it takes as long as a login."""
     return {**login_environment(workspace.dir, workspace.activate), **workspace.variables}

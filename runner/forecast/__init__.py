@@ -1,1 +1,1 @@
-"""When what waits will start, by playing the scheduler forward. Pure."""
+"""Predicts when queued jobs start, by simulating the scheduler. Pure."""

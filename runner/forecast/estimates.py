@@ -1,8 +1,8 @@
-"""When each waiting job starts, and when nothing is left to do. Pure.
+"""Estimates when each queued job starts, and when the queue is empty. Pure.
 
-How long a job takes is known from runs of its kind, or bounded by its time limit, or nobody knows. So the night is
-played twice, with every job as short and as long as it may be; where both agree, that is the estimate, and elsewhere
-they are bounds. What lasts for ever in the longer play never starts what waits for it: unknown stays unknown.
+The length of a job is known from earlier runs of its kind, or bounded by its time limit, or unknown. So the night is
+simulated twice, with every job as short and as long as it may be. If both agree, that is the estimate; otherwise they
+are bounds. A job that never ends in the longer simulation never frees its slots: unknown stays unknown.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
     from runner.forecast.simulation import Scene
 
-SPREAD = 3.0  # relatives whose longer runs take so much longer than their shorter ones tell nothing
+SPREAD = 3.0  # if similar jobs differ by more than this factor, they predict nothing
 
 
 def length_of(past_s: Sequence[float], limit_s: float | None, ran_s: float = 0.0) -> Length:
-    """What is left of a job that has run for so long, by earlier runs of its kind.
+    """Return how long a job still takes, after `ran_s`, by earlier runs of its kind.
 
-    One that has outlasted most of them is compared with those that lasted longer still; one that has outlasted them
-    all is of unknown length again.
+    Only runs that took longer than `ran_s` count. If there are none, the length is unknown, bounded by the time limit.
     """
     longer = [run_s for run_s in past_s if run_s > ran_s]
     left_s = None if limit_s is None else max(0.0, limit_s - ran_s)
@@ -36,26 +35,26 @@ def length_of(past_s: Sequence[float], limit_s: float | None, ran_s: float = 0.0
 
 
 def _median(values: Sequence[float]) -> float:
-    """The one in the middle; `statistics` takes longer to load than all of this takes."""
+    """Return the median. Importing `statistics` would take longer than the whole forecast."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def agree(past_s: Sequence[float]) -> bool:
-    """Whether runs that are not quite of one kind are alike enough to tell how long another one takes."""
+    """Return whether runs of similar kinds agree enough to predict another one."""
     runs = sorted(past_s)
     return len(runs) > 1 and runs[-1 - len(runs) // 4] <= SPREAD * runs[len(runs) // 4]
 
 
 class Estimate(NamedTuple):
-    """When something happens, in seconds from now; None where that is not known."""
+    """When something happens, in seconds from now. None: unknown."""
 
     earliest_s: float | None = None
     latest_s: float | None = None
 
     @property
     def about_s(self) -> float | None:
-        """The moment itself, where it is known."""
+        """Return the time itself if it is known, otherwise None."""
         return self.earliest_s if self.earliest_s == self.latest_s else None
 
 
@@ -65,18 +64,18 @@ NEVER = Ends((), ())
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is to be expected."""
+    """The predicted starts, and when the queue is empty."""
 
     starts: Mapping[int, Estimate] = field(default_factory=dict)
-    done: Estimate = NOBODY_KNOWS  # when the last job there is now has ended
-    unknown: int = 0  # jobs of which nobody knows how long they take
-    bounded: int = 0  # ... of which only the time limit is known
-    sooner: Ends = NEVER  # when slots come free for those that were not looked at one by one
+    done: Estimate = NOBODY_KNOWS  # when the last job of the present ones has ended
+    unknown: int = 0  # jobs of unknown length
+    bounded: int = 0  # jobs of which only the time limit is known
+    sooner: Ends = NEVER  # when slots come free for jobs that were not simulated
     later: Ends = NEVER
 
 
 def forecast(scene: Scene) -> Forecast:
-    """Play the scheduler forward from here."""
+    """Simulate the scheduler from now on."""
     waiting = [job.id for job in scene.queued] + [one.job.id for one in scene.later]
     lengths = [(1, scene.lengths.get(number, UNKNOWN)) for number in (*waiting, *(one.id for one in scene.running))]
     lengths += [(rest.count, rest.length) for rest in scene.rest]
@@ -94,7 +93,7 @@ def forecast(scene: Scene) -> Forecast:
 
 
 def _between(sooner_s: float | None, later_s: float | None) -> Estimate:
-    """More haste may be less speed: who ends early may let somebody in who is in the way later."""
+    """Put two times into order. A job that ends early may let in another that blocks this one, so both orders occur."""
     if sooner_s is None or later_s is None:
         return Estimate(sooner_s, None)
     return Estimate(min(sooner_s, later_s), max(sooner_s, later_s))

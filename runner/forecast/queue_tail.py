@@ -1,7 +1,7 @@
-"""When jobs far behind in the queue start, about: each takes the slots that come free first, in turn. Pure.
+"""Estimates when jobs far back in the queue start: each takes the slots that come free first, in order. Pure.
 
-What a job asks for besides a number of GPUs is left out of it; so an estimate there is where lengths are known, and no
-bound that somebody might rely on.
+It only looks at the number of GPUs that a job asks for. So it gives estimates where lengths are known, but no bounds to
+rely on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Behind(NamedTuple):
-    """A job far behind: how many GPUs it takes, and for how long."""
+    """A job far back in the queue: how many GPUs it takes, and for how long."""
 
     id: int
     gpus: int
@@ -26,7 +26,7 @@ class Behind(NamedTuple):
 
 
 def starts_behind(jobs: Sequence[Behind], sooner: Ends, later: Ends) -> dict[int, Estimate]:
-    """About when each starts, after the slots have come free as early, or as late, as they may."""
+    """Return about when each job starts, with slots that come free as early, or as late, as they may."""
     least = _poured(((job.id, job.gpus, job.length.least_s) for job in jobs), sooner)
     most = _poured(((job.id, job.gpus, job.length.most_s) for job in jobs), later)
     return {
@@ -37,7 +37,7 @@ def starts_behind(jobs: Sequence[Behind], sooner: Ends, later: Ends) -> dict[int
 
 
 def _poured(jobs: Iterable[tuple[int, int, float | None]], ends: Ends) -> dict[int, float]:
-    """What never ends keeps its slots for good; who then finds too few is left out, and those behind it."""
+    """Return when each job starts. A job that never ends keeps its slots; jobs that then find too few are left out."""
     gpus_s, cpus_s = sorted(ends.gpus_s), sorted(ends.cpus_s)
     found: dict[int, float] = {}
     for number, gpus, takes_s in jobs:

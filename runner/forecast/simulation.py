@@ -1,6 +1,6 @@
-"""The scheduler played forward: every job as short, or as long, as it may be. Pure.
+"""Simulates the scheduler, with every job as short or as long as it may be. Pure.
 
-Only so many jobs are looked at one by one. The rest is poured over the GPUs as if it were water.
+Only the first jobs are simulated one by one. The work of the rest is spread evenly over the GPUs.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from runner.schedule.choice import Plan
     from runner.schedule.request import Request
 
-WORK = 6_000  # looks at a waiting job, in one play
+WORK = 6_000  # looks at queued jobs in one simulation
 
 
 class Length(NamedTuple):
-    """How long a job takes from now on: no less and no more, as far as one knows."""
+    """How long a job still takes: at least and at most, in seconds."""
 
     least_s: float = 0.0
-    most_s: float | None = None  # None: for all that is known it never ends
+    most_s: float | None = None  # None: it may never end
 
     @property
     def known(self) -> bool:
-        """Whether there is an estimate, and not only bounds."""
+        """Return whether this is an estimate, not only bounds."""
         return self.least_s == self.most_s
 
 
@@ -38,7 +38,7 @@ UNKNOWN = Length()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A slot of a GPU (or of the CPU, without a name), its holder, and the memory promised there."""
+    """A slot of a GPU (gpu is "" for a CPU slot), the job that holds it, and the memory promised there."""
 
     gpu: str
     slot: int
@@ -48,7 +48,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A queued job that may not start yet: after these jobs, and not before a moment."""
+    """A queued job that may not start yet: it waits for other jobs, for a time, or both."""
 
     job: Waiting
     after: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Waiting jobs that are not looked at one by one: so many of one length on so many GPUs."""
+    """Queued jobs that are not simulated one by one: a number of equal length and GPU count."""
 
     count: int
     gpus: int
@@ -65,7 +65,7 @@ class Rest:
 
 
 class Ends(NamedTuple):
-    """When each slot is free for good, in seconds from now; those that never are, are left out."""
+    """When each slot is free for good, in seconds from now. Slots that never are, are left out."""
 
     gpus_s: tuple[float, ...]
     cpus_s: tuple[float, ...]
@@ -73,7 +73,7 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Everything as it is now."""
+    """The present state of the box and its queue."""
 
     queued: Sequence[Waiting] = ()
     later: Sequence[Later] = ()
@@ -82,15 +82,13 @@ class Scene:
     rooms: Sequence[Room] = ()
     cpu_slots: int = 0
     limits: Limits = field(default_factory=Limits)
-    lengths: Mapping[int, Length] = field(
-        default_factory=dict
-    )  # of those that wait, and what is left of those that run
+    lengths: Mapping[int, Length] = field(default_factory=dict)  # of queued jobs; for running jobs, what is left
     rest: Sequence[Rest] = ()
 
 
 @dataclass(slots=True)
 class _Run:
-    """A job that runs in the play."""
+    """A job that runs in the simulation."""
 
     job: Running
     position: float
@@ -99,7 +97,7 @@ class _Run:
     ends_s: float | None
 
     def at(self, now_s: float) -> Running:
-        """As the scheduler sees it then."""
+        """Return the job as the scheduler would see it at that time."""
         passed_s, limit_s = now_s - self.since_s, self.job.ends_in_s
         left_s = None if limit_s is None else max(0.0, limit_s - passed_s)
         job = self.job
@@ -107,7 +105,7 @@ class _Run:
 
 
 class Night:
-    """One play, in which every job is as short or as long as it may be."""
+    """One simulation, with every job as short (`hopeful`) or as long as it may be."""
 
     def __init__(self, scene: Scene, *, hopeful: bool) -> None:
         self._scene, self._hopeful = scene, hopeful
@@ -136,7 +134,7 @@ class Night:
                 self._push_aside(running.id)
 
     def play(self) -> Night:
-        """Until all have ended, or nothing more is known to happen, or it takes too long."""
+        """Simulate until all jobs have ended, nothing more is known to happen, or the work limit is reached."""
         while self._work > 0:
             self._admit()
             if self._pass():
@@ -151,12 +149,12 @@ class Night:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the end of every job was seen, and is known for those that were not looked at."""
+        """Return whether every job has ended, and the rest is of known length."""
         seen = not (self._lanes or self._later or self._runs)
         return seen and all(one.length.most_s is not None for one in self._scene.rest)
 
     def ends(self) -> Ends:
-        """When the slots are free of all that were played; none where some of them never had their turn."""
+        """Return when each slot is free of simulated jobs. Empty if some of them never started."""
         if self._lanes or self._later:
             return Ends((), ())
         usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
@@ -168,7 +166,7 @@ class Night:
         )
 
     def done_s(self, rest: Iterable[Rest]) -> float | None:
-        """When the last of all has ended, as far as it was seen; None if that is never."""
+        """Return when the last job has ended, with the rest spread over the slots. None: there is no slot for it."""
         works = [(one.gpus, one.count * self._as_long_as(one.length)) for one in rest]
         on_gpus = sum(gpus * work_s for gpus, work_s in works)
         on_cpus = sum(work_s for gpus, work_s in works if not gpus)
@@ -181,11 +179,11 @@ class Night:
     # -- what is there to begin with ---------------------------------------------------------------
 
     def _at_best(self, room: Room) -> Room:
-        """A GPU that others use may be free the next moment, or never; a sick one is not counted upon."""
+        """Return the GPU, usable in the hopeful simulation even if others use it now: they may leave. Never if sick."""
         return replace(room, why_not=None) if self._hopeful and not room.sick else room
 
     def _of_nobody(self, room: Room) -> int | None:
-        """The memory it has when all of our jobs there are gone."""
+        """Return its memory without any of our jobs."""
         return None if room.memory_mib is None else room.memory_mib + self._promised_mib(room)
 
     def _promised_mib(self, room: Room) -> int:
@@ -193,7 +191,7 @@ class Night:
         return sum(mib or 0 for mib in promised)
 
     def _left_out(self) -> set[int]:
-        """Jobs that others wait for, and that are not looked at here: they may end at once, or never."""
+        """Return jobs that others wait for but that are not simulated: they may end at once, or never."""
         scene = self._scene
         seen = (
             {job.id for job in scene.queued} | {one.job.id for one in scene.later} | {job.id for job in scene.running}
@@ -203,14 +201,14 @@ class Night:
     # -- one moment --------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Those that waited for a moment, or for jobs that are over now, may start."""
+        """Queue the jobs whose time has come and whose dependencies have ended."""
         due = [one for one in self._later if one.begins_in_s <= self._now_s and one.after <= self._over]
         for one in due:
             self._later.remove(one)
             self._queue(one.job)
 
     def _pass(self) -> bool:
-        """Do what the scheduler would do now; whether that was anything."""
+        """Do what the scheduler would do now. Return whether it did anything."""
         queued = self._front()
         self._work -= len(queued) + 1
         if not queued:
@@ -223,10 +221,10 @@ class Night:
         return bool(plan.starts or plan.pushes)
 
     def _front(self) -> list[Waiting]:
-        """As many of each lane as could start now, and one more, which shows what the others wait for."""
+        """Return as many jobs of each lane as could start now, and one more, which reserves GPUs."""
         gpus = sum(len(room.free_slots) for room in self._rooms.values() if room.why_not is None)
         if self._shared or any(run.job.request.preemptible for run in self._runs.values()):
-            gpus = sum(room.slots for room in self._rooms.values())  # all may come free for them
+            gpus = sum(room.slots for room in self._rooms.values())  # all of them may come free
         cpus = self._scene.cpu_slots - len(self._held[""])
         found = []
         for request, jobs in self._lanes.items():
@@ -250,7 +248,7 @@ class Night:
             self._push_aside(number)
 
     def _push_aside(self, number: int) -> None:
-        """It goes on from where it was, as far as anybody knows, but has the whole of its limit again."""
+        """Preempt a job. As far as is known it continues where it stopped, but with its full time limit again."""
         run, length = self._runs[number], self._lengths.get(number, UNKNOWN)
         if not length.known:
             self._lengths[number] = Length(length.least_s, run.job.request.limit_s)
@@ -297,7 +295,7 @@ class Night:
 
     def _end(self, ends_s: float, number: int) -> None:
         run = self._runs.get(number)
-        if run is not None and run.ends_s == ends_s:  # it may have been pushed aside meanwhile
+        if run is not None and run.ends_s == ends_s:  # it may have been preempted meanwhile
             self._over.add(number)
             self._free(run)
 
@@ -309,7 +307,7 @@ class Night:
         self._furnish(run.held)
 
     def _furnish(self, held: Iterable[Held]) -> None:
-        """The rooms as they are after somebody came or went."""
+        """Update the GPUs after a job started or ended."""
         for gpu in {one.gpu for one in held} & self._rooms.keys():
             room, memory_mib = self._rooms[gpu], self._memory_mib[gpu]
             free = free_slots(room.slots, {one.slot for one in self._held[gpu]})
@@ -318,7 +316,7 @@ class Night:
 
 
 def _poured(work_s: float, freed_s: Iterable[float]) -> float | None:
-    """When so much work is done by slots that come free at these moments; None if there are none."""
+    """Return when this much work is done on slots that come free at these times, or None if there are no slots."""
     if not work_s:
         return 0.0
     level, slots = 0.0, sorted(freed_s)

@@ -1,14 +1,15 @@
-"""Whether a job has left its GPUs idle for a whole window: seed 003's rule, made safe against what is not known. Pure.
+"""Decides whether a job left its GPUs idle for a whole window: gpu_idle_timeout's rule, made safe for unknowns. Pure.
 
-The rule: a job is stopped when every one of its own GPUs was below the threshold (strictly, as the original compares)
-in every sample of a whole window. Samples are taken each period, at whole multiples of it since the job's start, the
-first `delay` periods after the start: so it comes `(delay + window − 1) × period` after the start at the earliest.
+The rule: stop a job when every one of its own GPUs was below the threshold (strictly below, as in the original)
+in every sample of a whole window. Samples are taken once per period, at whole multiples of it since the job's start.
+The first one counts `delay` periods after the start. So a stop comes `(delay + window − 1) × period` after the start
+at the earliest.
 
-A sample is the highest reading since the one before it, up to the reading at its tick. The original reads at the tick
-alone, and so takes a job that works in short bursts between two ticks for an idle one.
+A sample is the highest reading since the previous sample. The original reads only at the tick, and so takes a job that
+works in short bursts between two ticks for an idle one.
 
-An unknown reading is never an idle one: the window begins anew after it, as it does after a time without readings
-and after the machine was asleep. Times are those of the monotonic clock.
+An unknown reading never counts as idle: the window starts again after it. The same holds after a time without
+readings, and after the machine was asleep. Times are those of the monotonic clock.
 """
 
 from runner.idle.evidence import evidence, sparkline, summary

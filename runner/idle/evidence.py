@@ -1,4 +1,4 @@
-"""What is held against a job: in a sentence, for a picture, as a line of text. Pure."""
+"""The evidence that a job was idle: a sentence, and bars as text. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNKNOWN = "·"
 
 
 def summary(idle: Sequence[Sample], policy: Policy, names: Mapping[str, str] | None = None) -> str:
-    """`all of GPU 0,1 below 5 % in 60 samples over 5m 00s`."""
+    """Return a sentence like `all of GPU 0,1 below 5 % in 60 samples over 5m 00s`."""
     gpus = list(idle[-1].percent) if idle else []
     named = ",".join((names or {}).get(uuid, uuid) for uuid in gpus)
     which = f"all of GPU {named}" if len(gpus) > 1 else f"GPU {named}"
@@ -30,7 +30,7 @@ def summary(idle: Sequence[Sample], policy: Policy, names: Mapping[str, str] | N
 def evidence(
     samples: Sequence[Sample], verdict: Verdict, policy: Policy, names: Mapping[str, str] | None = None, width: int = 40
 ) -> str:
-    """The rule that was met, and a line of bars for each GPU that also shows when it was last busy."""
+    """Return the rule that was met, and a line of bars for each GPU that also shows when it was last busy."""
     if not samples:
         return "no samples"
     gpus = list(samples[-1].percent)
@@ -44,7 +44,7 @@ def evidence(
 
 
 def sparkline(values: Sequence[float | None], width: int = 40) -> str:
-    """One bar per value, or per so many that they fit: the highest of them; `·` where one is unknown."""
+    """Return at most `width` bars. A bar shows the highest of its values, or `·` if one of them is unknown."""
     each = max(1, math.ceil(len(values) / width))
     groups = [values[at : at + each] for at in range(0, len(values), each)]
     return "".join(_bar(group) for group in groups)

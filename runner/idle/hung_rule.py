@@ -1,8 +1,8 @@
-"""Whether a job is hung at 100 %: its GPUs spin and do no work, as in a dead-lock of NCCL. Pure.
+"""Decides whether a job is hung at 100 %: its GPUs spin but do no work, as in a deadlock of NCCL. Pure.
 
-Idleness does not show it: a kernel that waits for a peer that never comes keeps `utilization` at 100 %. What shows it
-is power, which falls to a fraction of what this job usually draws, together with a log that has fallen silent. Neither
-is proof: by default it is said, and the job is stopped only where it is in another's way and the signs are plain.
+The idle rule does not find it: a kernel that waits for a peer keeps `utilization` at 100 %. The signs are power, which
+falls to a fraction of what this job usually draws, and a log without new output. Neither is proof. So by default the
+owner gets a message, and the job is stopped only if another job waits for its GPUs and the signs are clear.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 FORM = "write yield, alert, kill or off, and perhaps after how long without output, like alert:15m"
 
 SPINNING_PERCENT = 95.0
-RESTING_PERCENT = 5.0  # while the others wait for it, one of them may do nothing at all
-RUNNING_PERCENT = 50.0  # below it a job loads data or waits, and its power says nothing of its work
-LOW_POWER = 0.5  # of the job's own usual
-SPINNING_POWER = 0.35  # of what the GPUs may draw at most; dead-locks were seen at 17 to 27 %
+RESTING_PERCENT = 5.0  # GPUs below this are left out: one may do nothing while the others wait for it
+RUNNING_PERCENT = 50.0  # below this a job loads data or waits, and its power says nothing about its work
+LOW_POWER = 0.5  # of the job's own usual power
+SPINNING_POWER = 0.35  # of the GPUs' power limit; deadlocks were seen at 17 to 27 %
 EVERY_S = 10.0
-UNKNOWN_FOR_S = 3600.0  # one whose work was never seen may work just so: what it has after this is not to be lost
+UNKNOWN_FOR_S = 3600.0  # if its usual power is unknown, low power may be normal: after this long, do not stop it
 LONGEST_GAP_S = 60.0
-USUAL_AT_LEAST = 12  # two minutes of work; less is no habit
+USUAL_AT_LEAST = 12  # two minutes of work; less says nothing about what is usual
 USUAL_AT_MOST = 360  # the latest hour of work
 _SHORTEST_S, _LONGEST_S = 60.0, 86400.0
 
@@ -39,7 +39,7 @@ _SHORTEST_S, _LONGEST_S = 60.0, 86400.0
 class Action(str, Enum):
     """What to do about a job that looks hung."""
 
-    YIELD = "yield"  # stopped where another job waits for its GPUs
+    YIELD = "yield"  # stop it if another job waits for its GPUs
     ALERT = "alert"
     KILL = "kill"
     OFF = "off"
@@ -54,12 +54,12 @@ class Policy:
 
     @property
     def stops(self) -> bool:
-        """Whether it may be more than talk."""
+        """Return whether the job may be stopped."""
         return self.action in (Action.YIELD, Action.KILL)
 
     @property
     def told_s(self) -> float:
-        """After so long it is said; where it may be stopped, in time for an answer."""
+        """Return after how many silent seconds the owner gets a message: early enough to answer before a stop."""
         return self.silent_s / 2 if self.stops else self.silent_s
 
 
@@ -67,7 +67,7 @@ DEFAULT = Policy()
 
 
 def parse_policy(text: str) -> Policy:
-    """A policy from `alert`, `kill:15m` or `off`. Raises UserError that says what to write instead."""
+    """Parse a policy like `alert`, `kill:15m` or `off`. Raise UserError that says what to write instead."""
     word, colon, after = (part.strip() for part in text.strip().lower().partition(":"))
     if word not in {action.value for action in Action} or (colon and (not after or word == Action.OFF.value)):
         raise UserError(f"{text!r} is not a rule for hung jobs: {FORM}")
@@ -78,7 +78,7 @@ def parse_policy(text: str) -> Policy:
 
 
 def format_policy(policy: Policy) -> str:
-    """The text that parse_policy reads as this policy."""
+    """Return the text that parse_policy reads as this policy."""
     if policy.action is Action.OFF or policy.silent_s == DEFAULT.silent_s:
         return policy.action.value
     return f"{policy.action.value}:{f'{policy.silent_s:.3f}'.rstrip('0').rstrip('.')}s"
@@ -86,16 +86,16 @@ def format_policy(policy: Policy) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """All of a job's GPUs at one moment; None is what is not known, or what a neighbour has a part in."""
+    """All GPUs of a job at one moment. None means unknown, or shared with another job."""
 
-    at: float  # by the monotonic clock
-    percent: float | None  # of the least busy one, of those that do anything
-    power_w: float | None  # of all together
-    limit_w: float | None = None  # what they may draw; of a single GPU, which has no peer to wait for, it is not asked
+    at: float  # monotonic clock
+    percent: float | None  # of the least busy GPU, not counting those that do nothing
+    power_w: float | None  # sum over all GPUs
+    limit_w: float | None = None  # sum of their power limits; None for a single GPU, which has no peer to wait for
 
 
 def pulse(at: float, gpus: Sequence[tuple[float | None, float | None, float | None]]) -> Pulse:
-    """From utilisation, power and its limit of each of the job's GPUs."""
+    """Combine utilisation, power and power limit of each of the job's GPUs."""
     percents = [percent for percent, _, _ in gpus if percent is not None]
     powers = [watts for _, watts, _ in gpus if watts is not None]
     limits = [limit_w for _, _, limit_w in gpus if limit_w]
@@ -107,15 +107,15 @@ def pulse(at: float, gpus: Sequence[tuple[float | None, float | None, float | No
 
 @dataclass(slots=True)
 class Pulses:
-    """What has been seen of one job, as much of it as the judgement needs; JSON for the next runner."""
+    """The readings of one job, as far as the verdict needs them. Stored as JSON for the next runner."""
 
-    usual_w: deque[float] = field(default_factory=lambda: deque(maxlen=USUAL_AT_MOST))  # while it worked and spoke
-    since: deque[Pulse] = field(default_factory=deque)  # all since it last printed something
+    usual_w: deque[float] = field(default_factory=lambda: deque(maxlen=USUAL_AT_MOST))  # while it worked and printed
+    since: deque[Pulse] = field(default_factory=deque)  # all readings since it last printed
     silent_s: float = 0.0
     _taken_at: float = -math.inf
 
     def take(self, new: Pulse, silent_s: float, policy: Policy = DEFAULT) -> None:
-        """Add a reading and how long ago the job last printed something; one in ten seconds is enough."""
+        """Add a reading, and the seconds since the job last printed. Keeps one reading in ten seconds."""
         self.silent_s = silent_s
         if new.at - self._taken_at >= EVERY_S:
             self._taken_at = new.at
@@ -123,7 +123,7 @@ class Pulses:
         while self.since and self.since[0].at <= new.at - silent_s:
             self._learn(self.since.popleft())
         while len(self.since) > 1 and self.since[1].at <= new.at - policy.silent_s:
-            self.since.popleft()  # only so many of the latest minutes count
+            self.since.popleft()  # only the latest `policy.silent_s` seconds count
 
     def _learn(self, seen: Pulse) -> None:
         if seen.percent is None or seen.power_w is None or seen.percent < RUNNING_PERCENT:
@@ -133,17 +133,17 @@ class Pulses:
 
     @property
     def knows_usual(self) -> bool:
-        """Whether it has worked for long enough."""
+        """Return whether it has worked long enough to know its usual power."""
         return len(self.usual_w) >= USUAL_AT_LEAST
 
     def to_json(self, boot_id: str) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types, except those that from_json can rebuild."""
         since = [[seen.at, seen.percent, seen.power_w, seen.limit_w] for seen in self.since]
         return {"boot_id": boot_id, "usual_w": list(self.usual_w), "since": since, "silent_s": self.silent_s}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], boot_id: str) -> Pulses:
-        """Go on where another runner stopped; after a restart of the machine there is nothing to go on with."""
+        """Continue where another runner stopped. After a reboot, start from nothing."""
         if data["boot_id"] != boot_id:
             return cls()
         since = deque(Pulse(*row) for row in data["since"])
@@ -153,15 +153,15 @@ class Pulses:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether it looks hung, and the sentence to say; where it does not, why not."""
+    """Whether the job looks hung, and why or why not, in words."""
 
     hung: bool
     why: str
-    plain: bool = False  # its GPUs wait for each other, by all that can be read: no work is done at so little power
+    plain: bool = False  # several GPUs wait for each other: so little power means that no work is done
 
 
 def judge(pulses: Pulses, policy: Policy = DEFAULT, silent_s: float | None = None) -> Verdict:
-    """Look at a job's latest minutes beside its earlier ones: so many of them, or as many as the policy says."""
+    """Compare a job's latest `silent_s` seconds (default: those of the policy) with its usual power."""
     wanted_s = policy.silent_s if silent_s is None else silent_s
     if policy.action is Action.OFF:
         return Verdict(False, "not watched")
@@ -195,7 +195,7 @@ def _judge_silent(seen: list[Pulse], pulses: Pulses, wanted_s: float) -> Verdict
 
 
 def _only_spins(seen: Pulse) -> bool:
-    """Several GPUs that draw so little at 100 % wait for each other."""
+    """Return whether several GPUs at 100 % draw so little power that they must be waiting for each other."""
     if seen.percent is None or seen.power_w is None or seen.limit_w is None:
         return False
     return seen.percent >= SPINNING_PERCENT and seen.power_w < SPINNING_POWER * seen.limit_w
@@ -206,7 +206,7 @@ def _percent(watts: float, of_w: float) -> str:
 
 
 def _has_gaps(seen: list[Pulse], wanted_s: float) -> bool:
-    """Whether the whole time without output is covered by readings, but for its first few seconds."""
+    """Return whether readings are missing in the silent time, except in its first few seconds."""
     moments = [one.at for one in seen]
     covered_s = moments[-1] - moments[0] if moments else 0.0
     holes = [later - earlier for earlier, later in pairwise(moments)]

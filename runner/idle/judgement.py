@@ -1,4 +1,4 @@
-"""From the samples of a window to what is to be done. Pure."""
+"""Turns the samples of a window into a verdict. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Action(str, Enum):
-    """What is to be done with a job."""
+    """What to do with a job."""
 
     KEEP = "keep"
     WARN = "warn"
@@ -28,12 +28,12 @@ class Action(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is to be done with a job, and on what grounds."""
+    """What to do with a job, and why."""
 
     action: Action
-    why: str  # one clause for people
-    idle: tuple[Sample, ...] = ()  # the samples that count against it, without a break up to now
-    stop_in_s: float | None = None  # if it goes on like this; None where nothing is counted
+    why: str  # half a sentence, for people
+    idle: tuple[Sample, ...] = ()  # the unbroken run of idle samples up to now
+    stop_in_s: float | None = None  # if it stays idle; None: no countdown
 
 
 def judge(
@@ -47,7 +47,7 @@ def judge(
 ) -> Verdict:
     """Stop a job whose GPUs did nothing for a whole window; warn `warn_before_s` before (default: half the window).
 
-    Somebody may have asked to keep it, for ever (`math.inf`) or until a moment: the window begins after that.
+    `keep_until`: somebody asked to keep the job until then (`math.inf`: for ever). The window begins after that.
     """
     if keep_until is not None and now < keep_until:
         rest = "" if keep_until == math.inf else f" for another {format_duration(keep_until - now)}"
@@ -77,7 +77,7 @@ def _counts(sample: Sample, policy: Policy, started_at: float, keep_until: float
 
 
 def _idle_run(samples: Sequence[Sample], policy: Policy) -> tuple[Sample, ...]:
-    """The idle samples up to now without a break, at most a window of them."""
+    """Return the latest idle samples without a break, at most one window of them."""
     run: deque[Sample] = deque()
     for sample in reversed(samples):
         if len(run) == policy.window or not sample.is_idle(policy):

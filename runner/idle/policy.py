@@ -1,4 +1,4 @@
-"""When a job counts as idle, and how that is written: `5%:5s:60:12`. Pure."""
+"""The rule for when a job counts as idle, written like `5%:5s:60:12`. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NUMBER = r"[0-9]{1,6}(?:\.[0-9]{1,3})?"
 _COUNT = r"[0-9]{1,9}"
 _SHORTEST_PERIOD_S, _LONGEST_PERIOD_S = 1.0, 3600.0
 _LONGEST_S = 7 * 86400.0
-_MOST_SAMPLES = 10_000  # they are kept, and written down for the next runner
+_MOST_SAMPLES = 10_000  # they are kept in memory and saved for the next runner
 
-SHORTEST_GAP_S = 3.0  # on a busy box readings come late; that is not worth beginning anew for
+SHORTEST_GAP_S = 3.0  # on a busy box readings come late, which is no reason to restart the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +32,34 @@ class Policy:
     threshold_percent: float
     period_s: float
     window: int  # samples, each of which must be below the threshold
-    delay: int  # samples to let pass at the start of the job
+    delay: int  # samples to skip at the start of the job
 
     @property
     def window_s(self) -> float:
-        """How long the job must have been idle."""
+        """Return how long the job must have been idle, in seconds."""
         return self.window * self.period_s
 
     @property
     def gap_s(self) -> float:
-        """Readings may be missing for so long before the window begins anew."""
+        """Return how many seconds may pass without a reading before the window starts again."""
         return max(2 * self.period_s, SHORTEST_GAP_S)
 
     @property
     def first_tick(self) -> int:
-        """The number of the first sample that counts. The original, too, never looks before the first period."""
+        """Return the number of the first sample that counts, at least 1: the original never looks earlier either."""
         return max(self.delay, 1)
 
     def tick_at(self, since_start_s: float) -> int:
-        """The number of periods since the start; what is read every second is read a little early at times."""
+        """Return the number of periods since the start, with some tolerance for readings that come a little early."""
         return math.floor((since_start_s + min(0.1, self.period_s / 10)) / self.period_s)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in JSON's own types."""
+        """Return all fields in JSON's own types."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Policy:
-        """The inverse of to_json."""
+        """Build a policy from the output of to_json."""
         return cls(*(data[name] for name in _PARTS))
 
 
@@ -67,9 +67,9 @@ DEFAULT = Policy(threshold_percent=5.0, period_s=5.0, window=60, delay=12)
 
 
 def parse_policy(text: str, default: Policy = DEFAULT) -> Policy | None:
-    """A policy from `20%:3s:7:1`, parts left out from the right taken from the default; None for `off`.
+    """Parse a policy like `20%:3s:7:1`. Parts left out at the end come from the default. `off` gives None.
 
-    Raises UserError that says what to write instead.
+    Raise UserError that says what to write instead.
     """
     words = text.strip()
     if words.lower() == OFF:
@@ -84,7 +84,7 @@ def parse_policy(text: str, default: Policy = DEFAULT) -> Policy | None:
 
 
 def format_policy(policy: Policy | None) -> str:
-    """The text that parse_policy reads as this policy."""
+    """Return the text that parse_policy reads as this policy."""
     if policy is None:
         return OFF
     return f"{plain(policy.threshold_percent)}%:{plain(policy.period_s)}s:{policy.window}:{policy.delay}"
@@ -140,5 +140,5 @@ def _checked(policy: Policy) -> Policy:
 
 
 def plain(number: float) -> str:
-    """A number as people write it."""
+    """Format a number without trailing zeros."""
     return f"{number:.3f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Readings of a job's own GPUs, and the samples made of them. Pure."""
+"""Readings of a job's own GPUs, and samples made of them. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ STALE_AFTER_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The job's GPUs at one moment; None is what is not known, and `unknown` says why."""
+    """The job's GPUs at one moment. None means unknown, and `unknown` says why."""
 
     at: float
     percent: Mapping[str, float | None]
     unknown: str | None = None
-    asleep_s: float = 0.0  # how long the machine has slept since it was booted: CLOCK_BOOTTIME − CLOCK_MONOTONIC
+    asleep_s: float = 0.0  # seconds the machine has slept since boot: CLOCK_BOOTTIME − CLOCK_MONOTONIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Sample:
     at: float
     percent: Mapping[str, float | None]
     unknown: str | None = None
-    anew: str | None = None  # why nothing before this sample counts
+    anew: str | None = None  # why earlier samples do not count, or None
 
     def is_idle(self, policy: Policy) -> bool:
-        """Whether it is known of every GPU that it was below the threshold; a job without GPUs is never idle."""
+        """Return whether every GPU is known to have been below the threshold. A job without GPUs is never idle."""
         known = [percent for percent in self.percent.values() if percent is not None]
         return bool(known) and len(known) == len(self.percent) and max(known) < policy.threshold_percent
 
@@ -51,10 +51,10 @@ def read_own(
     by_process: Mapping[str, float] | None = None,
     asleep_s: float = 0.0,
 ) -> Reading | None:
-    """What the sampler's snapshot says of a job's own GPUs; None if it lists none of them.
+    """Return what the sampler's snapshot says about a job's own GPUs, or None if it lists none of them.
 
-    On a shared GPU the job's part is what the driver tells by process, where it does (`by_process`, by UUID). Where it
-    does not, a GPU below the threshold is below it for everybody on it; above it nobody knows whose load it is.
+    On a shared GPU, the job's part is the load that the driver reports by process (`by_process`, by UUID). Without
+    it, a GPU below the threshold is below it for everybody; above it, the job's part is unknown.
     """
     found = {gpu.uuid: gpu for gpu in gpus if gpu.uuid in own}
     if not found:

@@ -1,4 +1,4 @@
-"""The samples of one job over time, kept from one runner to the next. Pure."""
+"""The samples of one job over time, passed on from one runner to the next. Pure."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from runner.idle.readings import Reading
 
 ASLEEP_AT_LEAST_S = 1.0
-HISTORY = 40  # samples from before the window, to show when it was last busy
+HISTORY = 40  # samples before the window, to show when the job was last busy
 
 
 @dataclass(slots=True)
 class Window:
-    """Makes samples of readings as they come, about every second, and keeps those that the judgement needs."""
+    """Turns readings, about one per second, into samples, and keeps those that the verdict needs."""
 
     policy: Policy
     gpus: tuple[str, ...]
     started_at: float
     _samples: deque[Sample] = field(init=False)
-    _open: Sample | None = None  # what has been read since the last sample
-    _tick: int = 0  # that of the last sample
+    _open: Sample | None = None  # the readings since the last sample
+    _tick: int = 0  # number of the last sample
     _last_at: float | None = None
     _asleep_s: float | None = None
-    _told: set[str] = field(default_factory=set)  # of this time of idleness
+    _told: set[str] = field(default_factory=set)  # actions already reported for this idle time
 
     def __post_init__(self) -> None:
         self._samples = deque(maxlen=self.policy.window + HISTORY)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """The latest, oldest first."""
+        """Return the latest samples, oldest first."""
         return tuple(self._samples)
 
     def take(self, reading: Reading) -> Sample | None:
-        """Add a reading; the sample that it completes. One that is not newer than the last is passed over."""
+        """Add a reading. Return the sample that it completes, or None. Ignore a reading no newer than the last."""
         if self._last_at is not None and reading.at <= self._last_at:
             return None
         anew = self._interrupted(reading)
@@ -61,7 +61,7 @@ class Window:
         return sample
 
     def judge(self, now: float, *, keep_until: float | None = None, warn_before_s: float | None = None) -> Verdict:
-        """What is to be done with the job now."""
+        """Return what to do with the job now."""
         if keep_until is not None and now < keep_until:
             self._told.clear()
         return judge(
@@ -69,14 +69,14 @@ class Window:
         )
 
     def is_news(self, verdict: Verdict) -> bool:
-        """True once for the warning and once for the stop of each time of idleness, whoever runs then."""
+        """Return True once for the warning and once for the stop of each idle time, even across runners."""
         if verdict.action is Action.KEEP or verdict.action.value in self._told:
             return False
         self._told.add(verdict.action.value)
         return True
 
     def to_json(self, boot_id: str) -> dict[str, Any]:
-        """For the next runner, which may take it up if the machine has not been restarted."""
+        """Return everything that the next runner needs to continue, if the machine has not been rebooted."""
         return {
             "boot_id": boot_id,
             "policy": self.policy.to_json(),
@@ -92,7 +92,7 @@ class Window:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], boot_id: str) -> Window | None:
-        """Go on where another runner stopped; None after a restart of the machine, when its times mean nothing."""
+        """Continue where another runner stopped. Return None after a reboot, when the stored times mean nothing."""
         if data["boot_id"] != boot_id:
             return None
         gpus = tuple(data["gpus"])

@@ -1,1 +1,1 @@
-"""`nightshift watch`: one process under the idle rule of seed 003, without queue or bot."""
+"""`nightshift watch`: runs one command under the idle rule of gpu_idle_timeout, without queue or bot."""

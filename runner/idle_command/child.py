@@ -1,4 +1,4 @@
-"""The watched command: started as if we were not there, signals passed on, and its whole tree ended if need be."""
+"""The watched command: starts it as if we were not there, passes signals on, and can kill its whole process tree."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ HEARD = frozenset(
         *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
     }
 )
-# Python ignores these for itself; what it starts must not inherit that.
+# Python ignores these for itself; its children must not inherit that.
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
-KILL_WITHIN_S = 10.0  # one that hangs in the driver cannot be killed, nor waited for
+KILL_WITHIN_S = 10.0  # a process that hangs in the driver cannot be killed, so do not wait for ever
 KILL_EVERY_S = 0.01
 
 
 class Heard(NamedTuple):
-    """A signal, and whether it came from the terminal, which sends it to the command as well."""
+    """A signal, and whether it came from the terminal, which then sends it to the command as well."""
 
     number: signal.Signals
     from_terminal: bool
 
 
 class Ears:
-    """Signals as something to poll. A thread waits for them: only so does one learn where they come from."""
+    """Makes signals pollable. A thread waits for them, because only sigwaitinfo tells who sent one."""
 
     def __init__(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -45,11 +45,11 @@ class Ears:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def fileno(self) -> int:
-        """Readable when there was a signal."""
+        """Return a descriptor that is readable after a signal."""
         return self._hear
 
     def heard(self) -> list[Heard]:
-        """Those that came since, oldest first."""
+        """Return the signals since the last call, oldest first."""
         data = b""
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._hear, 1 << 12)
@@ -62,15 +62,15 @@ class Ears:
 
 
 class Child:
-    """The command and everything it starts. We are the subreaper, so that nothing of it gets out of sight."""
+    """The command and everything it starts. We are the subreaper, so that none of its processes escapes us."""
 
     def __init__(self, words: Sequence[str], mask: Iterable[int], not_ours: Callable[[], int | None]) -> None:
-        self._not_ours = not_ours  # the pid of our sampler
+        self._not_ours = not_ours  # returns the pid of our sampler
         linux.become_subreaper()
         self.pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=mask, setsigdef=_PYTHONS_OWN)
 
     def reap(self) -> int | None:
-        """Bury the dead; the command's exit code if it is among them, 128 and the signal where one ended it."""
+        """Reap ended processes. Return the command's exit code (128 + signal if killed by one), None while it runs."""
         ended = None
         with contextlib.suppress(ChildProcessError):
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -78,19 +78,19 @@ class Child:
         with contextlib.suppress(ChildProcessError):
             while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 if dead.si_pid == self._not_ours():
-                    break  # whoever started it looks after it
+                    break  # its starter reaps it
                 os.waitpid(dead.si_pid, 0)
         return ended if ended is None or ended >= 0 else 128 - ended
 
     def send(self, number: signal.Signals) -> None:
-        """To all of it, as the terminal does."""
+        """Send a signal to all its processes, as the terminal does."""
         linux.send(self._living(), number)
 
     def kill(self) -> list[int]:
-        """End all of it, at once; those that could not be ended."""
+        """Kill all its processes. Return those that could not be killed."""
         deadline = time.monotonic() + KILL_WITHIN_S
         while (left := self._living()) and time.monotonic() < deadline:
-            linux.send(left, signal.SIGSTOP)  # what cannot fork cannot outrun us
+            linux.send(left, signal.SIGSTOP)  # stopped, it cannot fork faster than we kill
             linux.send(left, signal.SIGKILL)
             time.sleep(KILL_EVERY_S)
             self.reap()
@@ -104,7 +104,7 @@ class Child:
 
 
 def to_execute(words: Sequence[str]) -> list[str]:
-    """The argument list: several words are one already; a single one is shell text unless it names a program."""
+    """Return the argument list. A single word is shell text, unless it names a program."""
     if len(words) == 1 and shutil.which(words[0]) is None:
         return ["bash", "-c", words[0]]
     return list(words)

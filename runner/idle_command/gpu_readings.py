@@ -1,4 +1,4 @@
-"""Readings of all GPUs from a sampler of our own, asked for at the moment they are wanted."""
+"""Reads all GPUs through a sampler of our own, at the moment a reading is wanted."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from runner.model import GpuHealth, Snapshot
 if TYPE_CHECKING:
     from runner.model import Gpu
 
-FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake
+FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake up
 SILENT_AFTER_S = 10.0
 _FLAGS = ("--private", "--period-s", "3600")
 
 
 class Readings:
-    """One question at a time. What does not come is missing, never zero."""
+    """Asks one question at a time. A missing reading is unknown, never zero."""
 
     def __init__(self, home: str, gpus: str) -> None:
         self._home, self._gpus = home, gpus
         self._asked = 0
         self._dead = False
-        self.asked_at: float | None = None  # None unless an answer is awaited
+        self.asked_at: float | None = None  # None: no answer is expected
         self._client = SamplerClient(home, gpus, *_FLAGS)
         try:
             first = self._client.sample(FIRST_ANSWER_S)
@@ -42,16 +42,16 @@ class Readings:
 
     @property
     def pid(self) -> int:
-        """Of the sampler."""
+        """Return the pid of the sampler."""
         return self._client.process.pid
 
     def sources(self) -> list[int]:
-        """What is readable when there may be an answer; nothing while the sampler is dead."""
+        """Return what is readable when there may be an answer. Empty while the sampler is dead."""
         assert self._client.process.stdout is not None
         return [] if self._dead else [self._client.process.stdout.fileno()]
 
     def ask(self) -> None:
-        """Have all GPUs read now; a sampler that died or is silent is replaced first."""
+        """Ask for a reading of all GPUs. First replace a sampler that died or is silent."""
         now = time.monotonic()
         if self._dead or now - (self.asked_at or now) > SILENT_AFTER_S:
             self._replace()
@@ -64,7 +64,7 @@ class Readings:
                 self._die()
 
     def answer(self, threshold_percent: float) -> idle.Reading | None:
-        """The reading that was asked for, if it has come; its time is that of the question."""
+        """Return the reading that was asked for, or None if it has not come. Its time is that of the question."""
         said = self._client.line(time.monotonic() + 0.05)
         if said is None or "fatal" in said:
             self._die()
@@ -80,7 +80,7 @@ class Readings:
     def _reading(self, snapshot: Snapshot, asked_at: float, threshold_percent: float) -> idle.Reading:
         gpus = [_since(asked_at, gpu) for gpu in snapshot.gpus]
         asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
-        # one that was silent at first tells its UUID later
+        # a GPU that was silent at first reports its UUID later
         self.uuids = tuple(gpu.uuid for gpu in gpus) or self.uuids
         found = idle.read_own(gpus, self.uuids, threshold_percent=threshold_percent, asleep_s=asleep_s)
         if found is None:
@@ -89,7 +89,7 @@ class Readings:
         return replace(found, at=asked_at)
 
     def _die(self) -> None:
-        """It has ended, or stopped in the middle of a line: the next question goes to another."""
+        """Note that the sampler ended or stopped in the middle of a line. The next question goes to a new one."""
         self._dead, self.asked_at = True, None
 
     def _replace(self) -> None:
@@ -98,12 +98,12 @@ class Readings:
         self._dead, self.asked_at = False, None
 
     def close(self) -> None:
-        """Let the sampler end."""
+        """Stop the sampler."""
         self._client.close()
 
 
 def _since(moment: float, gpu: Gpu) -> Gpu:
-    """A reading from before the question is none."""
+    """Return the GPU, marked as unread if its reading is older than the question."""
     if gpu.health is GpuHealth.OK and gpu.sampled_at < moment:
         return unread(gpu, GpuHealth.UNKNOWN, "has not answered")
     return gpu

@@ -1,4 +1,4 @@
-"""The life of one watch: start the command, look at each tick, end it when its GPUs were idle for a whole window."""
+"""The loop of `nightshift watch`: starts the command, reads GPUs at each tick, kills it after an idle window."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from runner.idle import Policy, Reading
     from runner.idle_command.gpu_readings import Readings
 
-# The original's name: whoever looks for its lines in a log finds ours.
+# The original's name, so that tools that search logs for its lines also find ours.
 log = logging.getLogger("gpu_idle_timeout")
 
 KILLED_IDLE = 1
 
 
 class Watch:
-    """Ticks come at whole multiples of the period since the start, however long a look takes."""
+    """Watches one command. Ticks are at whole multiples of the period since the start, however long a reading takes."""
 
     def __init__(self, policy: Policy, readings: Readings) -> None:
         self._policy, self._readings = policy, readings
@@ -35,7 +35,7 @@ class Watch:
         self._unknown: str | None = None
 
     def run(self, words: Sequence[str]) -> int:
-        """Until the command has ended, by itself or by us; the exit code. Raises OSError if it cannot be started."""
+        """Run the command until it ends or is killed. Return the exit code. Raise OSError if it cannot be started."""
         ears = Ears()
         self._child = Child(words, ears.mask_before, lambda: self._readings.pid)
         self._started_at = time.monotonic()
@@ -67,7 +67,7 @@ class Watch:
         return max(0.0, self._started_at + self._next * self._policy.period_s - time.monotonic())
 
     def _keep_time(self) -> None:
-        """Do what is due. Ticks that we came too late for are counted down, or passed over, but not made up for."""
+        """Do what is due. Ticks that we missed are skipped, not made up for."""
         period_s = self._policy.period_s
         now_tick = math.floor((time.monotonic() - self._started_at) / period_s)
         while self._next <= now_tick and self._next < self._policy.first_tick:
@@ -83,7 +83,7 @@ class Watch:
         self._asked_tick, self._next = tick, tick + 1
 
     def _is_idle(self) -> bool:
-        """Take in the answer: is it the last of a whole window of idleness?"""
+        """Take the answer. Return whether it completes a whole idle window."""
         answer = self._readings.answer(self._policy.threshold_percent)
         if answer is None:
             return False
@@ -105,7 +105,7 @@ class Watch:
         self._say_unknown(reading.unknown)
 
     def _say_unknown(self, why: str | None) -> None:
-        """Once, when it begins or has another reason."""
+        """Log the reason once, when it is new or has changed."""
         if why != self._unknown and why is not None:
             log.warning("usage is unknown: %s. Nothing is killed for that; the window starts over.", why)
         self._unknown = why

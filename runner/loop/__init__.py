@@ -1,1 +1,1 @@
-"""The runner: one loop, the attempts under way, and where the next ones go."""
+"""The runner: one loop, the attempts that are running, and where the next ones go."""

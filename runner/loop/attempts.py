@@ -1,7 +1,7 @@
-"""The attempts under way: adopting them, hearing them end, recording what became of them.
+"""The running attempts: adopts them, notices when they end, and records the outcome.
 
-A runner that starts finds live jobs without a watch; one that has been up for a week finds those whose watch
-has spoken. Both go through `look`, so recovery is what happens at every tick.
+A runner that has just started finds live jobs without a watch. A runner that has been up for a week finds watches that
+have reported something. Both cases go through `collect`, so recovery happens at every tick.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ PROBING_S = 0.5
 TAIL_BYTES = 1 << 16
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
-BOX_RETRIES = 3  # of each job, where the whole box is to go on
+BOX_RETRIES = 3  # per job, for the reasons in the box's retry setting
 
 
 @dataclass(slots=True)
 class Watch:
-    """How the end of one attempt will be heard."""
+    """How we learn about the end of one attempt."""
 
     attempt: int
-    leash: int | None = None  # from the supervisor we started ourselves
-    pidfd: int | None = None  # of one that was there before us, or to signal it
+    leash: int | None = None  # pipe from a supervisor that we started
+    pidfd: int | None = None  # of the supervisor: to send it signals, and to see the end of an adopted one
     supervisor: int = 0  # its pid
     spoke: bool = True  # something changed: look at the run directory
     stop_passed_on: bool = False
     swept_since: float | None = None
     gpus: tuple[str, ...] = ()
-    gone_at: float | None = None  # when its processes were gone, by the monotonic clock
-    probed: bool = False  # its batch is known and told
-    trouble: str | None = None  # the supervisor's own word on why it could not start the job
-    limit_s: float | None = None  # as it was told to the supervisor ...
-    knows_limit: bool = False  # ... if that is known
+    gone_at: float | None = None  # when its processes were gone, monotonic clock
+    probed: bool = False  # its batch is known and recorded
+    trouble: str | None = None  # why the supervisor could not start the job, in its own words
+    limit_s: float | None = None  # the limit that the supervisor has ...
+    knows_limit: bool = False  # ... if we know it
 
 
 class Attempts:
-    """What is under way, and what to do when it speaks."""
+    """All running attempts, and what to do when one of them reports."""
 
     def __init__(
         self, home: str, jobs: Jobs, waiter: Waiter, on_end: OnEnd, telemetry: Telemetry, usage: Usage, probes: Probes,
@@ -83,19 +83,19 @@ class Attempts:
         self._on_end, self._telemetry, self._usage = on_end, telemetry, usage
         self._boot_id = linux.boot_id()
         self._watches: dict[int, Watch] = {}
-        self.never_ran = 0  # attempts in a row that came back unexecuted
+        self.never_ran = 0  # attempts in a row that came back without being executed
 
     def add(
         self, job_id: int, attempt: int, gpus: tuple[str, ...], leash: int | None, limit_s: float | None = None
     ) -> None:
-        """An attempt was given to the engine; without a leash its run directory tells."""
+        """Watch an attempt that the engine got. Without a leash, look at its run directory at the next tick."""
         watch = Watch(attempt=attempt, gpus=gpus, leash=leash, spoke=leash is None, limit_s=limit_s, knows_limit=True)
         self._watches[job_id] = watch
         if leash is not None:
             self._waiter.add(leash, lambda: self._hear(watch))
 
     def collect(self, under_way: list[UnderWay]) -> None:
-        """Look at every live job that has no watch yet, or whose watch has spoken."""
+        """Look at every live job that has no watch yet, or whose watch has reported something."""
         for row in under_way:
             watch = self._watches.get(row.id)
             if watch is None or watch.attempt != row.attempt:
@@ -108,12 +108,12 @@ class Attempts:
                 try:
                     self._look(job, watch)
                 except (OSError, KeyError, TypeError, ValueError):
-                    # too few descriptors, or a run directory somebody has been at: the others go on
+                    # too few file descriptors, or somebody changed the run directory: the other jobs go on
                     log.exception("job %s attempt %s cannot be looked at now", job.id, job.attempt)
                     self._look_again(watch, TROUBLED_S)
 
     def pass_on_stops(self, under_way: list[UnderWay]) -> None:
-        """Tell the supervisors of jobs that are to stop; asking one twice does no harm."""
+        """Send SIGTERM to the supervisors of jobs that are to stop. A second signal would do no harm."""
         for row in under_way:
             watch = self._watches.get(row.id)
             if not row.stop_reason or watch is None or watch.stop_passed_on or watch.pidfd is None:
@@ -124,7 +124,7 @@ class Attempts:
             self._jobs.stopping(row.id)
 
     def pass_on_limits(self, under_way: list[UnderWay]) -> None:
-        """See to it that a longer limit is where the supervisor looks for it, whoever gave it and then was gone."""
+        """Write new time limits where supervisors read them, in case the process that set one died before it did so."""
         for row in under_way:
             watch = self._watches.get(row.id)
             if row.limit_s is None or watch is None or (watch.knows_limit and watch.limit_s == row.limit_s):
@@ -140,12 +140,12 @@ class Attempts:
                 watch.limit_s, watch.knows_limit = row.limit_s, True
 
     def settle(self) -> None:
-        """After the commit: let go of what has ended."""
+        """Stop watching attempts that have ended. Call it after the commit."""
         for job_id in [job_id for job_id, watch in self._watches.items() if watch.attempt < 0]:
             self._forget(job_id)
 
     def reconsider(self) -> None:
-        """After a failed commit: look at everything again."""
+        """Look at everything again. Call it after a failed commit."""
         for watch in self._watches.values():
             watch.attempt = abs(watch.attempt)
             watch.spoke = True
@@ -153,7 +153,7 @@ class Attempts:
             watch.stop_passed_on = False
 
     def close(self) -> None:
-        """Stop watching. What runs goes on."""
+        """Stop watching. Jobs keep running."""
         for job_id in list(self._watches):
             self._forget(job_id)
 
@@ -161,7 +161,7 @@ class Attempts:
         assert watch.leash is not None
         said = os.read(watch.leash, 4096)
         if said == STARTED:
-            self._look_again(watch, SOON_S)  # often enough its end is then known as well
+            self._look_again(watch, SOON_S)  # by then its end is often known as well
             return False
         if said and not said.strip(STARTED + PROBED):
             watch.spoke = True
@@ -170,13 +170,13 @@ class Attempts:
             watch.trouble = said[1:].decode(errors="replace")
         elif GONE in said and watch.gpus:
             watch.gone_at = time.monotonic()
-            self._telemetry.ask()  # for the reading that shows whether its memory is back
+            self._telemetry.ask()  # the next sample shows whether its memory is free again
             if ENDED not in said:
                 return False
         self._drop_leash(watch)
         watch.spoke = True
         if watch.gpus and self._telemetry.is_asked:
-            # its end and the start of the next job then need one transaction, not two
+            # then the end and the next start need one transaction, not two
             self._waiter.after(PATIENCE_S, lambda: None)
             return False
         return True
@@ -209,7 +209,7 @@ class Attempts:
             self._give_back(job, watch)
 
     def _follow_probe(self, job: Job, watch: Watch, folder: str) -> Job:
-        """See how far the search for its batch is; an adopted supervisor does not tell when that is over."""
+        """Record how far the batch search is. An adopted supervisor does not report its end, so poll for it."""
         record = rundir.read(folder, rundir.PROBE)
         if record is None or record.get("run_id") != job.run_id or "plan" not in record or watch.probed:
             return job
@@ -238,13 +238,13 @@ class Attempts:
             self._end(job, watch, state, reason, end)
 
     def _make_way(self, job: Job, watch: Watch, end: Exit | None) -> None:
-        """It was pushed aside, however it left: its turn comes again."""
+        """Queue a preempted job again, no matter how it ended."""
         assert job.stop is not None
         why = f"it made room for {job.stop.by}"
         self._try_again(job, watch, (State.CANCELLED, Reason.PREEMPTED), why, end)
 
     def _out_of_memory(self, job: Job, end: Exit) -> oom.Found | None:
-        """Whether it was memory that it ended for."""
+        """Return which memory the attempt ran out of, or None if that is not why it failed."""
         if end.spawn_error is not None:
             return None
         tail = Log(rundir.folder_of(self._home, job.id, job.attempt)).tail(TAIL_BYTES).decode(errors="replace")
@@ -252,7 +252,7 @@ class Attempts:
         return oom.recognise(tail, exit_code=end.exit_code, signal=end.signal, host_kill=killed)
 
     def _end_for_memory(self, job: Job, watch: Watch, end: Exit, found: oom.Found) -> None:
-        """It failed; one whose batch we chose is tried again at a smaller one."""
+        """Record a failure for lack of memory. If we chose the batch, retry with a smaller one."""
         usage = self._usage.report(job)
         again = self._probes.out_of_memory(job, end, found, usage) if job.stop is None else None
         if again is None:
@@ -264,7 +264,7 @@ class Attempts:
     def _adopt(self, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
         if started is None:
             if watch.leash is None:
-                self._look_again(watch, LOOK_AGAIN_S)  # it is just about to write it
+                self._look_again(watch, LOOK_AGAIN_S)  # it is about to write it
             return
         self.never_ran = 0
         watch.supervisor = started["pid"]
@@ -274,7 +274,7 @@ class Attempts:
             except ProcessLookupError:
                 self._look_again(watch, LOOK_AGAIN_S)
                 return
-            if not rundir.lock_is_held(folder):  # then the pid may be somebody else's by now
+            if not rundir.lock_is_held(folder):  # then the pid may belong to another process by now
                 os.close(watch.pidfd)
                 watch.pidfd, watch.spoke = None, True
                 self._look_again(watch, 0)
@@ -283,13 +283,13 @@ class Attempts:
             self._waiter.add(watch.pidfd, lambda: self._ended_unheard(watch))
 
     def _ended_unheard(self, watch: Watch) -> None:
-        """The pidfd of an adopted supervisor is readable: it is gone."""
+        """Note that an adopted supervisor is gone: its pidfd is readable."""
         assert watch.pidfd is not None
         self._waiter.remove(watch.pidfd)
         watch.spoke = True
 
     def _end(self, job: Job, watch: Watch, state: State, reason: Reason, end: Exit | None) -> None:
-        """Tell it, or try again where that was asked for."""
+        """Record the end, or retry if that is due."""
         if (retry := self._retry(job, state, reason, end)) is not None:
             self._try_again(job, watch, (state, reason), retry.words, end, retry)
             return
@@ -298,11 +298,11 @@ class Attempts:
         if job.spec.probe is not None:
             self._probes.ended(job, state, usage, (end.run_s or end.duration_s) if end else 0.0)
         self._on_end(job, state, end, watch.gone_at or time.monotonic())
-        watch.attempt = -watch.attempt  # until the commit, then it is forgotten
+        watch.attempt = -watch.attempt  # marks it as ended; it is forgotten after the commit
         log.info("job %s attempt %s: %s %s", job.id, job.attempt, state.value, reason.value)
 
     def _retry(self, job: Job, state: State, reason: Reason, end: Exit | None) -> backoff.Retry | None:
-        """Take a retry, by the job's own count or because the whole box is to go on after this; None if none is due."""
+        """Use up a retry, by the box's setting or the job's own count. Return None if no retry is due."""
         if state is State.SUCCEEDED or (job.stop is not None and job.stop.reason is Reason.USER):
             return None
         if reason.value in self._retry_on and job.attempt <= BOX_RETRIES:
@@ -321,14 +321,14 @@ class Attempts:
         self, job: Job, watch: Watch, after: tuple[State, Reason], why: str, end: Exit | None,
         retry: backoff.Retry | None = None,
     ) -> None:  # fmt: skip
-        """A new attempt with the same run id, when there is room. One that failed by itself counts as a failure."""
+        """Queue the job for a new attempt with the same run id. Only a retry counts as a failure for the breaker."""
         log.info("job %s attempt %s: %s, %s", job.id, job.attempt, after[1].value, why)
         self._jobs.back_to_queue(job, why, after, self._usage.report(job), end, retry)
         self._on_end(job, after[0] if retry else None, end, watch.gone_at or time.monotonic())
-        watch.attempt = -watch.attempt  # until the commit, then it is forgotten
+        watch.attempt = -watch.attempt  # marks it as ended; it is forgotten after the commit
 
     def _sweep_and_lose(self, job: Job, watch: Watch, started: dict[str, Any] | None) -> None:
-        """The GPU is free again only when nothing of the job is alive."""
+        """Record a lost attempt once all its processes are gone, or cannot be killed: until then it keeps its GPUs."""
         boot_then = started["boot_id"] if started else self._jobs.boot_id(job)
         now = time.monotonic()
         watch.swept_since = watch.swept_since or now
@@ -338,7 +338,7 @@ class Attempts:
                 return
             log.error("job %s: processes that cannot be killed are left behind", job.id)
         folder = rundir.folder_of(self._home, job.id, job.attempt)
-        shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # of a probe that nobody ended
+        shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # left by a probe
         if job.spec.cpus or job.spec.ram_mib:
             cgroup.remove_left({"job_id": job.id, "attempt": job.attempt, "run_id": job.run_id})
         if _is_pushed_aside(job):
@@ -383,11 +383,11 @@ class Attempts:
             os.close(watch.pidfd)
 
     def supervisor_pids(self) -> list[int]:
-        """Of the attempts whose start has been seen."""
+        """Return the supervisor pids of all attempts that we have seen running."""
         return [watch.supervisor for watch in self._watches.values() if watch.supervisor]
 
     def live(self) -> list[Live]:
-        """Those of them whose processes are not known to be gone."""
+        """Return the attempts with a known supervisor, except those that have ended or whose processes are gone."""
         return [
             Live(job_id, watch.attempt, watch.supervisor)
             for job_id, watch in self._watches.items()

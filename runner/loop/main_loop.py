@@ -1,7 +1,7 @@
-"""The runner: one loop, readable as a table of contents.
+"""The runner: one loop, with the steps of a tick in order.
 
-It holds nothing that cannot be read again from the database and the run directories, so it may end at any
-instant; jobs go on, and the next runner takes them up where this one left them.
+It holds nothing that cannot be read again from the database and the run directories. So it may die at any
+moment: jobs keep running, and the next runner continues where this one stopped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ HOLD_AT_MOST_S = 30.0
 
 
 class Runner:
-    """Dispatches queued jobs to free GPUs and records what became of them."""
+    """Starts queued jobs on free GPUs and records how they end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -77,7 +77,7 @@ class Runner:
         self._boot_id = linux.boot_id()
 
     def run(self) -> None:
-        """Until a signal says to leave."""
+        """Run until a signal says to leave."""
         with contextlib.ExitStack() as stack:
             self._open(stack)
             log.info("runner pid %s up: state in %s", os.getpid(), self._settings.home)
@@ -97,7 +97,7 @@ class Runner:
             due = self._waiter.wait()
 
     def tick(self) -> None:
-        """Everything there is to do now, in one transaction; then act upon it."""
+        """Do everything that is due, in one transaction. Then start the claimed jobs and wake the others."""
         if os.fstat(self._lock).st_nlink == 0:
             raise OperatorError(f"The state folder {self._settings.home} was removed under the runner.")
         try:
@@ -123,7 +123,7 @@ class Runner:
         self._report()
 
     def _leave_usage(self) -> None:
-        """For the next runner to go on with."""
+        """Save GPU usage and idle state for the next runner."""
         try:
             with self._store.transaction():
                 self._usage.save(now=True)
@@ -132,7 +132,7 @@ class Runner:
             log.error("%s", error)
 
     def leave(self) -> None:
-        """Start nothing more, let jobs run, end the loop."""
+        """End the loop. Start nothing more and let jobs run."""
         self._leaving = True
 
     # -- the steps of a tick -----------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Runner:
         self._attempts.pass_on_limits(self._under_way)
 
     def _schedule(self) -> list[tuple[Job, int, tuple[str, ...]]]:
-        """Claim what may start now."""
+        """Claim the jobs that may start now, and preempt others for them. Return job, attempt and GPUs of each."""
         self._let_begin()
         trial, wanted = self._may_start()
         self._telemetry.set_period(self._period_s(bool(wanted)))
@@ -164,7 +164,7 @@ class Runner:
         full = is_full(rooms, cpu_slots if any(not request.gpus for request in wanted) else (), running)
         queued = [] if full else trial or self._line.waiting(self._placement.slots + self._settings.cpu_slots)
         plan = choose(queued, rooms, cpu_slots, running, box_limits(self._store), explain=False) if queued else Plan()
-        if trial:  # one of them alone
+        if trial:  # start only one of them
             plan = Plan(plan.starts[:1])
             self._breaker.tries(plan.starts[0].job_id if plan.starts else None)
         for push in plan.pushes:
@@ -173,7 +173,7 @@ class Runner:
         return [claimed for start in plan.starts if (claimed := self._claim(start, asked[start.job_id]))]
 
     def _may_start(self) -> tuple[list[Waiting], list[Request]]:
-        """What is asked for by those who wait; if the queue is paused, by those one of whom may be tried."""
+        """Return the jobs that may be tried if the queue is paused, and the resources that queued jobs ask for."""
         now = time.monotonic()
         if now < self._hold_until:
             self._waiter.after(self._hold_until - now, lambda: None)
@@ -184,7 +184,7 @@ class Runner:
         return [], [request_in(lane) for lane in self._line.lanes()]
 
     def _let_begin(self) -> None:
-        """Jobs that were to start at a given time; the clock on the wall may be set meanwhile, so look now and then."""
+        """Release jobs whose begin time has come. Look once a minute at least: the wall clock may be set meanwhile."""
         after_s = self._line.let_begin()
         now = time.monotonic()
         if after_s is not None and not now < self._begins_seen <= now + after_s:
@@ -193,20 +193,20 @@ class Runner:
             self._waiter.after(wait_s, lambda: None)
 
     def _push_aside(self, push: Push) -> None:
-        """It has its grace to save what it has, and is queued again."""
+        """Stop a job to make room. It has its grace period to save its state, and is queued again."""
         job = self._jobs.get(push.job_id)
         if job is not None and self._jobs.ask_to_stop(job, Reason.PREEMPTED, f"#{push.for_id}"):
             log.info("job %s makes room for job %s", job.id, push.for_id)
             self._waiter.after(0, lambda: None)
 
     def _period_s(self, queued: bool) -> float:
-        """How often the GPUs are read: those who measure want to know more."""
+        """Return how often to read the GPUs, in seconds: most often while a job is probed."""
         if any(row.probing for row in self._under_way):
             return PROBING_PERIOD_S
         return BUSY_PERIOD_S if self._under_way or queued else IDLE_PERIOD_S
 
     def _see_what_is_over(self) -> None:
-        """The box may be drained now, have nothing left to do, or no room on its disk."""
+        """Save usage, and check for an empty queue, a full disk, a failing backup and the end of a drain."""
         self._usage.save()
         self._when_empty.look()
         self._disk_watch.look()
@@ -220,7 +220,7 @@ class Runner:
             self._outbox.add("drained", {"by": draining["by"], "since": draining["at"]})
 
     def _claim(self, start: Start, asked: Request) -> tuple[Job, int, tuple[str, ...]] | None:
-        """Unless it was edited meanwhile, and asks for something else now."""
+        """Claim a job for a new attempt. Return None if it has left the queue or now asks for other resources."""
         leases = [(uuid or CPU, slot) for uuid, slot in start.slots]
         sums = self._usage.before(uuid for uuid, _ in start.slots)
         sums_kept = json.dumps(sums.to_json())
@@ -243,7 +243,7 @@ class Runner:
             log.warning("job %s could not be started now: %s", job.id, error)
             self._hold()
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            # what was submitted cannot be put into practice, now or ever: this job ends, and the box goes on
+            # what was submitted can never be started: fail this job and go on with the others
             log.exception("job %s cannot be started", job.id)
             self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(error))
             self._waiter.after(0, lambda: None)
@@ -253,18 +253,18 @@ class Runner:
             self._waiter.after(0, lambda: None)
 
     def _report(self) -> None:
-        """Tell those who wait for news that there may be some."""
+        """Wake the bot and the backup thread."""
         doorbell.ring(self._settings.home, home.BOT_BELL)
         self._backup.changed()
 
     # -- between the steps -------------------------------------------------------------------------
 
     def _hold(self) -> None:
-        """Nothing can be started just now: wait a little longer each time."""
+        """Start nothing for a while, longer each time that attempts come back unexecuted."""
         self._hold_until = time.monotonic() + min(0.05 * 2 ** min(self._attempts.never_ran, 10), HOLD_AT_MOST_S)
 
     def _on_end(self, job: Job, state: State | None, end: Exit | None, ended_at: float) -> None:
-        """An attempt has ended, in this state unless it only made room; part of the transaction that records it."""
+        """Free the GPUs of an ended attempt and count it for the breaker, in the transaction that records the end."""
         self._placement.released(job.gpus, ended_at)
         if state is not None:
             self._breaker.on_end(job.id, state, end)
@@ -315,7 +315,7 @@ class Runner:
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
         install_command(settings.home)
-        with self._store.transaction():  # what clients reckon with
+        with self._store.transaction():  # values that clients need
             self._box.set("slots", settings.slots_per_gpu)
             self._box.set("cpu slots", settings.cpu_slots)
             shares = {"max_utilization": settings.free_utilization, "max_foreign_percent": settings.free_memory}
@@ -341,7 +341,7 @@ class Runner:
         self._keep_sampler_alive()
 
     def _look_at_file(self) -> bool:
-        """Leave if the queue's file is gone, also while nothing happens."""
+        """Raise if the database file is gone. Checked every second, even while nothing happens."""
         self._store.refuse_lost()
         self._waiter.after(LOOK_AT_FILE_S, self._look_at_file)
         return False
@@ -357,7 +357,7 @@ class Runner:
 
     def _keep_sampler_alive(self) -> bool:
         self._sampler_checks += 1
-        latest = self._sampler_checks  # an earlier appointment lapses when a new one is made
+        latest = self._sampler_checks  # a newer timer makes earlier ones void
         if (after_s := self._telemetry.keep_alive()) is not None and latest == self._sampler_checks:
             self._waiter.after(after_s, lambda: latest == self._sampler_checks and self._keep_sampler_alive())
         return False
@@ -382,7 +382,7 @@ class Runner:
 
 
 def _open_more_files() -> tuple[int, int]:
-    """Raise our own limit, two descriptors go to each live job; what it was before, for the jobs."""
+    """Raise our limit of open files, since each live job takes two. Return the old limit, which jobs get."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     return before
@@ -399,7 +399,7 @@ def _discard(descriptor: int) -> None:
 
 
 def main(settings: Settings) -> None:
-    """Run a runner in this process."""
+    """Run the runner in this process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.raiseExceptions = False
     try:
@@ -409,7 +409,7 @@ def main(settings: Settings) -> None:
 
 
 def _let_go_of_a_closed_terminal() -> None:
-    """After a hang-up there is nobody to print to; that alone is no failure."""
+    """Ignore a closed terminal: after a hang-up nobody can read our output, and that is no failure."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""Jobs that share a GPU start one after the other: the next when the last one's memory has come to rest."""
+"""Jobs that share a GPU start one after another: the next one starts when the memory of the last has settled."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LOOK_AGAIN_S = 1.0
 
 @dataclass(slots=True)
 class _Newcomer:
-    """The last job that came to a GPU, and the memory there as far as it was read since."""
+    """The last job that came to a GPU, and the GPU's memory since then."""
 
     job_id: int
     since: float
-    beside: frozenset[tuple[int, int]] = field(default_factory=frozenset)  # all attempts on the GPU, with its own
+    beside: frozenset[tuple[int, int]] = field(default_factory=frozenset)  # all attempts on the GPU, including this one
     used_mib: int = 0
     grew_at: float = 0.0
     at_rest: bool = False
 
 
 class Settling:
-    """Which GPUs have a job on them that has just begun."""
+    """Knows which GPUs have a job whose memory may still grow."""
 
     def __init__(self, waiter: Waiter, at_most_s: float) -> None:
         self._waiter, self._at_most_s = waiter, at_most_s
@@ -39,7 +39,7 @@ class Settling:
         self._will_look = False
 
     def why_not(self, gpu: Gpu, leases: Sequence[Lease], probing: Collection[int]) -> str | None:
-        """Why no other job may start beside those that hold these leases; None if one may."""
+        """Return why no other job may start beside those that hold these leases, or None if one may."""
         here = frozenset((lease.job_id, lease.attempt) for lease in leases)
         known = self._newcomers.get(gpu.uuid)
         came = here - known.beside if known else here
@@ -65,7 +65,7 @@ class Settling:
         return newcomer.at_rest
 
     def _look_again(self) -> None:
-        """One appointment for all GPUs."""
+        """Set one timer for all GPUs."""
         if self._will_look:
             return
         self._will_look = True

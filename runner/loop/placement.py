@@ -1,4 +1,4 @@
-"""Which slots are to be had now: leases from the database, health and others' use from the sampler."""
+"""Finds the free slots: leases come from the database, health and foreign use from the sampler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOK_AGAIN_S = 0.05
 
 
 class Placement:
-    """A slot is ours by lease, not by what NVML shows; what NVML shows decides whether a free one is usable."""
+    """Finds free slots. A lease makes a slot ours; the sampler's reading says whether a free slot is usable."""
 
     def __init__(
         self, settings: Settings, telemetry: Telemetry, waiter: Waiter, outbox: Outbox, box: Box,
@@ -44,26 +44,26 @@ class Placement:
         self._supervisor_pids = supervisor_pids
         self._will_ask = False
         self._settling = Settling(waiter, settings.settle)
-        self._told_lost = True  # until the database has been asked once
-        self._released: dict[str, float] = {}  # GPU -> when our last job there ended
+        self._told_lost = True  # True until the database has been read once
+        self._released: dict[str, float] = {}  # GPU -> when our last job there ended, monotonic clock
 
     @property
     def slots(self) -> int:
-        """All GPU slots of the box."""
+        """Return the number of GPU slots of the box."""
         snapshot = self._telemetry.snapshot
         return len(snapshot.gpus) * self._settings.slots_per_gpu if snapshot else 0
 
     def released(self, gpus: Iterable[str], at: float) -> None:
-        """A job gave these back: nothing starts there before a later reading shows that its memory is back."""
+        """Note that a job left these GPUs. Nothing starts there until a later reading shows that its memory is free."""
         self._released |= dict.fromkeys(gpus, at)
 
     def free_cpu_slots(self, leases: list[Lease]) -> list[int]:
-        """Slots for jobs without a GPU."""
+        """Return the free slots for jobs without a GPU."""
         taken = {lease.slot for lease in leases if lease.resource == CPU}
         return list(free_slots(self._settings.cpu_slots, taken))
 
     def rooms(self, leases: list[Lease], probing: Collection[int] = ()) -> list[Room]:
-        """Every GPU with its free slots, or why there is none; `probing` are jobs whose memory is being measured."""
+        """Return every GPU with its free slots, or why it cannot be used. `probing`: jobs whose memory is measured."""
         snapshot = self._telemetry.snapshot
         if snapshot is None:
             return []
@@ -73,10 +73,10 @@ class Placement:
         for gpu in snapshot.gpus:
             on_it = [lease for lease in leases if lease.resource == gpu.uuid]
             room = room_of(gpu, on_it, slots, None)
-            settling = self._settling.why_not(gpu, on_it, probing)  # always asked: it must see who comes and goes
+            settling = self._settling.why_not(gpu, on_it, probing)  # always called: it must see every job come and go
             taken = self._why_not(gpu, len(on_it)) if room.free_slots and not trouble else None
             why_not = (trouble or taken or settling) if room.free_slots else None
-            lasting = taken is not None and gpu.uuid not in self._released  # a neighbour stays as long as he likes
+            lasting = taken is not None and gpu.uuid not in self._released  # a foreign process may stay for ever
             found.append(replace(room, why_not=why_not, sick=room.sick or lasting))
         return found
 
@@ -85,7 +85,7 @@ class Placement:
         if released_at is not None and gpu.sampled_at <= released_at:
             self._telemetry.ask()
             return "is being read to see that its memory is back"
-        # for a moment the driver still reports the load of our own job that has just ended
+        # the driver still reports the load of our own job for a moment after its end
         echo = released_at is not None and time.monotonic() - released_at < ECHO_S
         why_not = is_free(
             gpu,
@@ -99,7 +99,7 @@ class Placement:
         return why_not
 
     def _settle(self, gpu: Gpu, released_at: float, why_not: str | None) -> None:
-        """After a job: memory comes back within moments, or somebody is told who holds it."""
+        """Wait for the memory of an ended job to come back. After too long, send a notice that says who holds it."""
         since_s = time.monotonic() - released_at
         if why_not is None:
             if since_s > ECHO_S:
@@ -111,7 +111,7 @@ class Placement:
             self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})
 
     def _ask_again(self) -> None:
-        """In a moment; one appointment for all GPUs."""
+        """Ask for a reading in a moment. One timer serves all GPUs."""
         if self._will_ask:
             return
         self._will_ask = True
@@ -127,13 +127,13 @@ class Placement:
         return frozenset(pid for root in self._supervisor_pids() for pid in linux.descendants(root))
 
     def watch_health(self) -> None:
-        """Tell, once each, that a GPU was lost and that it is back."""
+        """Send one notice when a GPU is lost, and one when it is back."""
         snapshot = self._telemetry.snapshot
         gpus = snapshot.gpus if snapshot else ()
         lost = {gpu.uuid: gpu for gpu in gpus if gpu.health is GpuHealth.LOST}
         known = set(self._box.get("lost gpus", ())) if lost or self._told_lost else set()
         well = {gpu.uuid for gpu in gpus if gpu.health is GpuHealth.OK}
-        now = (known - well) | set(lost)  # one that only fell silent is not back
+        now = (known - well) | set(lost)  # a GPU that only stopped answering is not back
         self._told_lost = bool(now)
         if now == known:
             return

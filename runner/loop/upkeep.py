@@ -1,4 +1,4 @@
-"""Keeping the disk from filling: now and then, in a process of its own."""
+"""Keeps the disk from filling up: runs the retention rules from time to time, in a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_AFTER_S, EVERY_S, SELDOM_S = 60.0, 3600.0, 24 * 3600.0
 
 
 class Upkeep:
-    """Starts the retention rules once an hour, where any is set; what was said long ago goes once a day anyway."""
+    """Starts retention once an hour if a rule is set, otherwise once a day: old messages are always removed."""
 
     def __init__(self, settings: Settings, waiter: Waiter) -> None:
         self._settings, self._waiter = settings, waiter
@@ -29,7 +29,7 @@ class Upkeep:
         if self._process is None or self._process.poll() is not None:
             rules = self._settings.model_dump_json(include={"keep_logs", "keep_runs", "keep_jobs", "disk_limit"})
             command = python_command("runner.store.retention", self._settings.home, rules)
-            with contextlib.suppress(OSError):  # no room for a process now; in an hour perhaps
+            with contextlib.suppress(OSError):  # no process can be started now; try again next time
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/")
         self._waiter.after(self._every_s, self._run)
         return False

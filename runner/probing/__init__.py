@@ -1,1 +1,1 @@
-"""How the runner finds batch sizes: what it asks of a supervisor, by program, and which jobs are of one kind."""
+"""How the runner finds batch sizes: what it tells supervisors, and what it keeps of the results."""

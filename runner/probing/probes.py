@@ -1,4 +1,4 @@
-"""The runner's part in finding batch sizes: what a supervisor is told to do, and what is made of what it found."""
+"""The runner's part in finding batch sizes: what it tells a supervisor to do, and what it does with the result."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
 
-NEIGHBOURS_MIB = 512  # less is a desktop, or a monitoring tool
-NEIGHBOURS_PART = 0.05  # of the memory, where the driver names no processes: some count what they reserve as used
-SEEN_EVERY_S = 4.0  # of a run that was read more rarely the peak may not have been seen
+NEIGHBOURS_MIB = 512  # less is a desktop or a monitoring tool
+NEIGHBOURS_PART = 0.05  # of the memory, if no processes are listed: some drivers count reserved memory as used
+SEEN_EVERY_S = 4.0  # if a run was read less often, its peak may have been missed
 _PROFILE = ("probe_args", "batch_arg", "run_id_arg", "default", "margin", "round_to", "round_from", "round_loss",
             "cap", "limit_s", "quiet_s")  # fmt: skip
 
 
 class Probes:
-    """Orders for attempts whose batch is to be found, and what is remembered of them."""
+    """Prepares attempts whose batch is searched, and remembers what they found."""
 
     def __init__(self, settings: Settings, store: Store, jobs: Jobs, telemetry: Telemetry) -> None:
         self._settings, self._jobs, self._telemetry = settings, jobs, telemetry
@@ -45,9 +45,9 @@ class Probes:
     def order(
         self, job: Job, attempt: int, variables: Mapping[str, str], before_mib: Mapping[str, int]
     ) -> dict[str, Any] | None:
-        """What its supervisor needs to know; None for a job whose batch is its own affair.
+        """Return what the supervisor needs for the batch search, or None for a job that is not probed.
 
-        `before_mib` has what was used of the GPUs that it has alone.
+        `before_mib`: the memory used before the job came, for each GPU that it has alone.
         """
         asked = job.spec.probe
         if asked is None:
@@ -107,7 +107,7 @@ class Probes:
         return Plan.start(settings, budget)
 
     def _before(self, job: Job, attempt: int, gpus: list[Gpu], budget: float) -> Plan | None:
-        """What an earlier attempt at the same job found, where it still holds."""
+        """Return the plan of an earlier attempt at the same job, if it still holds."""
         record = self._jobs.probe(job.id, attempt - 1)
         if record is None or record.get("edited") or {gpu.name for gpu in gpus} != {record["about"]["gpu"]}:
             return None
@@ -118,7 +118,7 @@ class Probes:
     # -- during it -------------------------------------------------------------------------------------------------
 
     def begun(self, job: Job, record: Mapping[str, Any]) -> None:
-        """The real run begins: tell it, and let others of its kind know."""
+        """Record the start of the real run, and remember what was measured for other jobs of its kind."""
         plan = Plan.from_json(record["plan"])
         assert isinstance(plan.step, Run)
         about = record["about"]
@@ -130,7 +130,7 @@ class Probes:
     # -- after it --------------------------------------------------------------------------------------------------
 
     def ended(self, job: Job, state: State, usage: Mapping[str, Any] | None, run_s: float) -> None:
-        """An attempt is over, and not for want of memory: what its real run used is better than what a probe saw."""
+        """Remember the peak of a real run that succeeded or was cancelled: it says more than a probe."""
         record = self._jobs.probe(job.id, job.attempt)
         peak = (usage or {}).get("peak_memory_mib")
         if record is None or not peak or state not in {State.SUCCEEDED, State.CANCELLED}:
@@ -141,7 +141,7 @@ class Probes:
             self._remember(record, known.refined(plan.step.batch, peak, whole=whole))
 
     def out_of_memory(self, job: Job, end: Exit, found: Found, usage: Mapping[str, Any] | None) -> Run | None:
-        """The real run had too little memory: forget what was known, and say how to go on, where that is possible."""
+        """Forget what was known after a real run ran out of memory. Return the next smaller run, or None to give up."""
         record = self._jobs.probe(job.id, job.attempt)
         if record is None:
             return None
@@ -168,7 +168,7 @@ class Probes:
 
 
 def _profile(asked: Mapping[str, Any], settings: Settings) -> Profile:
-    """What was asked for, over what is settled for the box."""
+    """Return what was asked for, on top of the box's settings."""
     general: dict[str, Any] = {
         "default": settings.probe_batch,
         "margin": settings.probe_margin / 100,
@@ -190,7 +190,7 @@ def _budget(gpu: Gpu, slots: int) -> int | None:
 
 
 def _neighbours(gpu: Gpu) -> str | None:
-    """Why nothing can be measured beside those who are on the GPU already."""
+    """Return why nothing can be measured beside the processes already on the GPU, or None."""
     listed = sum(process.memory_mib or 0 for process in gpu.processes or ())
     unlisted = 0 if gpu.processes else gpu.memory_used_mib or 0
     if listed < NEIGHBOURS_MIB and unlisted < max(NEIGHBOURS_MIB, NEIGHBOURS_PART * (gpu.memory_total_mib or 0)):

@@ -1,1 +1,1 @@
-"""Who starts when and where: the choice, what is counted over the box, what can never be had. Pure."""
+"""Which job starts when and where: the choice, the quotas, and requests that can never be met. Pure."""

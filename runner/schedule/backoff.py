@@ -1,4 +1,4 @@
-"""How long a job waits before it is tried again. Pure."""
+"""How long a job waits before a retry. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runner.model import Reason, State
 from runner.units import format_duration
 
 FIRST_S, LONGEST_S = 10.0, 600.0
-SOUND_S = 600.0  # an attempt that ran this long was no failure at once: the pauses begin again
+SOUND_S = 600.0  # after an attempt that ran this long, the pauses start from the beginning
 
 
 class Retry(NamedTuple):
@@ -17,18 +17,18 @@ class Retry(NamedTuple):
     number: int
     of: int
     wait_s: float
-    is_news: bool  # the first of a series: nobody wants a message for each
+    is_news: bool  # the first of a series; the owner gets no message for the others
 
     @property
     def words(self) -> str:
-        """The retry for people, like "retry 3 of 5 in 40 s"."""
+        """Return the retry in words, like "retry 3 of 5 in 40 s"."""
         return f"retry {self.number} of {self.of}" + (f" in {format_duration(self.wait_s)}" if self.wait_s else "")
 
 
 def pause_s(before_s: float | None, state: State, reason: Reason, ran_s: float) -> float:
-    """Return the pause after an attempt: from the first failure on, or from the second loss, twice as long each time.
+    """Return the pause after an attempt, in seconds. It starts with the first failure or the second loss, and doubles.
 
-    `before_s` is the pause before that attempt, None if it was no retry. After a restart of the machine there is none.
+    `before_s` is the pause before that attempt, None if it was no retry. After a reboot there is no pause.
     """
     if reason is Reason.HOST:
         return 0.0
@@ -38,5 +38,5 @@ def pause_s(before_s: float | None, state: State, reason: Reason, ran_s: float) 
 
 
 def is_news(before_s: float | None, ran_s: float) -> bool:
-    """Whether people are told of a retry: not if the attempt before it had waited already, and failed at once too."""
+    """Return whether the owner gets a message about a retry: not if a delayed retry has just failed soon again."""
     return not before_s or ran_s >= SOUND_S

@@ -1,4 +1,4 @@
-"""Which waiting job starts on which GPU, who is pushed aside for whom, and why the others wait. Pure."""
+"""Chooses which queued job starts on which GPU, which jobs are preempted, and says why the others wait. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
-Levels: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # level -> owner -> (place, number, job)
+Levels: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # level -> owner -> (position, number, job)
 
-TURN_S = 600.0  # what a GPU just given to somebody counts in the comparison of who had how much
+TURN_S = 600.0  # GPU seconds that a start adds to its owner's usage in the comparison between owners
 DAY_S = 86_400.0
 
 
@@ -28,63 +28,63 @@ class Waiting:
 
     id: int
     request: Request
-    position: float = 0  # among its owner's of the same level the smallest goes first
-    waited_s: float = 0.0  # in the queue; what it ran before it was pushed aside does not count
+    position: float = 0  # smallest first among its owner's jobs of the same level
+    waited_s: float = 0.0  # time in the queue, without the time it ran before it was preempted
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that has its GPUs."""
+    """A job that holds its GPUs."""
 
     id: int
     request: Request
     gpus: tuple[str, ...]  # UUIDs
-    ends_in_s: float | None = None  # at the latest; None if it has no limit
-    waited_s: float = 0.0  # in the queue, before it started
+    ends_in_s: float | None = None  # at the latest; None: it has no limit
+    waited_s: float = 0.0  # time in the queue before it started
     stopping: bool = False
-    comes_back: bool = False  # it stops to make room, and is queued again
+    comes_back: bool = False  # it is being preempted and will be queued again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a GPU has to give."""
+    """A GPU with its free slots and memory."""
 
     index: int
     uuid: str
     free_slots: tuple[int, ...]
     slots: int
     name: str | None = None
-    memory_mib: int | None = None  # not promised to anybody; None if unknown
-    share_mib: int | None = None  # of a job that names no memory, where several jobs share the GPU
-    why_not: str | None = None  # it must not be used now, and the reason
-    sick: bool = False  # ... and nobody knows whether that will ever pass
+    memory_mib: int | None = None  # not promised to any job; None: unknown
+    share_mib: int | None = None  # for a job that names no memory, if several jobs share the GPU
+    why_not: str | None = None  # why it must not be used now; None: it may be
+    sick: bool = False  # ... and nobody knows whether that will ever change
 
     def matches(self, names: tuple[str, ...]) -> bool:
-        """Whether a job that named these GPUs may have this one."""
+        """Return whether a job that named these GPUs may use this one."""
         return not names or any(n == str(self.index) or self.uuid.startswith(n) for n in names)
 
     def suits(self, request: Request) -> bool:
-        """Whether it is of the kind that is asked for, be it free or not."""
+        """Return whether the request allows this GPU, free or not."""
         return self.matches(request.on) and is_of_type(self.name, request.gpu_type)
 
     @property
     def usable(self) -> bool:
-        """A job may start here now."""
+        """Return whether a job may start here now."""
         return self.why_not is None and bool(self.free_slots)
 
     def left(self, slots: tuple[int, ...], memory_mib: int | None, why_not: str | None) -> Room:
-        """The same when only so much of it is free; `replace` takes three times as long, and nights have many."""
+        """Return a copy with these free slots and this memory. `replace` would take three times as long."""
         return Room(
             index=self.index, uuid=self.uuid, free_slots=slots, slots=self.slots, name=self.name,
             memory_mib=memory_mib, share_mib=self.share_mib, why_not=why_not, sick=self.sick,
         )  # fmt: skip
 
     def need_mib(self, request: Request) -> int | None:
-        """The memory that is promised to a job here; None for all there is."""
+        """Return the MiB that a job gets here, or None for all of it."""
         return request.gpu_mem_mib if request.gpu_mem_mib is not None or self.slots == 1 else self.share_mib
 
     def fits(self, request: Request) -> bool:
-        """Whether its memory is enough for one more job."""
+        """Return whether its memory is enough for this job."""
         need = self.need_mib(request)
         if need is None:
             return True
@@ -95,27 +95,27 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What holds for the whole box, and who had how much of it."""
+    """The limits of the whole box, and how much each owner has used."""
 
-    cpus: int | None = None  # cores to be given; None for as many as are asked for
+    cpus: int | None = None  # cores that jobs may reserve; None: no limit
     ram_mib: int | None = None
-    gpus_each: int | None = None  # at once for one person
-    gpus_each_low: int | None = None  # at low priority, all of that person's counted
-    groups: Mapping[str, int] = field(default_factory=dict)  # how many of a group may run at once
-    use: Mapping[str, float] = field(default_factory=dict)  # GPU seconds of late, by owner
-    age_s: float = DAY_S  # for each of these that it waited, a job counts as one priority higher
+    gpus_each: int | None = None  # for one person at a time
+    gpus_each_low: int | None = None  # the same for jobs of low priority, counting all GPUs of the person
+    groups: Mapping[str, int] = field(default_factory=dict)  # how many jobs of a group may run at a time
+    use: Mapping[str, float] = field(default_factory=dict)  # recent GPU seconds by owner
+    age_s: float = DAY_S  # a waiting job gains one priority level per this much time
 
 
 class Start(NamedTuple):
-    """A job and the slots it is to have: (GPU's UUID, slot)."""
+    """A job and the slots it gets: (UUID of the GPU, slot)."""
 
     job_id: int
     slots: tuple[tuple[str, int], ...]
-    memory_mib: int | None = None  # promised on each of them; None for its slot's share
+    memory_mib: int | None = None  # promised on each GPU; None: its slot's share
 
 
 class Push(NamedTuple):
-    """A running job that is to make room, and for whom."""
+    """A running job to preempt, and the job that needs its room."""
 
     job_id: int
     for_id: int
@@ -136,13 +136,13 @@ def choose(
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
 
-    The higher level first; between people, who had the least of late; for each of them, in the order of
-    their places. A job that cannot start keeps the free GPUs it could use from those behind it, so that it is
-    not overtaken for ever. Behind it only those start there that are sure to be gone in time: by their own
-    limit, or because they may be pushed aside. One that waits for a sick GPU, or for memory that none has,
-    keeps nothing: it might wait for ever, and the healthy ones with it.
+    Higher levels go first. Within a level, the owner with the least recent usage goes first. Each owner's jobs go by
+    position. A job that cannot start reserves the free GPUs that it could use, so that it is not overtaken for ever.
+    Later jobs may use those GPUs only if their time limit guarantees they finish first, or if they are preemptible.
+    A job that waits for a sick GPU, or for more memory than there is, reserves nothing: it might wait for ever and
+    block healthy GPUs.
 
-    Who wants no reasons is spared the jobs behind the last that could start.
+    `explain=False` skips the jobs behind the last one that could start, and so gives no reasons for them.
     """
     limits = limits or Limits()
     scene = _Pass(rooms, cpu_slots, running, limits)
@@ -155,7 +155,7 @@ def choose(
 
 
 def in_turn(queued: Sequence[Waiting], limits: Limits) -> Iterator[Waiting]:
-    """The order in which jobs would start if each had to wait for nothing but its turn."""
+    """Yield jobs in the order in which they would start if there were always room."""
     use = defaultdict(float, limits.use)
     for job in _in_turn(queued, use, limits.age_s):
         use[job.request.owner] += TURN_S * job.request.gpus
@@ -170,14 +170,14 @@ def _in_turn(queued: Sequence[Waiting], use: Mapping[str, float], age_s: float) 
 
 
 def turns(levels: Levels[T], use: Mapping[str, float]) -> Iterator[T]:
-    """Who is next, and next: by level, then by who had the least, then by place.
+    """Yield jobs by level, then by the owner with the least usage, then by position.
 
-    Whose turn it is may depend on who has just been started: then `use` of that one has changed.
+    The caller may change `use` while it iterates: a start changes which owner is next.
     """
     for level in sorted(levels, reverse=True):
         owners = levels[level]
         for places in owners.values():
-            places.sort(reverse=True)  # the next one is the last
+            places.sort(reverse=True)  # the next job is the last in the list
         following = [(use[name], *places[-1][:2], name) for name, places in owners.items()]
         heapify(following)
         while following:
@@ -191,7 +191,7 @@ def turns(levels: Levels[T], use: Mapping[str, float]) -> Iterator[T]:
 
 
 def level_of(job: Waiting | Running, age_s: float) -> int:
-    """With time everybody's turn comes: one priority higher for each of these times it has waited."""
+    """Return the job's level, one priority higher for each `age_s` that it has waited, up to the highest."""
     level = job.request.level
     if not age_s or job.waited_s < age_s:
         return level
@@ -199,7 +199,7 @@ def level_of(job: Waiting | Running, age_s: float) -> int:
 
 
 class _Pass:
-    """One pass over the queue: what is still to be had, and who waits for what."""
+    """One pass over the queue: what is still free, and which job waits for what."""
 
     def __init__(
         self, rooms: Sequence[Room], cpu_slots: Sequence[int], running: Sequence[Running], limits: Limits
@@ -209,20 +209,20 @@ class _Pass:
         self._limits, self._running = limits, list(running)
         self._rooms = {room.uuid: room for room in rooms}
         self._cpu_slots = list(cpu_slots)
-        self._kept: dict[str, Head] = {}  # GPU -> the first that waits for more than that
-        self._awaited: set[str] = set()  # GPUs whose jobs are not pushed aside for those further behind
+        self._kept: dict[str, Head] = {}  # GPU -> the first job that it is reserved for
+        self._awaited: set[str] = set()  # GPUs whose jobs must not be preempted for later jobs
         self._pushed: set[int] = {job.id for job in running if job.stopping}
         self._quotas = Quotas(limits, self._running)
-        self._settled: dict[tuple[Request, int], str] = {}  # why all of a kind wait, until one more has started
+        self._settled: dict[tuple[Request, int], str] = {}  # why all jobs of a kind wait, until the next start
 
     def is_given_away(self, *, cpu_too: bool) -> bool:
-        """Whether nothing is left that anybody could start on, nor anybody to push aside."""
+        """Return whether nothing more can start or be preempted in this pass."""
         return is_full(self._rooms.values(), self._cpu_slots if cpu_too else (), self._running)
 
     # -- one job -----------------------------------------------------------------------------------
 
     def consider(self, job: Waiting) -> None:
-        """Start it, or say why not and keep what it waits for."""
+        """Start a job, or note why it waits and reserve what it needs."""
         kind = job.request, level_of(job, self._limits.age_s)
         if why := self._settled.get(kind) or self._quotas.why_not(job):
             self.plan.waiting[job.id] = self._settled[kind] = why
@@ -254,7 +254,7 @@ class _Pass:
             self._keep_for(job, level, able, free)
 
     def _reluctance(self, room: Room) -> tuple[bool, int, int]:
-        """Those last that somebody waits for; and jobs share a GPU only when they must."""
+        """Sort reserved GPUs last, and GPUs with fewer jobs first."""
         return room.uuid in self._kept, room.slots - len(room.free_slots), room.index
 
     def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room]) -> None:
@@ -266,27 +266,27 @@ class _Pass:
         self._settled.clear()
         for room in rooms:
             left = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
-            # two that start at once on one GPU would each take the other's memory for free
+            # two jobs that start together on one GPU would both count the same memory as free
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
             self._rooms[room.uuid] = room.left(room.free_slots[1:], left, why_not)
 
     # -- what holds it back ------------------------------------------------------------------------
 
     def _may_take(self, room: Room, request: Request, level: int) -> bool:
-        """Nobody waits for it, or this one is sure to be gone when that one could start."""
+        """Return whether a job may use a GPU: it is not reserved, or the job is sure to leave it in time."""
         head = self._kept.get(room.uuid)
         if head is None or head.outlasts(request):
             return True
-        # not while that one's GPUs are about to come free: it would have to push this one aside at once
+        # not while the reserving job could start at once: it would preempt this one immediately
         return request.preemptible and head.level > level and head.starts_in_s > 0
 
     def _keep_for(self, job: Waiting, level: int, able: Sequence[Room], free: Sequence[Room]) -> None:
-        """Keep what is free for it, and push aside who may be if that is then enough."""
+        """Reserve free GPUs for a job, and preempt others if that makes enough room."""
         request = job.request
         claimed = self._awaited | self._kept.keys()
         coming = [room for room in able if room not in free and room.uuid not in claimed]
         unkept = [room for room in free if room.uuid not in self._kept]
-        if not coming and not unkept:  # those before it have it all
+        if not coming and not unkept:  # earlier jobs have reserved everything
             self._settled[request, level] = self.plan.waiting[job.id]
             self._quotas.keep_for(Head(job.id, request, level))
             return
@@ -295,7 +295,7 @@ class _Pass:
         leaving = [one for one in self._running if one.id in self._pushed]
         victims = who_leaves(coming, request, missing, leaving, lower)
         if victims is None:
-            # what others share and is too little for it: it would wait for ever if they went on so
+            # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
             ends = {one.id: 0.0 for one in (*leaving, *lower)}
             frees = {room.uuid: frees_in_s(room, request, self._running, ends) for room in able}
             short = sorted((room for room in coming if room.usable), key=lambda room: frees[room.uuid])
@@ -318,7 +318,7 @@ class _Pass:
         return one.request.preemptible and lower and one.id not in self._pushed
 
     def _why(self, request: Request, allowed: Sequence[Room], free: Sequence[Room], open_to_it: Sequence[Room]) -> str:
-        """One sentence for the person who asks."""
+        """Return one sentence for people about why a job waits."""
         if len(allowed) < request.gpus:
             return f"needs {wanted(request)}; there are {len(allowed)} that it may use"
         if len(free) >= request.gpus:
@@ -331,7 +331,7 @@ class _Pass:
 
 
 def _troubles(rooms: Iterable[Room]) -> list[str]:
-    """What keeps these from being used, each reason once: often it is the same one for all."""
+    """Return why these GPUs cannot be used, each reason once, because it is often the same for all."""
     by_reason: dict[str, list[str]] = {}
     for room in rooms:
         if room.why_not is not None:
@@ -340,20 +340,20 @@ def _troubles(rooms: Iterable[Room]) -> list[str]:
 
 
 def is_full(rooms: Iterable[Room], cpu_slots: Sequence[int], running: Iterable[Running]) -> bool:
-    """Whether nothing could start, whoever waits: no slot is free, and nobody can be pushed aside."""
+    """Return whether nothing could start: no slot is free, and no job can be preempted."""
     if cpu_slots or any(room.usable for room in rooms):
         return False
     return not any(one.request.preemptible for one in running)
 
 
 def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:
-    """Slots to be had; none while more are taken than there are, as after a setting was lowered."""
+    """Return the free slots. None are free while more are taken than exist, as after the setting was lowered."""
     free = [slot for slot in range(slots) if slot not in taken]
     return tuple(free[: max(0, slots - len(taken))])
 
 
 def is_of_type(name: str | None, wanted_type: str | None) -> bool:
-    """Whether a GPU of this name is what `--gpu-type` means: 1080ti is a GeForce GTX 1080 Ti."""
+    """Return whether a GPU of this name matches `--gpu-type`: 1080ti matches GeForce GTX 1080 Ti."""
     if wanted_type is None:
         return True
     return name is not None and _letters(wanted_type) in _letters(name)
@@ -368,12 +368,12 @@ def _free_memory(room: Room) -> str:
 
 
 def counted(count: int) -> str:
-    """So many GPUs, in words."""
+    """Return a number of GPUs in words."""
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def wanted(request: Request) -> str:
-    """The GPUs that are asked for, in words."""
+    """Return the requested GPUs in words."""
     words = counted(request.gpus)
     if request.gpu_type:
         words += f" of type {request.gpu_type}"

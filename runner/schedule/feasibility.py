@@ -1,4 +1,4 @@
-"""What a box can never give, however long one waits. Pure."""
+"""Finds requests that this box can never meet. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def never_fits(request: Request, existing: Sequence[Room], cpu_slots: int, limits: Limits) -> str | None:
-    """Why a request can never be met on this box, or None if it can. The rooms are those of an empty box."""
+    """Return why a request can never be met on this box, or None if it can. `existing`: the GPUs of the empty box."""
     if request.gpus == 0 and cpu_slots == 0:
         return "NIGHTSHIFT_CPU_SLOTS is 0: this box takes no jobs without a GPU."
     beyond_gpus = _beyond_gpus(request, existing) if request.gpus else None

@@ -1,4 +1,4 @@
-"""When a GPU will have room for a job, and who would have to leave it for that. Pure."""
+"""When a GPU will have room for a job, and which jobs to preempt for that. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def has_room(room: Room, request: Request, without: Iterable[Running]) -> bool:
-    """Whether a job would find a slot and its memory here if these had left."""
+    """Return whether a job would find a slot and enough memory here if these jobs were gone."""
     gone = [one for one in without if room.uuid in one.gpus]
     return bool(room.free_slots or gone) and has_memory(room, request, gone)
 
 
 def has_memory(room: Room, request: Request, without: Iterable[Running]) -> bool:
-    """Whether there would be memory enough."""
+    """Return whether there would be enough memory if these jobs were gone."""
     need_mib = room.need_mib(request)
     if need_mib is None:
         return True
@@ -31,14 +31,14 @@ def has_memory(room: Room, request: Request, without: Iterable[Running]) -> bool
 
 
 def promised_mib(room: Room, request: Request) -> int:
-    """The memory that is another's no more once this job is here."""
+    """Return the MiB that this job takes away from others on the GPU."""
     return (room.share_mib or 0) if request.gpu_mem_mib is None else request.gpu_mem_mib
 
 
 def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: Mapping[int, float]) -> float:
-    """When there is room at the latest, if those who run use up their limits; inf if that is not known.
+    """Return in how many seconds there is room at the latest, by the time limits of running jobs; inf if unknown.
 
-    `ends` are those that can be had to leave sooner.
+    `ends`: earlier ends for jobs that are stopping or can be preempted.
     """
     if has_room(room, request, ()):
         return 0.0
@@ -56,9 +56,9 @@ def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: M
 def who_leaves(
     rooms: Sequence[Room], request: Request, missing: int, leaving: Sequence[Running], may_be: Sequence[Running]
 ) -> list[Running] | None:
-    """Who has to be pushed aside for a job that needs so many of these GPUs; None if all together would not be enough.
+    """Return which jobs to preempt so that a job gets `missing` of these GPUs, or None if preempting all is not enough.
 
-    Those who lose least, the newest, and nobody in vain.
+    Preempt the lowest level first, then the jobs that waited least in the queue. Preempt no job without need.
     """
 
     def enough(victims: Sequence[Running]) -> bool:

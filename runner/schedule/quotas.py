@@ -1,7 +1,7 @@
-"""What is counted over the whole box: places in a group, a person's GPUs, cores and memory of the host. Pure.
+"""Limits over the whole box: places in a group, a person's GPUs, cores and memory of the host. Pure.
 
-Who waits for room keeps what it will need of these, too. Otherwise a job behind it could take the last of them, and it
-would then have to wait for that, and no more keep the GPUs that come free meanwhile.
+A job that waits for room also reserves what it will need of these. Otherwise a later job could take the last of them.
+Then the first job would wait for that, and would no longer reserve the GPUs that come free meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST = "the host"
 
 
 class Head(NamedTuple):
-    """A job that waits at the front, and when it could start at the latest."""
+    """A job that waits first in line, and when it could start at the latest."""
 
     id: int
     request: Request
@@ -27,12 +27,12 @@ class Head(NamedTuple):
     starts_in_s: float = math.inf
 
     def outlasts(self, request: Request) -> bool:
-        """Whether that job is sure to be gone when this one could start."""
+        """Return whether a job with this request is sure to end before this one could start."""
         return request.limit_s is not None and request.limit_s <= self.starts_in_s < math.inf
 
 
 class Quotas:
-    """What is left of each, and for whom it is kept."""
+    """What is left of each limit, and for which job it is reserved."""
 
     def __init__(self, limits: Limits, running: list[Running]) -> None:
         self._limits, self._running = limits, running  # the list grows as jobs start
@@ -41,11 +41,11 @@ class Quotas:
         self._host_head: Head | None = None
 
     def why_not(self, job: Waiting) -> str | None:
-        """Why a job must not start, however much room there is; such a one keeps no GPU from others."""
+        """Return why a limit keeps a job from starting, even if GPUs are free. Such a job reserves no GPU."""
         return self._beyond_group(job.request) or self._beyond_share(job) or self._beyond_host(job)
 
     def keep_for(self, head: Head) -> None:
-        """It waits for room: those behind it must leave it what it then needs."""
+        """Reserve what a job will need once there is room for it, so that later jobs leave it."""
         request = head.request
         if request.group is not None:
             self._group_heads.setdefault(request.group, head)
@@ -125,5 +125,5 @@ class Quotas:
 
 
 def _counts_for(request: Request, other: Request) -> bool:
-    """Whether the GPUs of another job of this owner count where the owner's share is asked for."""
+    """Return whether another job of the same owner counts when this request is checked against the owner's share."""
     return request.rank < 0 or other.rank >= 0

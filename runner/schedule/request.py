@@ -1,4 +1,4 @@
-"""What a job asks of the box. Jobs that ask for the same stand in one lane of the queue. Pure."""
+"""What a job asks for. Queued jobs that ask for the same are in one lane. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All of a job that decides when and where it starts."""
+    """Everything about a job that decides when and where it starts."""
 
     owner: str = ""
     gpus: int = 1
-    on: tuple[str, ...] = ()  # which GPUs it may have, by index or UUID; empty for any
-    gpu_type: str | None = None  # a part of their name
-    gpu_mem_mib: int | None = None  # memory it needs on each of them
+    on: tuple[str, ...] = ()  # which GPUs it may use, by index or UUID; empty: any
+    gpu_type: str | None = None  # a part of the GPU's name
+    gpu_mem_mib: int | None = None  # memory it needs on each GPU
     cpus: int = 0
     ram_mib: int = 0
     rank: int = 0  # of its priority: -1, 0, 1
@@ -29,7 +29,7 @@ class Request:
 
     @property
     def level(self) -> int:
-        """The higher goes first, and may push aside what is preemptible and lower."""
+        """Return a number that is higher for the job that goes first. It may preempt lower preemptible jobs."""
         return 2 * self.rank + (0 if self.preemptible else 1)
 
 
@@ -38,7 +38,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Request)}
 
 
 def request_of(spec: JobSpec) -> Request:
-    """What a job with this spec asks for."""
+    """Return what a job with this spec asks for."""
     return Request(
         owner=spec.owner,
         gpus=spec.gpus,
@@ -55,7 +55,7 @@ def request_of(spec: JobSpec) -> Request:
 
 
 def lane_of(request: Request) -> str:
-    """The name of its lane: what it asks for beyond the usual."""
+    """Return the name of its lane: the fields that differ from the defaults, as JSON."""
     asked = {name: getattr(request, name) for name in _DEFAULTS}
     unusual = {name: value for name, value in asked.items() if value != _DEFAULTS[name]}
     return json.dumps(unusual, sort_keys=True, separators=(",", ":"))
@@ -63,7 +63,7 @@ def lane_of(request: Request) -> str:
 
 @lru_cache(maxsize=10_000)
 def request_in(lane: str) -> Request:
-    """The inverse of lane_of."""
+    """Return the request of a lane, the inverse of lane_of."""
     asked: dict[str, Any] = json.loads(lane)
     if "on" in asked:
         asked["on"] = tuple(asked["on"])

@@ -1,1 +1,1 @@
-"""Code as submitted: what belongs to it, and the copies that jobs run from."""
+"""Code as submitted: which files belong to it, and the copies that jobs run from."""

@@ -1,15 +1,14 @@
-"""Code as submitted: a job runs from a copy of its working tree as it was, because people edit while jobs wait.
+"""Snapshots: a job runs from a copy of its working tree as submitted, because people edit code while jobs wait.
 
-Copied is what runner.snapshot.project_files calls code, uncommitted changes included. Data and results are links to the
-real ones, so that a dataset is found and a checkpoint lands where it is looked for. Copies are kept in the state
-folder:
+The copy holds what runner.snapshot.project_files calls code, with uncommitted changes. Data and results are links to
+the real ones, so that jobs find datasets, and checkpoints land in the usual place. Copies are in the state folder:
 
     snapshots/<name>/tree/...        the copy; a job's folder is at the same place in it
-    snapshots/<name>/manifest.json   what was put there
+    snapshots/<name>/manifest.json   what was copied
 
-A copy is named by its content. Jobs submitted from the same state share it, unless a job has changed something in it
-meanwhile: then there is a new one. It is made under another name and renamed when it is whole. No hard links: whoever
-edits a file in place would edit the copy too.
+A copy is named by its content. Jobs submitted from the same state share it, unless a job has changed something in it:
+then a new one is made. It is made under a temporary name and renamed when it is complete. It has no hard links: editing
+a file in place would change the copy too.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ if TYPE_CHECKING:
 
 NEVER_TAKEN = "wanted, but never taken"
 FOLDER, TREE, MANIFEST = "snapshots", "tree", "manifest.json"
-UNFINISHED = ".new"  # what begins so was never whole
+UNFINISHED = ".new"  # prefix of incomplete copies
 TRIES = 5
-NAMED = 20  # of the links, in a job's spec
+NAMED = 20  # at most this many links are named in a job's spec
 _FULL_PATH = re.compile(r"""(?<![\w.~/-])~?/[^\s'"`;|&()<>:,]*""")
 
 
 def wanted(specs: Iterable[JobSpec]) -> bool:
-    """Whether any of these still needs its copy."""
+    """Return whether any of these jobs still needs its copy."""
     return any(spec.snapshot == {} for spec in specs)
 
 
 def freeze(specs: Sequence[JobSpec], home: str) -> list[JobSpec]:
-    """The same jobs, with a copy of the code for each that asks for one; UserError says why there can be none."""
+    """Return the same jobs, with a copy of the code for each that asks for one. Raise UserError if that fails."""
     taken: dict[str, dict[str, Any]] = {}
     for spec in specs:
         if spec.snapshot == {} and spec.dir not in taken:
@@ -61,7 +60,7 @@ def freeze(specs: Sequence[JobSpec], home: str) -> list[JobSpec]:
 
 
 def take(folder: str, home: str) -> dict[str, Any]:
-    """A copy of the tree that a folder is part of, made now or found; what a job's spec says of it."""
+    """Copy the tree that a folder belongs to, or find an equal copy. Return what a job's spec says about it."""
     limits = Limits()
     for _ in range(TRIES):
         tree = tree_of(folder, without=home)
@@ -87,20 +86,20 @@ def take(folder: str, home: str) -> dict[str, Any]:
 
 
 def work_folder(home: str, spec: JobSpec) -> str:
-    """Where a job runs: its folder, or the same place in the copy."""
+    """Return where a job runs: its folder, or the same place in the copy."""
     if not spec.snapshot:
         return spec.dir
     return os.path.normpath(os.path.join(tree_folder(home, spec), spec.snapshot["dir"]))
 
 
 def tree_folder(home: str, spec: JobSpec) -> str:
-    """The top of a job's copy."""
+    """Return the top folder of a job's copy."""
     assert spec.snapshot
     return os.path.join(home, FOLDER, spec.snapshot["name"], TREE)
 
 
 def refuse_gone(home: str, spec: JobSpec) -> None:
-    """UserError if a job is to run from a copy that is no longer there."""
+    """Raise UserError if a job needs a copy that no longer exists or was never made."""
     if spec.snapshot and not is_taken(spec):
         raise UserError(f"A copy of its code was {NEVER_TAKEN}. Submit it again.")
     if spec.snapshot and not os.path.isdir(work_folder(home, spec)):
@@ -108,12 +107,12 @@ def refuse_gone(home: str, spec: JobSpec) -> None:
 
 
 def is_taken(spec: JobSpec) -> bool:
-    """Whether there was a copy; an edit of an earlier version wrote down that one is wanted, and took none."""
+    """Return whether a copy was made. An earlier version could store the wish for a copy without making one."""
     return isinstance(spec.snapshot, dict) and "name" in spec.snapshot
 
 
 def words(spec: JobSpec) -> str:
-    """What is in the copy, for people; empty for a job without one."""
+    """Describe the copy for people. Return "" for a job without one."""
     taken = spec.snapshot
     if not taken:
         return ""
@@ -131,7 +130,7 @@ def words(spec: JobSpec) -> str:
 
 
 def told(spec: JobSpec, home: str) -> str:
-    """What a person at a terminal is to know of the copy just taken."""
+    """Return what to tell a person at a terminal about the copy just made."""
     assert spec.snapshot
     said = f"the code is copied as it is now: {words(spec)}. What else it writes stays in {tree_folder(home, spec)}"
     if _names(spec.command, spec.snapshot["of"]):
@@ -140,8 +139,8 @@ def told(spec: JobSpec, home: str) -> str:
 
 
 def _names(command: str, project: str) -> bool:
-    """Whether it says where the project is by a full path, be that its own or by way of links."""
-    if project + "/" in command:  # its name may have blanks
+    """Return whether the command names the project by a full path, directly or through links."""
+    if project + "/" in command:  # its name may contain spaces
         return True
     paths = [os.path.normpath(os.path.expanduser(path)) for path in _FULL_PATH.findall(command)]
     return any(is_in(place, project) for path in paths for place in (path, os.path.realpath(path)))
@@ -156,7 +155,7 @@ def _some(names: Sequence[str], count: int, most: int = 5) -> str:
 
 
 def _kept(tree: Tree, found: dict[str, File | str], home: str, limits: Limits) -> str:
-    """The name of a copy with just this in it."""
+    """Return the name of a copy with exactly this content. Make one if there is none."""
     manifest: dict[str, Any] = {
         "of": tree.root,
         "data": list(tree.data),
@@ -170,14 +169,14 @@ def _kept(tree: Tree, found: dict[str, File | str], home: str, limits: Limits) -
         place = os.path.join(home, FOLDER, name)
         is_new = not os.path.lexists(place) and _made(tree, found, manifest, place, limits)
         if is_new or _is_pristine(place):
-            with contextlib.suppress(OSError):  # removed this moment: whoever queues the job sees it
+            with contextlib.suppress(OSError):  # it was just removed: queueing the job will notice
                 os.utime(place)
             return name
     raise UserError(f"There are too many copies of {tree.root} in {home}: nightshift prune --older-than 30d")
 
 
 def _made(tree: Tree, found: dict[str, File | str], manifest: dict[str, Any], place: str, limits: Limits) -> bool:
-    """Make the copy, whole or not at all; False if another of its name has appeared."""
+    """Make the copy, complete or not at all. Return False if another one of its name appeared meanwhile."""
     parent = os.path.dirname(place)
     try:
         os.makedirs(parent, mode=0o700, exist_ok=True)
@@ -189,7 +188,7 @@ def _made(tree: Tree, found: dict[str, File | str], manifest: dict[str, Any], pl
             _sync(new)
             return _renamed(new, place)
         finally:
-            shutil.rmtree(new, ignore_errors=True)  # there is none any more where all went well
+            shutil.rmtree(new, ignore_errors=True)  # already renamed if all went well
     except OSError as error:
         raise UserError(f"The code cannot be copied into {parent}: {error.strerror}.") from error
 
@@ -224,7 +223,7 @@ def _copy(tree: Tree, found: dict[str, File | str], top: str, limits: Limits) ->
 
 
 def _refuse_changed(tree: Tree, found: dict[str, File | str]) -> None:
-    """All of it is of one moment if nothing has changed between the first file's reading and the last one's."""
+    """Raise ChangingError if a file changed since it was read: the copy must show one moment."""
     for path, known in found.items():
         if isinstance(known, File) and _state(os.path.join(tree.root, path)) != [known.size, known.mtime_ns]:
             raise ChangingError(os.path.join(tree.root, path))
@@ -239,7 +238,7 @@ def _state(path: str) -> list[int] | None:
 
 
 def _sync(folder: str) -> None:
-    """What is acknowledged is on disk."""
+    """Flush all files and folders to disk, so that a submitted job's copy survives a power cut."""
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)
@@ -253,7 +252,7 @@ def _sync(folder: str) -> None:
 
 
 def _is_pristine(place: str) -> bool:
-    """Whether nothing but Python's caches was changed in a copy since it was made."""
+    """Return whether a copy is unchanged since it was made, except for Python's caches."""
     try:
         with open(os.path.join(place, MANIFEST), "rb") as file:
             manifest = json.loads(file.read())

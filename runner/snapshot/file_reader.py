@@ -1,6 +1,6 @@
-"""Reading a project's files for a copy: regular files only, within limits of size and time.
+"""Reads a project's files for a copy: regular files only, within limits of size and time.
 
-A pipe that took a file's place must not be waited for, and a file that grows must not be read for ever.
+It must not block on a pipe that replaced a file, nor read a growing file for ever.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class File(NamedTuple):
 
 
 class ChangingError(Exception):
-    """Somebody is writing to the tree just now."""
+    """Somebody is writing to the tree right now."""
 
 
 class Limits:
-    """How large a copy may be, and how long making it may take."""
+    """How large a copy may be, and how long it may take."""
 
     def __init__(self) -> None:
         self.size = parse_size_mib(settings.setting("SNAPSHOT_LIMIT") or LIMIT) * MIB
         self._until = time.monotonic() + LIMIT_S
 
     def refuse_too_long(self, root: str) -> None:
-        """UserError if the time is up."""
+        """Raise UserError if the time is up."""
         if time.monotonic() > self._until:
             raise UserError(
                 f"Copying the code in {root} takes longer than {LIMIT_S:.0f} s, so it was given up."
@@ -59,7 +59,7 @@ class Limits:
             )
 
     def refuse_too_large(self, tree: Tree) -> None:
-        """UserError that names the largest files, and how to leave them out."""
+        """Raise UserError if the tree is too large. It names the largest files and how to leave them out."""
         sizes: dict[str, int] = {}
         for path in tree.files:
             with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ class Limits:
 
 
 def read(tree: Tree, limits: Limits) -> dict[str, File | str]:
-    """Each file as it is now, and where each link leads."""
+    """Return each file as it is now, and the target of each link."""
     found: dict[str, File | str] = {}
     left = limits.size
     for path in tree.files:
@@ -102,11 +102,11 @@ def read(tree: Tree, limits: Limits) -> dict[str, File | str]:
 
 
 def content(source: str, copy: str | None, most: int) -> File:
-    """Read a file of at most this size, and write what was read where a copy is wanted."""
+    """Read a file of at most `most` bytes. Write what was read to `copy`, if given."""
     digest = hashlib.sha256()
     with open(_opened(source), "rb", buffering=0) as file:
         before = os.fstat(file.fileno())
-        if not stat.S_ISREG(before.st_mode) or before.st_size > most:  # it was another one when the tree was listed
+        if not stat.S_ISREG(before.st_mode) or before.st_size > most:  # it was another file when the tree was listed
             raise ChangingError(source)
         left = before.st_size + 1
         with open(copy, "xb", buffering=0) if copy else contextlib.nullcontext() as out:
@@ -136,7 +136,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _target(root: str, path: str) -> str:
-    """Where a link leads from its place in the copy: within the tree to the copy, else to what it led to before."""
+    """Return the target of a link in the copy: inside the tree, the copied file; otherwise where it led before."""
     here = os.path.dirname(os.path.join(root, path))
     leads_to = os.path.normpath(os.path.join(here, os.readlink(os.path.join(root, path))))
     for place in (leads_to, os.path.realpath(leads_to)):  # a home folder often has a second name

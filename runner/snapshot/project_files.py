@@ -1,8 +1,8 @@
-"""What belongs to a project's code, and what is data and results beside it.
+"""Tells a project's code from its data and results.
 
-In a git work tree git says it: tracked files and new ones are code, as they stand; what is ignored is data. Elsewhere
-it is said by names that results, datasets and virtual environments commonly have. An empty folder is a place for
-results.
+In a git work tree, git decides: tracked and new files are code, with their current content, and ignored files are
+data. Elsewhere names decide that results, datasets and virtual environments commonly have. An empty folder counts as
+a place for results.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ GIT = ".git"
 
 
 class Tree(NamedTuple):
-    """A project: paths are relative to its root."""
+    """A project. All paths are relative to its root."""
 
     root: str
     files: tuple[str, ...]  # code: files and symbolic links
-    data: tuple[str, ...]  # files and folders that are data or results, the topmost of them
+    data: tuple[str, ...]  # data or results: files and folders, topmost only
     left_out: tuple[str, ...] = ()  # sockets, pipes, devices
     commit: str | None = None
 
 
 def tree_of(folder: str, without: str = "") -> Tree:
-    """The project that a folder is part of, without one folder in it; UserError where that cannot be told."""
+    """Return the project that a folder belongs to, leaving out `without`. Raise UserError if it cannot be listed."""
     folder, without = os.path.realpath(folder), os.path.realpath(without) if without else ""
     root = _root_of_repository(folder)
     if root is not None:
@@ -50,11 +50,11 @@ def tree_of(folder: str, without: str = "") -> Tree:
         if not any(is_in(below, entry) for entry in tree.data):
             left = tuple(path for path in tree.files if not without or not is_in(os.path.join(root, path), without))
             return tree._replace(files=left)
-    return _by_names(folder, without)  # also a folder that its repository ignores
+    return _by_names(folder, without)  # also for a folder that its repository ignores
 
 
 def is_in(path: str, folder: str) -> bool:
-    """Whether it is this folder, or somewhere in it."""
+    """Return whether a path is this folder or inside it."""
     return path == folder or path.startswith(folder + "/")
 
 
@@ -62,7 +62,7 @@ def is_in(path: str, folder: str) -> bool:
 
 
 def _root_of_repository(folder: str) -> str | None:
-    """The top of the work tree; None where there is none."""
+    """Return the top of the git work tree, or None if there is none."""
     here = folder
     while not os.path.exists(os.path.join(here, GIT)):
         if here == os.path.dirname(here):
@@ -85,7 +85,7 @@ def _by_git(root: str) -> Tree:
             inner = _inner(os.path.join(root, name))
             for kind, paths in ((files, inner.files), (data, inner.data), (left_out, inner.left_out)):
                 kind.update(f"{name}/{path}" for path in paths)
-        elif mode:  # git still knows what was removed
+        elif mode:  # git also lists files that were deleted
             (files if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else left_out).add(name)
     new = _entries(root, "--others", "--exclude-standard", "--directory")
     data.update(_empty_folders(root, (path.rstrip("/") for path in new if path.endswith("/")), data))
@@ -94,7 +94,7 @@ def _by_git(root: str) -> Tree:
 
 
 def _inner(folder: str) -> Tree:
-    """A repository within another one: git names only its folder."""
+    """Return the tree of a folder that git lists only by name: a repository inside another one."""
     return _by_git(folder) if os.path.exists(os.path.join(folder, GIT)) else _by_names(folder)
 
 
@@ -132,7 +132,7 @@ def _commit(root: str) -> str | None:
     try:
         return _git(root, "rev-parse", "--verify", "HEAD").strip()
     except UserError:
-        return None  # nothing was committed yet
+        return None  # no commit yet
 
 
 def _git(folder: str, *words: str) -> str:
@@ -168,7 +168,7 @@ def _by_names(root: str, without: str = "") -> Tree:
         try:
             entries = _listed(os.path.join(root, here))
         except FileNotFoundError:
-            continue  # it was removed this moment, as folders for passing use are
+            continue  # it was just removed, like a temporary folder
         if not entries and here:
             data.append(here)
         for entry in entries:
@@ -201,7 +201,7 @@ def _is_data(entry: os.DirEntry[str]) -> bool:
 
 
 def _mode(path: str) -> int:
-    """What it is, as lstat says; 0 if there is nothing."""
+    """Return the mode that lstat reports, or 0 if there is nothing."""
     try:
         return os.lstat(path).st_mode
     except OSError:

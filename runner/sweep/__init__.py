@@ -1,1 +1,1 @@
-"""Many jobs from one command: their values, the number they are compared by, and what came of them."""
+"""Many jobs from one command: their values, the metric to compare them by, and their results."""

@@ -1,4 +1,4 @@
-"""A number that jobs print, like a validation loss: which it is, and its last value in a job's output."""
+"""A number that jobs print, like a validation loss: how to find it, and its last value in a job's output."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LONGEST = 300
-LONGEST_LINE = 8192  # of more, its end is searched: to find a pattern many times may take the square of it
-READ_S = 20.0  # for all the jobs of a group
+LONGEST_LINE = 8192  # only the end of a longer line is searched: many matches in one line may take quadratic time
+READ_S = 20.0  # for all jobs of a group together
 STEP_BYTES, FURTHEST_BYTES = 64 << 10, 64 << 20  # how much of the end is searched at first, and at most
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
 _PLAIN = re.compile(r"[A-Za-z_][\w./@-]*")
@@ -38,28 +38,28 @@ class Metric(NamedTuple):
 
     @property
     def best(self) -> str:
-        """Which value is best, in a word."""
+        """Return in a word which value is best."""
         return "largest" if self.largest else "smallest"
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return the metric as it is stored."""
         return self._asdict()
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any] | None) -> Metric | None:
-        """The inverse of to_json; None for none."""
+        """Build a metric from the output of to_json. None gives None."""
         return cls(kept["name"], kept["pattern"], bool(kept["largest"])) if kept else None
 
 
 class Reading(NamedTuple):
-    """A value as it was printed; without a number where it is none that can be compared."""
+    """A value as it was printed. `number` is None if it cannot be compared (nan, inf)."""
 
     text: str
     number: float | None
 
 
 def parse_metric(text: str) -> tuple[str, str]:
-    """Name and pattern from a plain name, or from a pattern with the number in parentheses. Raises UserError."""
+    """Return name and pattern, from a plain name or from a pattern with the number in ( ). Raise UserError if wrong."""
     if _PLAIN.fullmatch(text) and len(text) <= LONGEST:
         return text, rf"(?:^|[^\w./@-]){re.escape(text)}[\"']?\s*[=:]?\s*({_NUMBER})"
     if len(text) > LONGEST:
@@ -75,13 +75,13 @@ def parse_metric(text: str) -> tuple[str, str]:
 
 
 def metric_of(named: tuple[str, str], largest: bool | None) -> Metric:
-    """Where nobody says which value is best, an accuracy is best when it is large, all else when it is small."""
+    """Build a metric. Without `largest`, guess by the name: large is best for accuracies and the like, else small."""
     guessed = bool(_GOOD_WHEN_LARGE.search(named[0].lower())) if largest is None else largest
     return Metric(*named, guessed)
 
 
 class Readings(NamedTuple):
-    """The last value of each job that printed one, and why there are no more, if there is a reason."""
+    """The last value of each job that printed one, and why others may be missing."""
 
     found: dict[int, Reading]
     trouble: str = ""
@@ -92,7 +92,7 @@ class _LateError(Exception):
 
 
 def readings(folders: Mapping[int, str], pattern: str, within_s: float = READ_S) -> Readings:
-    """Look into the output of these jobs, by their run directories, for as long as this."""
+    """Search the output of these jobs, given by their run directories, for at most this long."""
     found: dict[int, Reading] = {}
     try:
         search = _Search(Pattern(pattern), time.monotonic() + within_s)
@@ -107,14 +107,14 @@ def readings(folders: Mapping[int, str], pattern: str, within_s: float = READ_S)
 
 
 class _Search:
-    """Looks for a pattern until the time is up."""
+    """Searches for a pattern until the time is up."""
 
     def __init__(self, pattern: Pattern, until: float) -> None:
         self._pattern = pattern
         self._until = until
 
     def last_reading(self, output: Log) -> Reading | None:
-        """The last value in an output; searched from its end, of which a little nearly always is enough."""
+        """Return the last value in an output. Search from the end, where a little is nearly always enough."""
         size = STEP_BYTES
         while True:
             kept = output.tail(size)
@@ -154,6 +154,6 @@ def _reading(text: str | None) -> Reading | None:
 
 
 def main(_arguments: Sequence[str] = ()) -> None:
-    """In a process of its own, for there may be much to read: JSON on stdin, and on stdout what was found."""
+    """Read JSON from stdin and write the readings to stdout. A separate process, as there may be much to read."""
     asked = json.load(sys.stdin)
     json.dump(readings(asked["folders"], asked["pattern"], asked["within_s"]), sys.stdout)

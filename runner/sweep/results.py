@@ -1,4 +1,4 @@
-"""What came of the jobs of a group, side by side, the best first. Pure."""
+"""The results of a group's jobs, the best first. Pure."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Result(NamedTuple):
 
     @property
     def number(self) -> float | None:
-        """To compare it by."""
+        """Return the number to compare it by, or None."""
         return self.reading.number if self.reading else None
 
 
 class Results(NamedTuple):
-    """All of them, the best first; those without a number last."""
+    """All results, the best first, those without a number last."""
 
     rows: tuple[Result, ...]
     metric: Metric | None
@@ -42,23 +42,23 @@ class Results(NamedTuple):
 
     @property
     def best(self) -> Result | None:
-        """The best of those that have succeeded, or so far, of all."""
+        """Return the best job that has succeeded. If none has, return the best one so far."""
         known = [row for row in self.rows if row.number is not None]
         return next((row for row in known if row.job.state is State.SUCCEEDED), known[0] if known else None)
 
     @property
     def names(self) -> list[str]:
-        """Of the parameters, in the order they were given."""
+        """Return the names of the parameters, in the order they were given."""
         return list(dict.fromkeys(name for row in self.rows for name in row.job.spec.parameters))
 
     @property
     def varied(self) -> list[str]:
-        """Those of them that do not have one value throughout."""
+        """Return the names of the parameters that have more than one value."""
         return [name for name in self.names if len({row.job.spec.parameters.get(name) for row in self.rows}) > 1]
 
 
 def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metric | None, trouble: str = "") -> Results:
-    """Jobs side by side; `trouble` says why numbers may be missing."""
+    """Sort jobs by their number, the best first. `trouble` says why numbers may be missing."""
     rows = [Result(job, readings.get(job.id)) for job in jobs]
     known = [row for row in rows if row.number is not None]
     others = [row for row in rows if row.number is None]
@@ -71,7 +71,7 @@ def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metri
 
 
 def best_words(results: Results) -> str:
-    """`best val_loss 0.31 with lr=1e-3 bs=64`; empty if there is none."""
+    """Return `best val_loss 0.31 with lr=1e-3 bs=64`, or "" if there is no best."""
     best = results.best
     if best is None or best.reading is None or results.metric is None:
         return ""
@@ -82,7 +82,7 @@ def best_words(results: Results) -> str:
 
 
 def count_words(counts: Mapping[State, int]) -> str:
-    """`8 succeeded, 1 failed`: how those ended that have."""
+    """Return how many jobs have ended and how: `8 succeeded, 1 failed`."""
     failed = sum(counts.get(state, 0) for state in FAILED)
     told = [(counts.get(State.SUCCEEDED, 0), "succeeded"), (failed, "failed")]
     told.append((counts.get(State.CANCELLED, 0), "stopped"))
@@ -90,7 +90,10 @@ def count_words(counts: Mapping[State, int]) -> str:
 
 
 def status_words(counts: Mapping[State, int], left_s: float | None = None, in_vain: int = 0) -> str:
-    """`4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h 10m left`; so many waited in vain for others."""
+    """Return `4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h 10m left`.
+
+    `in_vain`: jobs cancelled because a job they depended on did not succeed.
+    """
     total, done = sum(counts.values()), counts.get(State.SUCCEEDED, 0)
     told = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
     rest = {
@@ -106,7 +109,7 @@ def status_words(counts: Mapping[State, int], left_s: float | None = None, in_va
 
 
 def ran_s(job: Job, now: datetime) -> float | None:
-    """How long it has run, or ran; None if it never did."""
+    """Return how many seconds it has run, or None if it never started."""
     return ((job.finished_at or now) - job.started_at).total_seconds() if job.started_at else None
 
 
@@ -114,15 +117,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\n")
 
 
 def _cell(value: object) -> object:
-    """A value as a spreadsheet takes it for text: what begins like a formula has an apostrophe before it."""
+    """Return a value that a spreadsheet takes as text: put an apostrophe before what looks like a formula."""
     if not isinstance(value, str):
         return value
-    text = value.replace("\r\n", "\n").replace("\r", "\n")  # the writer quotes no lone \r, which then ends the row
+    text = value.replace("\r\n", "\n").replace("\r", "\n")  # the writer does not quote a lone \r, which ends the row
     return f"'{text}" if text.startswith(_FORMULA) and as_number(text) is None else text
 
 
 def as_csv(results: Results) -> str:
-    """For a spreadsheet: a line for each job."""
+    """Return a CSV table for a spreadsheet, with one row per job."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     metric = [results.metric.name] if results.metric else []
@@ -142,8 +145,10 @@ def as_csv(results: Results) -> str:
 
 
 def plotted(results: Results, most: int) -> dict[str, Any] | None:
-    """The metric over the parameter that takes most values, a colour for each value of the next; None if there is
-    too little to see."""
+    """Return data for a plot: the metric over the numeric parameter with the most values, coloured by another one.
+
+    None: there are fewer than two points.
+    """
     points = [row for row in results.rows if row.number is not None][:most]
     if results.metric is None or len(points) < 2:
         return None
@@ -175,7 +180,7 @@ MOST_SHADES = 4
 
 
 def _shade(varied: Sequence[str], points: Sequence[Result], over: str | None) -> str | None:
-    """The parameter with the most values that can still be told apart by colour."""
+    """Return the parameter with the most values that colours can still show, or None."""
     counts = {name: len({row.job.spec.parameters.get(name) for row in points}) for name in varied if name != over}
     few = {name: count for name, count in counts.items() if 1 < count <= MOST_SHADES}
     return max(few, key=lambda name: few[name], default=None)

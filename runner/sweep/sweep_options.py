@@ -1,4 +1,4 @@
-"""The options of a sweep beside those of its jobs, for the terminal and the chat. Pure."""
+"""The options of a sweep, in addition to those of its jobs, for the terminal and the chat. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _number(text: str) -> int:
 
 
 def parse_at_most(text: str) -> int | None:
-    """How many of a group may run at once; None for as many as there is room for."""
+    """Parse how many jobs of a group may run at a time. `none` gives None: no limit."""
     if text.lower() == NO_LIMIT:
         return None
     if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
@@ -56,7 +56,7 @@ OF_A_GROUP = (
 
 
 def metric_in(values: Mapping[str, Any]) -> Metric | None:
-    """What the options say of it; None if nothing. Raises UserError where they contradict."""
+    """Return the metric that the options ask for, or None. Raise UserError if they contradict each other."""
     smallest, largest = bool(values.get("smallest")), bool(values.get("largest"))
     if smallest and largest:
         raise UserError("--smallest and --largest cannot both be best: leave one of them out")

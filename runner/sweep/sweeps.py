@@ -1,7 +1,7 @@
 """Sweeps: one command for many values of its parameters. Pure.
 
-A command names its parameters in braces, `python train.py --lr {lr}`; each has a list of values, or a range to draw
-from. `{{lr}}` stands for `{lr}` itself, and every other brace is the shell's.
+A command names its parameters in braces: `python train.py --lr {lr}`. Each has a list of values, or a range to draw
+from. `{{lr}}` stands for `{lr}` itself. All other braces belong to the shell.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from runner.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-LARGEST = 100_000  # commands in one sweep; more is a slip of the finger
-_SHUFFLED_AS_A_WHOLE = 1_000_000  # beyond it a grid is too large to be laid out
+LARGEST = 100_000  # commands in one sweep; more is a typing error
+_SHUFFLED_AS_A_WHOLE = 1_000_000  # a larger grid is not built as a list
 
 _NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
 _PLACE = re.compile(rf"\{{\{{({_NAME})\}}\}}|(?<!\$)\{{({_NAME})\}}")
@@ -28,20 +28,20 @@ _RANGE = re.compile(r"(lin|log):(?=\S+\Z)(\S+?)\.\.(\S+)")
 _BARE_RANGE = re.compile(r"(?=\S+\Z)(\S+?)\.{2,3}(\S+?)(?::\S+)?")
 _RANGE_FORM = "write a range like lin:0..1 or log:1e-5..1e-2"
 _TEXT_FORM = "write the values behind a semicolon: python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
-# words and values in a message: plain characters, backslashed ones, and what stands in quotes
+# words and values in a message: plain characters, escaped ones, and text in quotes
 _ATOM = r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^%s'"\\])"""
 _SPACES, _COMMA = " \t\n", ","
 
 
 class Range(NamedTuple):
-    """Any number between two."""
+    """All numbers between two."""
 
     low: float
     high: float
     logarithmic: bool = False
 
     def at(self, share: float) -> float:
-        """The number so far on the way from the low end (0) to the high one (1)."""
+        """Return the number at a share of the way from the low end (0) to the high end (1)."""
         if self.logarithmic:
             low, high = math.log(self.low), math.log(self.high)
             value = math.exp(low + (high - low) * share)
@@ -54,7 +54,7 @@ Values = tuple[str, ...] | Range
 
 
 class Sweep(NamedTuple):
-    """A command and what to put in for its parameters."""
+    """A command and the values of its parameters."""
 
     command: str
     parameters: dict[str, Values]
@@ -64,7 +64,7 @@ class Sweep(NamedTuple):
 
 
 def values_of(name: str, words: Sequence[str]) -> Values:
-    """The values of one parameter: a list, each once, or a single `log:1e-5..1e-2`. Raises UserError."""
+    """Return a parameter's values: a list without duplicates, or a range like `log:1e-5..1e-2`. Raise UserError."""
     if not re.fullmatch(_NAME, name):
         raise UserError(f"{name!r} is not the name of a parameter: begin with a letter, like lr or weight_decay")
     if not words:
@@ -81,7 +81,7 @@ def values_of(name: str, words: Sequence[str]) -> Values:
 
 
 def _refuse_bare_range(name: str, word: str) -> None:
-    """Nobody means `--lr 1..9` literally, and a night is long."""
+    """Raise UserError for `1..9`: nobody means it literally, and it would waste a whole night."""
     found = _BARE_RANGE.fullmatch(word)
     if found and as_number(found[1]) is not None and as_number(found[2]) is not None:
         between = f"{found[1]}..{found[2]}"
@@ -92,7 +92,7 @@ def _refuse_bare_range(name: str, word: str) -> None:
 
 
 def parse_range(text: str) -> Range:
-    """A range from `lin:0..1` or `log:1e-5..1e-2`. Raises UserError."""
+    """Parse a range like `lin:0..1` or `log:1e-5..1e-2`. Raise UserError if it is not one."""
     found = _RANGE.fullmatch(text)
     try:
         low, high = (float(found[2]), float(found[3])) if found else (math.nan, math.nan)
@@ -109,7 +109,7 @@ def parse_range(text: str) -> Range:
 
 
 def parse_text(text: str) -> Sweep:
-    """A sweep as one message: `python train.py --lr {lr} ; lr=1e-3,5e-4`. Raises UserError."""
+    """Parse a sweep in one message: `python train.py --lr {lr} ; lr=1e-3,5e-4`. Raise UserError if it is wrong."""
     command, semicolon, tail = text.rpartition(";")
     words = _words(tail)
     if not semicolon or not command.strip() or not words:
@@ -128,7 +128,7 @@ def parse_text(text: str) -> Sweep:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a message as they stand; a comma at the end of one goes on in the next."""
+    """Return the words of a message unchanged, but join a word that ends in a comma with the next one."""
     words: list[str] = []
     for word in filter(None, _split(text, _SPACES)):
         if words and words[-1].endswith(",") and not words[-1].endswith("\\,"):
@@ -139,7 +139,7 @@ def _words(text: str) -> list[str]:
 
 
 def _split(text: str, separators: str) -> list[str]:
-    """The pieces between these characters, which count for nothing in quotes."""
+    """Return the pieces between these characters. Inside quotes they do not separate."""
     atoms = re.compile(f"{_ATOM % separators}*", re.DOTALL)
     pieces, at = [], 0
     while True:
@@ -163,7 +163,7 @@ def _value(name: str, piece: str) -> str:
 
 
 def check(texts: Sequence[str], parameters: Mapping[str, Values]) -> None:
-    """Refuse a command, in its words or as one text, whose parameters are not those that have values."""
+    """Raise UserError unless the parameters in the command are those that have values."""
     named = [found[2] for text in texts for found in _PLACE.finditer(text) if found[2]]
     for name in named:
         if name not in parameters and name not in _LATER:
@@ -179,7 +179,7 @@ def check(texts: Sequence[str], parameters: Mapping[str, Values]) -> None:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with these values in place, each as it is: quotes, where they are needed, belong around the place."""
+    """Return the text with these values filled in unchanged. If a value needs quotes, the text must have them."""
     return _PLACE.sub(lambda found: _filling(found, values), text)
 
 
@@ -190,7 +190,7 @@ def _filling(found: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 def as_number(text: str) -> float | None:
-    """A value as a number; None if it is none, or none that can be drawn."""
+    """Return a value as a number, or None if it is not a finite number."""
     try:
         number = float(text)
     except ValueError:
@@ -202,7 +202,7 @@ def as_number(text: str) -> float | None:
 
 
 def size(parameters: Mapping[str, Values]) -> int | None:
-    """How many different combinations there are; None where there is a range."""
+    """Return how many different combinations there are, or None if there is a range."""
     if any(isinstance(values, Range) for values in parameters.values()):
         return None
     return math.prod(len(values) for values in parameters.values())
@@ -211,14 +211,13 @@ def size(parameters: Mapping[str, Values]) -> int | None:
 def combinations(
     parameters: Mapping[str, Values], *, samples: int | None = None, shuffled: bool = True, seed: int | None = None
 ) -> list[dict[str, str]]:
-    """Different combinations of values: all, or so many of them; where there are fewer, all. Raises UserError.
+    """Return different combinations of values: all, or `samples` of them if there are more. Raise UserError.
 
-    Shuffled or not, and by seed, the order is that of simple_hypersearch. Of a range every part is drawn from as often
-    as any other.
+    Shuffled or not, the order for a given seed is that of simple_hypersearch. Samples are spread evenly over a range.
     """
     if samples is not None and samples < 1:
         raise UserError(f"{samples} samples are none: ask for 1 or more, or leave it out for all combinations")
-    rng = random.Random(seed)  # noqa: S311 - nobody is to be kept from guessing
+    rng = random.Random(seed)  # noqa: S311 - not used for secrets
     lists = {name: values for name, values in parameters.items() if not isinstance(values, Range)}
     ranges = {name: values for name, values in parameters.items() if isinstance(values, Range)}
     total = math.prod(len(values) for values in lists.values())
@@ -252,7 +251,7 @@ def _refuse_too_many(count: int) -> None:
 
 
 def _indices(total: int, count: int, rng: random.Random) -> Sequence[int]:
-    """So many different places in a grid, in no order."""
+    """Return this many different indices of a grid, in random order."""
     if total <= _SHUFFLED_AS_A_WHOLE:
         order = list(range(total))
         rng.shuffle(order)
@@ -266,7 +265,7 @@ def _indices(total: int, count: int, rng: random.Random) -> Sequence[int]:
 
 
 def _cell(lists: Mapping[str, tuple[str, ...]], index: int) -> dict[str, str]:
-    """The combination at this place of the grid; the last parameter changes first."""
+    """Return the combination at this index of the grid. The last parameter changes fastest."""
     found = {}
     for name, values in reversed(list(lists.items())):
         index, at = divmod(index, len(values))
@@ -275,7 +274,7 @@ def _cell(lists: Mapping[str, tuple[str, ...]], index: int) -> dict[str, str]:
 
 
 def _drawn(name: str, drawn_from: Range, count: int, rng: random.Random) -> list[str]:
-    """So many different numbers, one from each of as many equal parts of a range, in no order."""
+    """Return this many different numbers, one from each of as many equal parts of a range, in random order."""
     parts = list(range(count))
     rng.shuffle(parts)
     found: dict[str, None] = {}

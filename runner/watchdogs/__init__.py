@@ -1,1 +1,1 @@
-"""What the runner keeps an eye on: idle and hung jobs, time limits, the disk, failures in a row, an empty queue."""
+"""The runner's watchdogs: idle and hung jobs, time limits, the disk, failures in a row, an empty queue, the backup."""

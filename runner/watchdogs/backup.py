@@ -1,4 +1,4 @@
-"""Tells once when the queue can no longer be copied, and once when it is copied again."""
+"""Sends one notice when the queue can no longer be copied, and one when copying works again."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ EVERY_S = 20.0
 
 
 class BackupWatch:
-    """What was told is in the database, so that the next runner does not tell it again."""
+    """Keeps what it has reported in the database, so that the next runner does not report it again."""
 
     def __init__(self, backup: Backup, box: Box, outbox: Outbox, waiter: Waiter) -> None:
         self._backup, self._box, self._outbox, self._waiter = backup, box, outbox, waiter
-        self._wakes_at = 0.0  # by the monotonic clock
+        self._wakes_at = 0.0  # monotonic clock
 
     def look(self) -> None:
-        """See how the copies do. In a transaction."""
+        """Check the copies and add a notice if that changed. Call it in a transaction."""
         if self._backup.folder is None:
             return
-        if time.monotonic() >= self._wakes_at:  # a copy that hangs does not ring
+        if time.monotonic() >= self._wakes_at:  # a copy that hangs does not ring the doorbell
             self._wakes_at = time.monotonic() + EVERY_S
             self._waiter.after(EVERY_S, lambda: None)
         before = self._box.get(BACKUP) or {}

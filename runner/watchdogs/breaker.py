@@ -1,7 +1,7 @@
-"""Pauses a queue whose jobs fail one after the other, and finds out by itself when it may go on.
+"""Pauses the queue when jobs fail one after another, and tries by itself whether it can go on.
 
-What counts is decided in `runner.watchdogs.failure_streak`. All of it is kept in the box's "paused", so that any
-runner goes on with it.
+`runner.watchdogs.failure_streak` decides what counts. The whole state is in the box's "paused" and "streak", so that
+the next runner continues from it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ HELD_BY = "the breaker, since jobs like it failed at once"
 
 
 class BreakerWatch:
-    """Every call is in a transaction."""
+    """Pauses and resumes the queue. Call every method in a transaction."""
 
     def __init__(self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, waiter: Waiter) -> None:
         self._settings, self._jobs, self._outbox, self._box, self._waiter = settings, jobs, outbox, box, waiter
         self._trials = Trials(store)
-        self._looks_at = 0.0  # by the monotonic clock
-        self._no_room_until = -math.inf  # so long, nobody is told that there is no room to try one
+        self._looks_at = 0.0  # monotonic clock
+        self._no_room_until = -math.inf  # until then, send no notice that there is no room to try a job
 
     def on_end(self, job_id: int, state: State, end: Exit | None) -> None:
-        """An attempt has ended: one more in a row, or none any more."""
+        """Count an attempt that has ended. Pause the queue if enough of them failed in a row."""
         if not self._settings.breaker or self._box.get("paused"):
             return
         before = failure_streak.Streak(*self._box.get("streak", failure_streak.Streak()))
@@ -63,7 +63,7 @@ class BreakerWatch:
             "by": BY,
             "why": why,
             "jobs": streak.jobs,
-            "again": again,  # whether it is tried at all
+            "again": again,  # whether jobs are tried at all
             "tries": 0,
             "trial": None,
             "try_at": try_at,
@@ -85,7 +85,7 @@ class BreakerWatch:
     # -- going on ------------------------------------------------------------------------------------------------------
 
     def candidates(self) -> list[Waiting]:
-        """The jobs with one of which a paused queue may be tried now."""
+        """Return the jobs that may be started now to try a paused queue. Only one of them is started."""
         paused = self._box.get("paused")
         if not paused or paused["by"] != BY or "jobs" not in paused:
             return []
@@ -107,7 +107,7 @@ class BreakerWatch:
         return found
 
     def _by_settings(self, paused: dict[str, Any]) -> dict[str, Any]:
-        """The pause as a runner with these settings keeps it: the one before may have had others."""
+        """Adapt the pause to the current settings. The runner before may have had other ones."""
         again = self._settings.breaker_again > 0
         if paused.get("again") is not again:
             paused = {**paused, "again": again, "try_at": paused["try_at"] if again else None}
@@ -115,7 +115,7 @@ class BreakerWatch:
         return paused
 
     def _left_s(self, paused: dict[str, Any]) -> float:
-        """Until the next one may be tried; never longer than was meant, for the clock on the wall may be set back."""
+        """Return the seconds until the next try, at most the usual wait: the wall clock may have been set back."""
         due = clock.moment(paused["try_at"])
         longest_s = failure_streak.wait_s(max(0, paused["tries"] - 1), self._settings.breaker_again)
         if due is not None and (due - clock.now()).total_seconds() > longest_s + 1:
@@ -124,7 +124,7 @@ class BreakerWatch:
         return 0.0 if due is None else (due - clock.now()).total_seconds()
 
     def tries(self, job_id: int | None) -> None:
-        """This job was started to see whether it fails, too; None if there is no room for one."""
+        """Record that this job was started as a trial. None: there was no room for one."""
         paused = self._box.get("paused")
         if job_id is not None:
             log.info("job %s shows whether the queue may go on", job_id)
@@ -136,14 +136,14 @@ class BreakerWatch:
             self._tell(paused)
 
     def _patience_s(self) -> float:
-        """How much longer there may be no room before it is told: the memory of those that failed comes back soon."""
+        """Return how many more seconds to wait for room before the notice: failed jobs free their memory soon."""
         now = time.monotonic()
         if now > self._no_room_until + NO_ROOM_S:
             self._no_room_until = now + NO_ROOM_S
         return self._no_room_until - now
 
     def _see(self, paused: dict[str, Any]) -> None:
-        """What has become of the job that was tried."""
+        """Check the job that was tried: wait, pause for longer, or let the queue go on."""
         job = self._jobs.get(paused["trial"])
         if job is None or (state := self._trials.state(job)) in SAYS_NOTHING:
             self._box.set("paused", {**paused, "trial": None})
@@ -164,7 +164,7 @@ class BreakerWatch:
         self._look_in(failure_streak.wait_s(tries - 1, self._settings.breaker_again))
 
     def _go_on(self, paused: dict[str, Any], job: Job) -> None:
-        """The box is well. If other kinds of jobs are not, they wait until somebody has looked at them."""
+        """Resume the queue. Hold jobs of the kinds that failed, until somebody has looked at them."""
         to_blame = failure_streak.broken(self._trials.shapes(paused["jobs"]))
         fine = self._trials.shapes([job.id])
         held = self._trials.hold(to_blame, HELD_BY) if to_blame and not set(fine) & set(to_blame) else []
@@ -181,7 +181,7 @@ class BreakerWatch:
         return clock.text(clock.now() + timedelta(seconds=failure_streak.wait_s(tries, self._settings.breaker_again)))
 
     def _look_in(self, seconds: float) -> None:
-        """Once, however often it is asked for."""
+        """Look again after this time. Several requests share one timer."""
         now = time.monotonic()
         if not now < self._looks_at <= now + seconds + 1:
             self._looks_at = now + seconds

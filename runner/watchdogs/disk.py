@@ -1,4 +1,4 @@
-"""Tells once when the state folder's disk is nearly full, and once when it has room again."""
+"""Sends one notice when the disk of the state folder is nearly full, and one when it has room again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S = 20.0
-ENOUGH = 1.1  # times the limit: at the limit itself it would be told back and forth
+ENOUGH = 1.1  # times the limit: right at the limit, notices would go back and forth
 FEW_FILES, ENOUGH_FILES = 1000, 1100
 DISK_LOW = "disk low"
 
 
 def room_on(folder: str) -> tuple[int, int | None]:
-    """Mebibytes free for us on its disk, and how many more files fit; None where the disk does not count them."""
+    """Return the free MiB on the folder's disk, and how many more files fit. None: the disk does not count files."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize >> 20, found.f_favail if found.f_files else None
 
 
 class DiskWatch:
-    """What was told is in the database, so that the next runner does not tell it again."""
+    """Keeps what it has reported in the database, so that the next runner does not report it again."""
 
     def __init__(
         self, settings: Settings, box: Box, outbox: Outbox, waiter: Waiter,
@@ -40,11 +40,11 @@ class DiskWatch:
     ) -> None:  # fmt: skip
         self._home, self._least_mib = settings.home, settings.disk_warning
         self._box, self._outbox, self._waiter, self._room = box, outbox, waiter, room
-        self._looks_at = 0.0  # by the monotonic clock
-        self._low_since: str | None = None  # also where there was not even room to write it down
+        self._looks_at = 0.0  # monotonic clock
+        self._low_since: str | None = None  # kept here too, because a full disk may have no room to store it
 
     def look(self) -> None:
-        """Now and then. In a transaction."""
+        """Check the disk every 20 s. Call it in a transaction."""
         now = time.monotonic()
         if not self._least_mib or now < self._looks_at:
             return

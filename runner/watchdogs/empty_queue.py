@@ -1,8 +1,8 @@
-"""When the last job has ended: tell it once, and run the command that was set for it.
+"""When the last job has ended: send one notice, and run the command that is set for it.
 
-What is due is in the database, so that it outlives the runner. The command is begun, then the queue's copy is
-brought up to date, since the box may be gone a moment later, and only then it is run: once, or, if something
-happens to us in between, not at all.
+The plan is in the database, so that it survives the runner. First the command is marked as begun. Then the queue's
+backup is brought up to date, because the box may be gone a moment later. Only then is the command run. It runs once,
+or not at all if the runner dies in between.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOLD_UP_TO = "told empty up to"  # the last event that the last notice counted
+TOLD_UP_TO = "told empty up to"  # the last event that the latest notice counted
 TRY_AGAIN_S = 1.0
 LOG = "when-empty.log"
 
 
 class WhenEmpty:
-    """Watches for the moment when there is nothing left to do."""
+    """Waits until no job is left, then sends the notice and runs the command."""
 
     def __init__(
         self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, waiter: Waiter, backup: Backup
@@ -49,29 +49,29 @@ class WhenEmpty:
         self._outbox, self._box = outbox, box
         self._waiter, self._backup = waiter, backup
         self._boot_id = linux.boot_id()
-        self._armed: str | None = None  # the moment we asked to be woken at
+        self._armed: str | None = None  # the time we asked to be woken at
         self._begun = False
-        self._flush_from: float | None = None  # the copy must be of a later moment
+        self._flush_from: float | None = None  # the backup must be newer than this (monotonic clock)
         with store.transaction():
             self._come_up()
 
     def _come_up(self) -> None:
-        if self._box.get(TOLD_UP_TO) is None:  # what ended before anybody counted is nothing to tell
+        if self._box.get(TOLD_UP_TO) is None:  # jobs that ended before the first count are not reported
             self._box.set(TOLD_UP_TO, self._standstill.last_event())
         due = self._box.get(WHEN_EMPTY)
         if due is None or due["ran_at"] or due["cancelled_by"]:
             return
         if due["boot"] != self._boot_id:
-            self._box.set(WHEN_EMPTY, None)  # it was about an earlier life of this box, and perhaps ended it
+            self._box.set(WHEN_EMPTY, None)  # it belonged to an earlier boot of this box
         elif due["begun"]:
             self._begun = True
         elif due["due_at"] and due["due_at"] <= clock.text(clock.now()):
-            self._box.set(WHEN_EMPTY, {**due, "due_at": None})  # whoever has just started us gets the whole grace
+            self._box.set(WHEN_EMPTY, {**due, "due_at": None})  # we have just started: allow the whole grace
 
     # -- in the transaction of a tick --------------------------------------------------------------
 
     def look(self) -> None:
-        """See whether the queue has become empty, and whether the command is due."""
+        """Check whether the queue is now empty and whether the command is due."""
         if self._standstill.any_to_do():
             self._box.set(WHEN_EMPTY, None)
             return
@@ -115,13 +115,13 @@ class WhenEmpty:
             self._wake_at(due["due_at"])
 
     def _promise(self, due: dict[str, Any], command: str, due_at: str) -> None:
-        """Say what will be run and when; again after a pause, for somebody may want to prevent it."""
+        """Announce what will run and when. Repeat it after a pause, because somebody may want to prevent it."""
         self._box.set(WHEN_EMPTY, {**due, "due_at": due_at, "command": command})
         self._outbox.add("queue empty", {**due["told"], "command": command, "due_at": due_at})
         self._wake_at(due_at)
 
     def _is_held(self) -> bool:
-        """By a person: the breaker's pause holds nothing where nothing waits."""
+        """Return whether a person paused or drained the queue. The breaker's pause does not count: no job waits."""
         paused = self._box.get("paused")
         return bool((paused and paused["by"] != "breaker") or self._box.get("draining"))
 
@@ -142,7 +142,7 @@ class WhenEmpty:
     # -- after the commit --------------------------------------------------------------------------
 
     def act(self) -> None:
-        """Run what was begun, once the queue's copy knows of that."""
+        """Run the command once the backup contains that it was begun. Call it after the commit."""
         if not self._begun:
             return
         self._flush_from = self._flush_from or time.monotonic()
@@ -159,7 +159,7 @@ class WhenEmpty:
             self._run(command)
 
     def _take(self) -> str | None:
-        """The command, marked as run before it is; None if something came between."""
+        """Mark the command as run and return it. Return None if it was cancelled or put off, or if a job came."""
         with self._store.transaction():
             due = self._box.get(WHEN_EMPTY)
             if due is None or not due["begun"] or due["cancelled_by"] or due["ran_at"] or self._standstill.any_to_do():
@@ -193,12 +193,12 @@ class WhenEmpty:
 
     def _tell(self, command: str, exit_code: int | None) -> None:
         log.warning("the command for an empty queue has ended with %s", exit_code)
-        with contextlib.suppress(StoreError):  # there may be no room on the disk; it is in the log
+        with contextlib.suppress(StoreError):  # the disk may be full; the log has it anyway
             self._outbox.add("when empty ran", {"command": command, "exit_code": exit_code})
 
 
 def start(command: str, folder: str) -> subprocess.Popen[bytes]:
-    """Shell text in a session of its own, in our environment without anything of nightshift's; its output in a file."""
+    """Run shell text in a new session, without nightshift's own environment variables. Append its output to LOG."""
     environ = environment.captured(os.environ)
     with open(os.open(os.path.join(folder, LOG), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "wb") as output:
         output.write(f"[{clock.text(clock.now())}] {command}\n".encode(errors="replace"))

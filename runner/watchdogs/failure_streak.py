@@ -1,8 +1,8 @@
-"""Three jobs in a row that fail at once, and in the same way, are not three bad jobs but one bad box. Pure.
+"""Counts attempts in a row that fail quickly and in the same way: a sign of a broken box, not of bad jobs. Pure.
 
-A broken environment fails every job alike; that is what tells it from a queue of commands that were each
-meant to fail differently, and so the way of failing counts, not only the number. Whether it is the box is then found
-out with one job that is unlike them: if it runs, they are held and the others go on.
+A broken environment makes every job fail in the same way. Commands that are wrong themselves fail in different ways.
+So the way of failing counts, not only the number. To find out whether it is the box, one job of another kind is
+tried: if it runs, the failing kinds are held and the others go on.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ LONGEST_WAIT_S = 3600.0
 
 
 class Streak(NamedTuple):
-    """Failures in a row so far: the jobs whose attempts they were, some of them perhaps more than once."""
+    """Failures in a row so far, with the job of each attempt. A job may be in it more than once."""
 
     manner: str = ""
     jobs: tuple[int, ...] = ()
 
     @property
     def words(self) -> str:
-        """The streak for people."""
+        """Return one sentence about the streak, for people."""
         what = "jobs" if len(set(self.jobs)) == len(self.jobs) else "attempts"
         return f"{len(self.jobs)} {what} in a row failed within seconds ({self.manner})"
 
 
 def after(streak: Streak, job_id: int, state: State, end: Exit | None, within_s: float) -> Streak:
-    """The streak when an attempt of this job has ended, too."""
+    """Return the streak after one more attempt, of this job, has ended."""
     if state is State.FAILED and end is not None and end.duration_s <= within_s:
         manner = end.spawn_error or (f"exit code {end.exit_code}" if end.signal is None else f"signal {end.signal}")
         before = streak.jobs if streak.manner == manner else ()
         return Streak(manner, (*before, job_id))
-    # a job that was stopped says nothing about the box; one that worked, or ran for long, clears it
+    # a job that was stopped says nothing about the box; one that worked or ran longer ends the streak
     return streak if state in (State.CANCELLED, State.LOST) else Streak()
 
 
 def wait_s(tries: int, first_s: float) -> float:
-    """How long to wait after so many tries in vain: each time twice as long."""
+    """Return how long to wait after this many failed tries. The wait doubles each time, up to an hour."""
     return min(first_s * float(1 << min(tries, 10)), max(first_s, LONGEST_WAIT_S))
 
 
 def broken(shapes: Iterable[str]) -> list[str]:
-    """Which kinds of jobs are to blame, by the kind of each that failed: once is no pattern."""
+    """Return the kinds of jobs that failed more than once; `shapes` is the kind of each failed job."""
     return [shape for shape, count in Counter(shapes).items() if count > 1]

@@ -1,6 +1,6 @@
-"""What is done about jobs that look hung: it is said in time for an answer, and some are stopped.
+"""Acts on jobs that look hung: warns their owners in time to answer, and stops some of them.
 
-What looks hung is decided in `runner.idle.hung_rule`; this looks for other signs of life, tells people, and acts.
+`runner.idle.hung_rule` decides what looks hung. This module looks for other signs of life, sends notices, and stops.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACTOR = "the watch over hung jobs"
-LOOKS_AFTER_S = 60.0  # who printed something just now need not show other signs of life
-MOVES_BYTES = 1 << 20  # a checkpoint that is written, or sent away; what hangs only counts its heartbeats
+LOOKS_AFTER_S = 60.0  # a job that printed more recently needs no other sign of life
+MOVES_BYTES = 1 << 20  # like a checkpoint being written or uploaded; a hung job only exchanges heartbeats
 _NOBODY_THERE: dict[str, Any] = {"utilization": 0, "memory_used_mib": 0, "processes": ()}
 
 
 @dataclass(slots=True)
 class Moving:
-    """Whether a job's processes read or write: somebody may wait at 100 % for one that saves its work."""
+    """Whether a job's processes read or write. GPUs may wait at 100 % while one process saves a checkpoint."""
 
-    at: float = -math.inf  # when they last did, by the monotonic clock
+    at: float = -math.inf  # when they last did, monotonic clock
     _looked_at: float = -math.inf
     _bytes: int = 0
 
     def look(self, now: float, supervisor: int) -> None:
-        """Every few seconds, add up what all below a supervisor have read and written."""
+        """Every few seconds, add up the bytes that all processes below a supervisor have read and written."""
         if now - self._looked_at < hung_rule.EVERY_S:
             return
         moved = linux.moved_bytes(linux.descendants(supervisor))
@@ -60,16 +60,16 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """That it looks hung was said, and perhaps that it will be stopped."""
+    """The notice that a job looks hung, and the stop it announced."""
 
     notice: int
-    stop_at: float | None = None  # not before, by the monotonic clock
-    put_off: bool = False  # once, because nobody could be told
+    stop_at: float | None = None  # earliest time of the stop, monotonic clock; None: no stop
+    put_off: bool = False  # the stop was put off once, because the notice was not delivered
 
 
 @dataclass(slots=True)
 class Suspect:
-    """All that is known of one live job in this respect."""
+    """What is known about whether one live job is hung."""
 
     policy: hung_rule.Policy
     pulses: hung_rule.Pulses = field(default_factory=hung_rule.Pulses)
@@ -77,7 +77,7 @@ class Suspect:
     told: Told | None = None
 
     def take(self, pulse: hung_rule.Pulse, silent_s: float, supervisor: int | None) -> None:
-        """A reading, and how long ago it printed something."""
+        """Take a reading. `silent_s`: seconds since the job last printed."""
         if self.policy.action is hung_rule.Action.OFF:
             return
         spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
@@ -86,14 +86,14 @@ class Suspect:
         self.pulses.take(pulse, min(silent_s, pulse.at - self.moving.at), self.policy)
 
     def to_json(self, boot_id: str) -> dict[str, Any]:
-        """Everything that another runner needs to go on."""
+        """Return everything that another runner needs to continue."""
         told = [self.told.notice, self.told.stop_at, self.told.put_off] if self.told else None
         moved_at = None if self.moving.at == -math.inf else self.moving.at
         return {"pulses": self.pulses.to_json(boot_id), "told": told, "moved_at": moved_at}
 
     @classmethod
     def from_json(cls, policy: hung_rule.Policy, data: Mapping[str, Any], boot_id: str) -> Suspect:
-        """The inverse; after a restart of the machine there is nothing to go on with."""
+        """Build a suspect from the output of to_json. After a reboot, start from nothing."""
         if data["pulses"]["boot_id"] != boot_id:
             return cls(policy)
         moving = Moving(-math.inf if data["moved_at"] is None else data["moved_at"])
@@ -102,7 +102,7 @@ class Suspect:
 
 
 class HungWatch:
-    """Judges suspects; every call is in a transaction."""
+    """Judges suspects. Call every method in a transaction."""
 
     def __init__(
         self, store: Store, jobs: Jobs, outbox: Outbox, box: Box, watches: Watches, telemetry: Telemetry
@@ -111,11 +111,11 @@ class HungWatch:
         self._store, self._line, self._telemetry = store, Line(store), telemetry
 
     def judge(self, job_id: int, suspect: Suspect, now: float, *, kept: bool) -> bool:
-        """Tell, stop, or let be; whether something was done that has to be written down."""
+        """Warn about the job, stop it, or do nothing. Return whether there is something new to save."""
         before = suspect.told
         if kept:
             suspect.told = None
-            suspect.pulses.since.clear()  # after that, only a whole new silence counts
+            suspect.pulses.since.clear()  # from now on, only a new silence of full length counts
             return before is not None
         policy = suspect.policy
         early, whole = hung_rule.judge(suspect.pulses, policy, policy.told_s), hung_rule.judge(suspect.pulses, policy)
@@ -143,7 +143,7 @@ class HungWatch:
         return self._outbox.add("looks hung", said, job_id)
 
     def _is_due(self, job_id: int, suspect: Suspect, now: float) -> bool:
-        """Whether it is time, somebody could be told, and, where it matters, another job waits."""
+        """Return whether to stop it now: the time has come, the notice arrived, and for `yield` another job waits."""
         told = suspect.told
         if told is None or told.stop_at is None or now < told.stop_at:
             return False
@@ -155,7 +155,7 @@ class HungWatch:
         return False
 
     def _is_in_the_way(self, job_id: int) -> bool:
-        """Whether a job waits that would start if this one were gone, and that has nothing else to come."""
+        """Return whether a queued job would start if this one were gone, and would not start anyway."""
         snapshot = self._telemetry.snapshot
         if snapshot is None or self._box.any("paused", "draining"):
             return False
@@ -163,7 +163,7 @@ class HungWatch:
         return bool(self._served(snapshot, leaving | {job_id}) - self._served(snapshot, leaving))
 
     def _served(self, snapshot: Snapshot, gone: set[int]) -> set[int]:
-        """The jobs that would start, or have others pushed aside for them, if these were gone."""
+        """Return the jobs that would start, or for which others would be preempted, if these jobs were gone."""
         running = self._line.running()
         left = {uuid for one in running if one.id in gone for uuid in one.gpus}
         gpus = tuple(replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)

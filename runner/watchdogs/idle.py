@@ -1,8 +1,7 @@
-"""The watch over what runs: warns of jobs that leave their GPUs idle, stops them, and says what looks hung.
+"""Watches running jobs: warns about jobs that leave their GPUs idle, stops them, and finds jobs that look hung.
 
-What is decided and why is in `runner.idle` and `runner.idle.hung_rule`; this feeds them with readings and acts on
-their word.
-That a job was warned of is what its row says; the readings are kept here and written down every few seconds.
+`runner.idle` and `runner.idle.hung_rule` decide. This module feeds them with readings and acts on their verdicts.
+Whether a job was warned about is in its database row. The readings are kept in memory and saved every few seconds.
 """
 
 from __future__ import annotations
@@ -47,25 +46,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACTOR = "the idle watch"
-SAVE_EVERY_S, SHORTEST_SAVE_S = 5.0, 0.9  # the shorter one: with every reading, which come each second
+SAVE_EVERY_S, SHORTEST_SAVE_S = 5.0, 0.9  # the shorter one saves every reading, as there is one per second
 SHOWN_SAMPLES = 120
 
 
 @dataclass(slots=True)
 class Watch:
-    """One live job."""
+    """What is known about one live job."""
 
     attempt: int
     gpus: tuple[str, ...]
     window: idle.Window | None
     suspect: Suspect
     stopping: bool = False
-    why: str | None = None  # how it was judged last, for people
-    saved: str = ""  # what was written down last
+    why: str | None = None  # the latest verdict, for people
+    saved: str = ""  # what was saved last
 
 
 class IdleWatch:
-    """All live jobs with GPUs."""
+    """Watches all live jobs that have GPUs."""
 
     def __init__(
         self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, telemetry: Telemetry
@@ -74,14 +73,14 @@ class IdleWatch:
         self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, linux.boot_id()
         self._hung = HungWatch(store, jobs, outbox, box, self._watches, telemetry)
         self._watched: dict[int, Watch] = {}
-        self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts that need not be looked up again
+        self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts without GPUs, which need no second look-up
         self._unsure = False
         self._save_at = 0.0
 
     # -- taking up and letting go ------------------------------------------------------------------
 
     def follow(self, under_way: Iterable[UnderWay]) -> None:
-        """Take up what is under way, from where the runner before us left it, and let go of what is not."""
+        """Watch the jobs that run now, going on where an earlier runner stopped. Drop the jobs that have ended."""
         rows = {row.id: row for row in under_way}
         if self._unsure:
             self._go_by_what_is_written()
@@ -90,7 +89,7 @@ class IdleWatch:
             self._watches.end(job_id)
         live = {(row.id, row.attempt) for row in rows.values()}
         self._without_gpus &= live
-        # a probe may wait for its data, or for memory to come back: the watch begins with the real run
+        # a probe may wait for its data or for memory: the watch begins with the real run
         new = {job_id for job_id, _ in live - self._without_gpus if not rows[job_id].probing}
         self._take_up(new - self._watched.keys())
         for job_id, watch in self._watched.items():
@@ -110,7 +109,7 @@ class IdleWatch:
         watch = Watch(job.attempt, job.gpus, None, Suspect(hung_policy))
         if kept is not None and kept.attempt == job.attempt:
             self._go_on(watch, kept)
-        if (watch.window.policy if watch.window else None) != policy:  # it begins, or the box's own rule is another now
+        if (watch.window.policy if watch.window else None) != policy:  # the watch begins, or the box's rule has changed
             began = _monotonic_start(job) if job.spec.probe is None else time.monotonic()
             watch.window = idle.Window(policy, job.gpus, began) if policy else None
         watch.saved = self._state(watch)
@@ -121,7 +120,7 @@ class IdleWatch:
     def _rule(self, job: Job, own: str | None, general: str, parse: Callable[[str], T]) -> T:
         try:
             return parse(own or general)
-        except UserError as error:  # it was refused when it was submitted, unless by another version
+        except UserError as error:  # the rule was checked at submission, maybe by another version
             log.error("job %s goes by the rule of the box: %s", job.id, error)
             return parse(general)
 
@@ -131,11 +130,11 @@ class IdleWatch:
             window = _with_told(state["window"], kept) if state["window"] else None
             watch.window = idle.Window.from_json(window, self._boot_id) if window else None
             watch.suspect = Suspect.from_json(watch.suspect.policy, state["hung"], self._boot_id)
-        except (KeyError, TypeError, ValueError):  # written by another version: it is watched anew
+        except (KeyError, TypeError, ValueError):  # written by another version: start from nothing
             watch.window, watch.suspect = None, Suspect(watch.suspect.policy)
 
     def reconsider(self) -> None:
-        """What was decided last was not written down: the readings stand, the decisions are made again."""
+        """Tell the watch that its last decisions were not saved. It keeps the readings and decides again."""
         self._unsure = True
 
     def _go_by_what_is_written(self) -> None:
@@ -156,7 +155,7 @@ class IdleWatch:
     # -- the readings ------------------------------------------------------------------------------
 
     def read(self, live: Iterable[Live] = ()) -> None:
-        """Take the sampler's latest reading of everything that runs."""
+        """Read the sampler's latest values for all watched jobs."""
         snapshot = self._telemetry.snapshot
         if snapshot is None:
             return
@@ -181,18 +180,18 @@ class IdleWatch:
     def _silent_s(self, job_id: int, watch: Watch) -> float:
         folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
         grew = Log(folder).last_grew()
-        # one that never printed, for it writes to a file of its own, has not fallen silent
+        # a job that never printed, maybe because it writes to a file of its own, does not count as silent
         return max(0.0, time.time() - grew) if grew is not None else 0.0
 
     def _shared(self) -> set[str]:
-        """GPUs that more than one of our jobs has."""
+        """Return the GPUs that more than one of our jobs uses."""
         held = Counter(uuid for watch in self._watched.values() for uuid in watch.gpus)
         return {uuid for uuid, count in held.items() if count > 1}
 
     # -- the judgement -----------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Warn, stop, alert. In a transaction."""
+        """Warn about jobs and stop them where the rules say so. Call it in a transaction."""
         if not self._watched:
             return
         now, rows = time.monotonic(), self._watches.of(self._watched)
@@ -209,7 +208,7 @@ class IdleWatch:
             self.save()
 
     def save(self) -> None:
-        """Write down how far each countdown is. In a transaction."""
+        """Save the state of each watch. Call it in a transaction."""
         for job_id, watch in self._watched.items():
             if (state := self._state(watch)) != watch.saved:
                 self._watches.save(job_id, state)
@@ -217,7 +216,7 @@ class IdleWatch:
         self._save_at = time.monotonic() + self._save_every_s()
 
     def _save_every_s(self) -> float:
-        """Often enough that a runner that is back at once finds no gap in the readings."""
+        """Return how often to save: often enough that a quick restart of the runner leaves no gap in the readings."""
         gaps = [watch.window.policy.gap_s for watch in self._watched.values() if watch.window]
         return max(SHORTEST_SAVE_S, min([SAVE_EVERY_S, *(gap / 3 for gap in gaps)]))
 
@@ -245,7 +244,7 @@ class IdleWatch:
             self._stop(job_id, window, verdict)
 
     def _keep_until(self, keep: Keep | None, now: float) -> float | None:
-        """Until when somebody wants it left alone, by the monotonic clock of this boot."""
+        """Return until when somebody wants the job left alone, on this boot's monotonic clock. None: nobody does."""
         if keep is None:
             return None
         until_at = clock.moment(keep.until_at)
@@ -268,7 +267,7 @@ class IdleWatch:
         log.info("job %s: %s; it is stopped at %s", job_id, found["why"], stops_at)
 
     def _may_stop(self, job_id: int, window: idle.Window, verdict: idle.Verdict, row: Watched, now: float) -> bool:
-        """A warning that could not be delivered puts the stop off, by one more window at most."""
+        """Return whether to stop it now. An undelivered warning puts the stop off, by at most one more window."""
         if row.put_off_until is not None:
             self._hurry(job_id, window, verdict, row, now)
             return now >= row.put_off_until
@@ -279,7 +278,7 @@ class IdleWatch:
         return False
 
     def _hurry(self, job_id: int, window: idle.Window, verdict: idle.Verdict, row: Watched, now: float) -> None:
-        """The warning has arrived after all, too late: once more, and the time to answer it, but no longer."""
+        """If a late warning has now been delivered, warn again and stop after the usual warning time instead."""
         lead_s = self._settings.idle_warning
         lead_s = window.policy.window_s / 2 if lead_s is None else lead_s
         if row.put_off_until is None or row.put_off_until - now <= lead_s or row.warning is None:
@@ -320,18 +319,18 @@ def _is_of(watch: Watch, row: UnderWay | None) -> bool:
 
 
 def _with_told(window: Mapping[str, Any], row: Watched) -> dict[str, Any]:
-    """Whether it was warned of is known by the row, which others change too."""
+    """Take from the row whether the job was warned about, because others change the row too."""
     return {**window, "told": [] if row.warning is None else [idle.Action.WARN.value]}
 
 
 def _monotonic_start(job: Job) -> float:
-    """When it began, by the clock that never jumps."""
+    """Return when the job started, on the monotonic clock."""
     ran_s = (clock.now() - job.started_at).total_seconds() if job.started_at else 0.0
     return time.monotonic() - max(0.0, ran_s)
 
 
 def _by_process(gpus: Iterable[Gpu], supervisor: int | None) -> dict[str, float]:
-    """An attempt's own part in the load of GPUs that others use too, where the driver tells."""
+    """Return an attempt's own share of the load on GPUs that other processes use too, if the driver reports it."""
     if supervisor is None:
         return {}
     is_own = partial(linux.is_below, root=supervisor)
@@ -340,6 +339,6 @@ def _by_process(gpus: Iterable[Gpu], supervisor: int | None) -> dict[str, float]
 
 
 def _pulse(gpus: Collection[Gpu], own: tuple[str, ...], shared: set[str]) -> hung_rule.Pulse:
-    """All of a job's GPUs as one; what a neighbour has a part in is not known."""
+    """Combine the readings of all GPUs of a job. On a GPU shared with another job, they count as unknown."""
     told = {gpu.uuid: (gpu.utilization, gpu.power_w, gpu.power_limit_w) for gpu in gpus if gpu.uuid not in shared}
     return hung_rule.pulse(max(gpu.sampled_at for gpu in gpus), [told.get(uuid, (None, None, None)) for uuid in own])

@@ -1,4 +1,4 @@
-"""Warns of jobs whose time is nearly up. The limit itself is kept by their supervisors."""
+"""Warns about jobs that are close to their time limit. Their supervisors enforce the limit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHARE, LONGEST_S, SHORTEST_S = 0.1, 3600.0, 30.0
-LOOK_AT_CLOCK_S = 60.0  # the clock on the wall may be set meanwhile
+LOOK_AT_CLOCK_S = 60.0  # the wall clock may be set meanwhile
 
 
 def lead_s(limit_s: float, setting_s: float | None) -> float | None:
-    """How long before its end a job is warned of; None for never.
+    """Return how many seconds before its end to warn about a job, or None for never.
 
-    Without a setting a tenth of the limit, but no more than an hour; not at all where nobody could act in time.
+    Without a setting: a tenth of the limit, at most an hour, and never if that is too short for anybody to act.
     """
     if setting_s is not None:
         return min(setting_s, limit_s / 2) if setting_s > 0 else None
@@ -40,15 +40,15 @@ def lead_s(limit_s: float, setting_s: float | None) -> float | None:
 
 
 class TimeWatch:
-    """One notice for each limit of each attempt."""
+    """Sends one warning for each time limit of each attempt."""
 
     def __init__(self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, waiter: Waiter) -> None:
         self._settings, self._jobs, self._outbox, self._waiter = settings, jobs, outbox, waiter
         self._times = Times(store)
-        self._looks_at = math.inf  # by the monotonic clock
+        self._looks_at = math.inf  # monotonic clock
 
     def judge(self, under_way: Iterable[UnderWay]) -> None:
-        """Warn of those whose time it is. In a transaction."""
+        """Warn about the jobs that are close to their limit. Call it in a transaction."""
         now = clock.now()
         for row in under_way:
             began = clock.moment(row.started_at)
@@ -74,7 +74,7 @@ class TimeWatch:
         log.info("job %s is stopped at %s unless it is extended", row.id, said["stops_at"])
 
     def _look_again(self, after_s: float) -> None:
-        """One appointment for all, the earliest."""
+        """Set one timer for all jobs, at the earliest time."""
         now = time.monotonic()
         at = now + min(after_s, LOOK_AT_CLOCK_S)
         if now < self._looks_at <= at:
