@@ -3,9 +3,9 @@
 NightshiftError
 ├── UserError        the person who asked: shown word for word, exit code 1
 │   └── NoSuchJobError
-├── OperatorError    whoever runs the box: the process exits 2, the message holds the way out
+├── OperatorError    the person who runs the box: the process exits with 2, the message says what to do
 ├── JobError         nobody: this one job ends
-└── TransientError   nobody: it is tried again
+└── TransientError   nobody: it is retried
 """
 
 

@@ -31,7 +31,7 @@ REASONS: dict[State, frozenset[Reason]] = {
 
 
 def may_become(old: State, new: State) -> bool:
-    """Whether a job in `old` may go to `new`."""
+    """Return whether a job in `old` may go to `new`."""
     return new in TRANSITIONS[old]
 
 

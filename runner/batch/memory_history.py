@@ -75,7 +75,7 @@ def choose(known: Known, budget_mib: float, settings: Settings) -> Run | None:
     cap = min(settings.cap, known.most or settings.cap)
     seen = [point.batch for point in (*known.points, *known.runs)]
     batch = known.line.largest(settings.margin * budget_mib, cap)
-    below = known.fixed_mib <= 0 and batch < min(seen)  # without a fixed part it overestimates small batches
+    below = known.fixed_mib <= 0 and batch < min(seen)  # such a line is too low for smaller batches
     beyond = batch > TRUSTED_FACTOR * max(seen) and not _surely(known, budget_mib, settings)
     if batch < 1 or below or beyond:
         return None

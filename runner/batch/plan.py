@@ -52,7 +52,7 @@ class Plan:
     restarts: int = 0
     failure: str | None = None  # why a probe failed, though the job ran in another one
 
-    # -- where it begins ------------------------------------------------------------------------------------------
+    # -- the first step -------------------------------------------------------------------------------------------
 
     @classmethod
     def start(cls, settings: Settings, budget_mib: float) -> Plan:
@@ -73,7 +73,7 @@ class Plan:
         """Start the real run at a batch that is known from earlier jobs."""
         return cls(settings=settings, budget_mib=budget_mib, step=run, line=line)
 
-    # -- how it goes on -------------------------------------------------------------------------------------------
+    # -- the next step --------------------------------------------------------------------------------------------
 
     def after(self, outcome: Outcome) -> Plan:
         """Return the plan with its next step, given the outcome of the current one."""
@@ -222,7 +222,7 @@ class Plan:
         needed = max((outcome.peak_mib or 0.0) + (outcome.wanted_mib or 0.0), self.budget_mib)
         return Line(line.fixed_mib, max(line.per_sample_mib, (needed - line.fixed_mib) / batch))
 
-    # -- parts ----------------------------------------------------------------------------------------------------
+    # -- helpers --------------------------------------------------------------------------------------------------
 
     @property
     def target_mib(self) -> float:
@@ -259,7 +259,7 @@ class Plan:
         return lower, upper
 
     def _cautious_line(self) -> Line:
-        """Return a line that is not too low for larger batches: with no fixed part if only one point helps."""
+        """Return a line that is not too low for larger batches: through two points, or through one and zero."""
         if len(self.points) > 1 and not self._is_flat():
             return through(*self._nearest_points())
         top = max(self.points)

@@ -93,7 +93,7 @@ def forecast(scene: Scene) -> Forecast:
 
 
 def _between(sooner_s: float | None, later_s: float | None) -> Estimate:
-    """Put two times into order. A job that ends early may let in another that blocks this one, so both orders occur."""
+    """Put two times into order. Shorter jobs do not always mean earlier starts, so either may be first."""
     if sooner_s is None or later_s is None:
         return Estimate(sooner_s, None)
     return Estimate(min(sooner_s, later_s), max(sooner_s, later_s))

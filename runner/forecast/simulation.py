@@ -176,7 +176,7 @@ class Night:
         ends = [_poured(on_gpus, gpus_s), _poured(on_cpus, cpus_s)]
         return None if None in ends else max(self._now_s, *(end for end in ends if end is not None))
 
-    # -- what is there to begin with ---------------------------------------------------------------
+    # -- the initial state -------------------------------------------------------------------------
 
     def _at_best(self, room: Room) -> Room:
         """Return the GPU, usable in the hopeful simulation even if others use it now: they may leave. Never if sick."""
@@ -266,7 +266,7 @@ class Night:
             self._use[owner] = self._use.get(owner, 0.0) + seconds * len(run.job.gpus)
         self._now_s += seconds
 
-    # -- coming and going --------------------------------------------------------------------------
+    # -- starts and ends ---------------------------------------------------------------------------
 
     def _queue(self, job: Waiting) -> None:
         insort(self._lanes.setdefault(job.request, []), (job.position, job.id, job))

@@ -2,8 +2,8 @@
 
 The rule: stop a job when every one of its own GPUs was below the threshold (strictly below, as in the original)
 in every sample of a whole window. Samples are taken once per period, at whole multiples of it since the job's start.
-The first one counts `delay` periods after the start. So a stop comes `(delay + window − 1) × period` after the start
-at the earliest.
+The first one that counts is `delay` periods after the start. So a stop comes `(delay + window − 1) × period` after
+the start at the earliest.
 
 A sample is the highest reading since the previous sample. The original reads only at the tick, and so takes a job that
 works in short bursts between two ticks for an idle one.

@@ -29,7 +29,7 @@ RUNNING_PERCENT = 50.0  # below this a job loads data or waits, and its power sa
 LOW_POWER = 0.5  # of the job's own usual power
 SPINNING_POWER = 0.35  # of the GPUs' power limit; deadlocks were seen at 17 to 27 %
 EVERY_S = 10.0
-UNKNOWN_FOR_S = 3600.0  # if its usual power is unknown, low power may be normal: after this long, do not stop it
+UNKNOWN_FOR_S = 3600.0  # if its usual power is unknown, low power may be normal: after this long, `yield` spares it
 LONGEST_GAP_S = 60.0
 USUAL_AT_LEAST = 12  # two minutes of work; less says nothing about what is usual
 USUAL_AT_MOST = 360  # the latest hour of work
@@ -59,7 +59,7 @@ class Policy:
 
     @property
     def told_s(self) -> float:
-        """Return after how many silent seconds the owner gets a message: early enough to answer before a stop."""
+        """Return after how many silent seconds the owner gets a message: half the time if the job may be stopped."""
         return self.silent_s / 2 if self.stops else self.silent_s
 
 

@@ -321,7 +321,7 @@ class Attempts:
         self, job: Job, watch: Watch, after: tuple[State, Reason], why: str, end: Exit | None,
         retry: backoff.Retry | None = None,
     ) -> None:  # fmt: skip
-        """Queue the job for a new attempt with the same run id. Only a retry counts as a failure for the breaker."""
+        """Queue the job for a new attempt with the same run id. The breaker counts only retries."""
         log.info("job %s attempt %s: %s, %s", job.id, job.attempt, after[1].value, why)
         self._jobs.back_to_queue(job, why, after, self._usage.report(job), end, retry)
         self._on_end(job, after[0] if retry else None, end, watch.gone_at or time.monotonic())

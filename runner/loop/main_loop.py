@@ -257,7 +257,7 @@ class Runner:
         doorbell.ring(self._settings.home, home.BOT_BELL)
         self._backup.changed()
 
-    # -- between the steps -------------------------------------------------------------------------
+    # -- helpers of the steps ----------------------------------------------------------------------
 
     def _hold(self) -> None:
         """Start nothing for a while, longer each time that attempts come back unexecuted."""
@@ -269,7 +269,7 @@ class Runner:
         if state is not None:
             self._breaker.on_end(job.id, state, end)
 
-    # -- coming up ---------------------------------------------------------------------------------
+    # -- starting up -------------------------------------------------------------------------------
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         settings = self._settings

@@ -270,7 +270,7 @@ class _Pass:
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
             self._rooms[room.uuid] = room.left(room.free_slots[1:], left, why_not)
 
-    # -- what holds it back ------------------------------------------------------------------------
+    # -- reservations and preemption ---------------------------------------------------------------
 
     def _may_take(self, room: Room, request: Request, level: int) -> bool:
         """Return whether a job may use a GPU: it is not reserved, or the job is sure to leave it in time."""

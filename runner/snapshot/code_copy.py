@@ -151,7 +151,7 @@ def _some(names: Sequence[str], count: int, most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-# -- keeping ---------------------------------------------------------------------------------------------------------
+# -- making and finding copies ---------------------------------------------------------------------------------------
 
 
 def _kept(tree: Tree, found: dict[str, File | str], home: str, limits: Limits) -> str:

@@ -82,7 +82,7 @@ class BreakerWatch:
             self._outbox.add("paused", {name: paused.get(name) for name in told})
             self._box.set("paused", {**paused, "told": True})
 
-    # -- going on ------------------------------------------------------------------------------------------------------
+    # -- trying a paused queue -----------------------------------------------------------------------------------------
 
     def candidates(self) -> list[Waiting]:
         """Return the jobs that may be started now to try a paused queue. Only one of them is started."""

@@ -77,7 +77,7 @@ class IdleWatch:
         self._unsure = False
         self._save_at = 0.0
 
-    # -- taking up and letting go ------------------------------------------------------------------
+    # -- starting and ending watches ---------------------------------------------------------------
 
     def follow(self, under_way: Iterable[UnderWay]) -> None:
         """Watch the jobs that run now, going on where an earlier runner stopped. Drop the jobs that have ended."""
@@ -188,7 +188,7 @@ class IdleWatch:
         held = Counter(uuid for watch in self._watched.values() for uuid in watch.gpus)
         return {uuid for uuid, count in held.items() if count > 1}
 
-    # -- the judgement -----------------------------------------------------------------------------
+    # -- verdicts ----------------------------------------------------------------------------------
 
     def judge(self) -> None:
         """Warn about jobs and stop them where the rules say so. Call it in a transaction."""
