@@ -1,4 +1,4 @@
-"""How a job's batch was found: what was measured, the line through it, the limit, the choice."""
+"""Shows how a job's batch was found: what was measured, the line through it, the limit, the choice."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 async def fit(turn: Turn, rest: str) -> None:
-    """The job named, or the one whose message this replies to."""
+    """Show the fit of the job named, or of the one whose message this replies to."""
     show(turn, turn.job(turn.numbers(rest, "`/fit 12`")[0]))
 
 
 def show(turn: Turn, job: Job) -> None:
-    """As a picture where one can be drawn, else in bars."""
+    """Show a job's fit as a picture, or as bars of text if none can be drawn."""
     found = turn.chat.queue.probe(job.id)
     if found is None:
         if job.spec.probe is None:
@@ -41,5 +41,5 @@ def show(turn: Turn, job: Job) -> None:
 
 
 def _about_the_line(found: Mapping[str, Any]) -> list[str]:
-    """What the picture does not say by itself."""
+    """Return the details that the picture does not show."""
     return [line for line in found["detail"] if line.startswith(("line:", "chosen:", "not used:"))]

@@ -1,4 +1,4 @@
-"""Pressed buttons. A button says nothing by itself: what it means, and for whom, is in the database."""
+"""Handles pressed buttons. A button carries only a key: what it does, and for whom, is in the database."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 GONE = "That button is no longer good. Send the command again."
 JUST_NOW = "That was done a moment ago. Tap again in a few seconds if you want it once more."
-AGAIN, TWO_TAPS_S = frozenset({"rerun", "rerun failed"}), 5.0  # a thumb that slipped wants no second job
+AGAIN, TWO_TAPS_S = frozenset({"rerun", "rerun failed"}), 5.0  # a double tap must not queue a second job
 MANY_OWNERS = 4
 NOT_YOURS = "That button is for somebody else. Send the command yourself."
 
 
 async def tapped(turn: Turn, nonce: str) -> None:
-    """Do what the button was made for, if it was made for them."""
+    """Do what the button stands for, if it belongs to the caller and is still valid."""
     button = turn.chat.buttons.find(nonce)
     if button is None or button.person != turn.caller.id:
         turn.chat.gate.turned_away["somebody else's button"] += 1
@@ -58,13 +58,13 @@ def _was_just_pressed(button: Button) -> bool:
 
 
 def _over(turn: Turn, button: Button) -> Job | None:
-    """The job that the button can do nothing about any more."""
+    """Return the button's job if it has ended, else None."""
     job = turn.chat.queue.jobs.get(_job(button))
     return job if job is not None and job.state.final else None
 
 
 def _tell_over(turn: Turn, button: Button, job: Job) -> None:
-    """What became of it, and other buttons in place of those."""
+    """Say how the job ended, and replace the buttons."""
     when = f" ({short_time(job.finished_at, clock.now())})" if job.finished_at else ""
     with turn.effect():
         turn.answer(f"#{job.id} has ended: {state_words(job)}{when}.", alert=True)
@@ -102,7 +102,7 @@ async def _extend(turn: Turn, button: Button) -> None:
 
 
 async def _kill_now(turn: Turn, button: Button) -> None:
-    """The question was the warning itself."""
+    """Stop the job without asking: the warning was the question."""
     with turn.effect():
         said = kill.stop_jobs(turn, [_job(button)])
         turn.answer(said)
@@ -178,7 +178,7 @@ async def _rerun(turn: Turn, button: Button) -> None:
 
 
 async def _kill(turn: Turn, button: Button) -> None:
-    """Ask first, in place of the buttons that were there."""
+    """Replace the buttons with a question."""
     job = turn.job(_job(button))
     kill.require_owner(turn, job)
     with turn.effect():
@@ -197,7 +197,7 @@ async def _group_csv(turn: Turn, button: Button) -> None:
 
 
 async def _kill_group(turn: Turn, button: Button) -> None:
-    """Ask first, in place of the buttons that were there."""
+    """Replace the buttons with a question."""
     name = button.data["group"]
     numbers = grouped.to_stop(turn, name)
     with turn.effect():
@@ -223,12 +223,12 @@ async def _back_again(turn: Turn, button: Button) -> None:
 
 
 def _signed(turn: Turn, said: str) -> str:
-    """What was done, and by whom: others may read it too."""
+    """Return what was done and by whom, because others may read it too."""
     return f"{said} – {turn.caller.name}"
 
 
 def _back(turn: Turn, button: Button, outcome: str) -> None:
-    """The buttons that stood there before the question; a message that was only the question says what came of it."""
+    """Restore the buttons from before the question. If the message was only the question, add the outcome to it."""
     back = button.data.get("back")
     if back == "queue":
         _show_queue(turn, button.data)
@@ -247,7 +247,7 @@ async def _dismiss(turn: Turn, button: Button) -> None:  # noqa: ARG001
 
 
 def _in_queue(verb: Callable[[Turn, int], str]) -> Callable[[Turn, Button], Awaitable[None]]:
-    """A button of a row of the queue: do it, then show the queue as it is now."""
+    """Return the action of a button in a row of the queue: call `verb`, then show the queue as it is now."""
 
     async def press(turn: Turn, button: Button) -> None:
         kill.require_owner(turn, turn.job(_job(button)))
@@ -255,7 +255,7 @@ def _in_queue(verb: Callable[[Turn, int], str]) -> Callable[[Turn, Button], Awai
             with turn.effect():
                 turn.answer(turn.chat.named(verb(turn, _job(button))))
                 _show_queue(turn, button.data)
-        except UserError as error:  # what was shown was not so any more
+        except UserError as error:  # the page was out of date
             with turn.effect():
                 turn.answer(turn.chat.named(str(error)), alert=True)
                 _show_queue(turn, button.data)
@@ -264,7 +264,7 @@ def _in_queue(verb: Callable[[Turn, int], str]) -> Callable[[Turn, Button], Awai
 
 
 async def _edit(turn: Turn, button: Button) -> None:
-    """A phone has no room for a form: how it is typed, and what the job is now."""
+    """Explain the /edit command and show the job's options: a phone has no room for a form."""
     job = turn.job(_job(button))
     kill.require_owner(turn, job)
     html = edit.how_to(job)
@@ -282,7 +282,7 @@ async def _script(turn: Turn, button: Button) -> None:
 
 
 async def _resume(turn: Turn, button: Button) -> None:
-    """Go on; the page that the button stands under is shown again, as it is then."""
+    """Resume the queue, and show the button's page again as it is then."""
     if not button.data:
         await control.resume(turn)
         return
@@ -295,7 +295,7 @@ async def _resume(turn: Turn, button: Button) -> None:
 
 
 async def _release_all(turn: Turn, button: Button) -> None:
-    """What is held of several jobs, as far as they may; the rest is its owners' to release."""
+    """Release those of the held jobs that the caller may release, and name the owners of the others."""
     turn.require(Role.USER)
     held = [job for number in button.data["jobs"] if (job := turn.chat.queue.jobs.get(number)) and job.held_by]
     admin, me = turn.is_admin, turn.caller.actor
@@ -326,7 +326,7 @@ async def _noise(turn: Turn, button: Button) -> None:
 
 
 async def _revoke(turn: Turn, button: Button) -> None:
-    """Ask first, in place of the list's buttons."""
+    """Replace the list's buttons with a question."""
     turn.require(Role.ADMIN)
     name = turn.chat.name_of(actor_of(int(button.data["person"])))
     with turn.effect():

@@ -1,4 +1,4 @@
-"""The whole box: pausing, resuming and draining the queue."""
+"""Commands for the whole box: pausing, resuming and draining the queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """Start nothing more."""
+    """Pause the queue: start nothing more."""
     turn.require(Role.ADMIN)
     with turn.effect():
         turn.queue.pause()
@@ -24,7 +24,7 @@ async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
 
 
 async def resume(turn: Turn, rest: str = "") -> None:  # noqa: ARG001
-    """Go on, and say so."""
+    """Resume the queue, and say so."""
     with turn.effect():
         said = resume_now(turn)
         if turn.query_id is None:
@@ -34,7 +34,7 @@ async def resume(turn: Turn, rest: str = "") -> None:  # noqa: ARG001
 
 
 def resume_now(turn: Turn) -> str:
-    """Let the queue go on; a sentence about it."""
+    """Resume the queue and return a sentence about it."""
     turn.require(role_to_resume(turn.chat))
     said = "▶️ Resumed." if turn.queue.held() else "Nothing was paused."
     turn.queue.resume()
@@ -43,7 +43,7 @@ def resume_now(turn: Turn) -> str:
 
 
 async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """Let running jobs finish and start no more; an old message is asked about first."""
+    """Let running jobs finish and start no more. Ask first if the message is old."""
     turn.require(Role.ADMIN)
     if turn.age_s > STALE_S:
         rows = [[Press("Drain now", "drain", question=True, style="danger"), Press("No", "dismiss", question=True)]]
@@ -53,7 +53,7 @@ async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001
 
 
 def drain_now(turn: Turn) -> None:
-    """The doing itself."""
+    """Drain the queue without asking, and say so."""
     turn.require(Role.ADMIN)
     with turn.effect():
         turn.queue.drain()

@@ -1,4 +1,4 @@
-"""Changing jobs that wait: any option, and the command."""
+"""Changing waiting jobs: any option, and the command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBERS = re.compile(r"\s*(#?[0-9][0-9#,-]*)(?:\s+|$)")
 
 
 async def edit(turn: Turn, rest: str) -> None:
-    """Set what is named for jobs that wait; without anything named, tell how."""
+    """Change options or the command of waiting jobs. Without any change, explain how."""
     turn.require(Role.USER)
     numbers, rest = numbers_and_rest(turn, rest, "`/edit 12 --time 4h`")
     jobs = changeable_jobs(turn, numbers)
@@ -44,7 +44,7 @@ async def edit(turn: Turn, rest: str) -> None:
     if folders := {folder for job in jobs if (folder := to_copy(job.spec, wanted))}:
         wanted = replace(wanted, copies=await asyncio.to_thread(turn.queue.copies, folders))
     with turn.effect():
-        changeable_jobs(turn, numbers)  # a login shell took its time: they may have lost their role in it
+        changeable_jobs(turn, numbers)  # a login shell takes time: the caller may have lost their role
         said = "\n".join(turn.queue.edit(job.id, wanted) for job in jobs)
         parts: list[str | Shrink] = [escape(said)]
         if command:
@@ -53,7 +53,7 @@ async def edit(turn: Turn, rest: str) -> None:
 
 
 def how_to(job: Job) -> str:
-    """How a job is edited, beginning from what it is now."""
+    """Explain how to edit a job, with its present options. Raise UserError if it no longer waits."""
     if job.state is not State.QUEUED:
         raise UserError(f"#{job.id} does not wait any more: only a job that waits can be edited.")
     number = job.id
@@ -67,7 +67,7 @@ def how_to(job: Job) -> str:
 
 
 def changeable_jobs(turn: Turn, numbers: Sequence[int]) -> list[Job]:
-    """Jobs that they may change."""
+    """Return these jobs. Raise UserError if the caller may not change all of them."""
     jobs = [turn.job(number) for number in numbers]
     for job in jobs:
         require_owner(turn, job)
@@ -75,6 +75,6 @@ def changeable_jobs(turn: Turn, numbers: Sequence[int]) -> list[Job]:
 
 
 def numbers_and_rest(turn: Turn, rest: str, example: str) -> tuple[list[int], str]:
-    """The jobs named by the first word, or the one that is replied to, and what follows."""
+    """Return the jobs named by the first word, or the ones the message replies to, and the text that follows."""
     found = _NUMBERS.match(rest)
     return turn.numbers(found[1] if found else "", example), rest[found.end() :] if found else rest

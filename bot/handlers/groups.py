@@ -1,4 +1,4 @@
-"""Groups of jobs: queueing a sweep, looking at one, stopping and repeating it as a whole."""
+"""Groups of jobs: queueing a sweep, and showing, changing, stopping or rerunning a group."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def sweep(turn: Turn, rest: str) -> None:
 
 
 async def group(turn: Turn, rest: str) -> None:
-    """How far a group is and what came of it; with options, change it; without a name, all there are."""
+    """Show a group's progress and results. With options, change it. Without a name, list the latest groups."""
     values, text = read_text(rest, sweep_options.OF_A_GROUP)
     names = text.split()
     if unknown := sorted(set(values) - {option.key for option in sweep_options.OF_A_GROUP}):
@@ -75,7 +75,7 @@ async def group(turn: Turn, rest: str) -> None:
 
 
 def _require_owner_of_group(turn: Turn, name: str) -> None:
-    """Who made it, and admins, may change what holds for all of it."""
+    """Raise UserError unless the caller made the group or is an admin."""
     turn.require(Role.USER)
     owner = groups.find(turn.chat.queue, name).owner
     if owner != turn.caller.actor and not turn.is_admin:
@@ -83,7 +83,7 @@ def _require_owner_of_group(turn: Turn, name: str) -> None:
 
 
 async def show(turn: Turn, name: str) -> None:
-    """With a picture where one can be drawn."""
+    """Show a group, with a picture if one can be drawn."""
     results = await results_of(turn.chat, name)
     standing = groups.standing(turn.chat.queue, name)
     plot = plots.of_results(results)
@@ -94,12 +94,12 @@ async def show(turn: Turn, name: str) -> None:
 
 
 def is_group(turn: Turn, word: str) -> bool:
-    """Whether a word that could be a job's number is the name of a group instead."""
+    """Return whether this word is the name of a group."""
     return turn.chat.queue.groups.get(word) is not None
 
 
 def to_stop(turn: Turn, name: str) -> list[int]:
-    """Of its jobs those that wait or run and are theirs to stop; a complaint if there are none."""
+    """Return the group's waiting and running jobs that the caller may stop. Raise UserError if there are none."""
     groups.find(turn.chat.queue, name)
     found = turn.chat.queue.groups.unfinished(name)
     if not found:
@@ -117,7 +117,7 @@ def _theirs(turn: Turn, name: str, found: Sequence[groups.Member]) -> list[int]:
 
 
 async def rerun_failed(turn: Turn, name: str) -> None:
-    """Queue those of a group again that failed, for whoever asked now."""
+    """Queue a group's failed jobs again, as far as the caller may change them. The caller owns the new jobs."""
     groups.find(turn.chat.queue, name)
     failed = turn.chat.queue.groups.failed(name)
     turn.require(Role.USER)

@@ -28,7 +28,7 @@ KILL_LIKE = "`/kill 12`, `/kill 12 13`, `/kill sweep-1`, `/kill queued` or `/kil
 
 
 async def kill(turn: Turn, rest: str) -> None:
-    """Ask before stopping jobs: those named, all of theirs, those of a state or a group."""
+    """Ask before stopping jobs: those named, all of the caller's, or those of a state or a group."""
     turn.require(Role.USER)
     jobs = _meant(turn, rest)
     live = [job for job in jobs if not job.state.final]
@@ -43,7 +43,7 @@ async def kill(turn: Turn, rest: str) -> None:
 
 
 def _meant(turn: Turn, rest: str) -> list[Job]:
-    """By number, by group, or by words that narrow each other, also as they are typed in the terminal."""
+    """Return the jobs meant: by number, by group, or by words that narrow each other, like `queued` or `--mine`."""
     kinds, group, numbers = _filters(turn, rest.split())
     if not kinds and group is None:
         is_group = groups.is_group(turn, rest.strip())
@@ -59,7 +59,7 @@ def _meant(turn: Turn, rest: str) -> list[Job]:
 
 
 def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, list[str]]:
-    """All, mine, queued, running and, for admins, everyone; the name after group; and what is left: numbers."""
+    """Split words into filters (all, mine, queued, running, everyone), the name after `group`, and numbers."""
     everything = EVERYONE if turn.is_admin else "all"
     kinds, group, numbers, words_left = set[str](), None, list[str](), list(told)
     while words_left:
@@ -107,7 +107,7 @@ def _named(turn: Turn, rest: str) -> list[Job]:
 
 
 def require_owner(turn: Turn, job: Job) -> None:
-    """Owners and admins may stop a job."""
+    """Raise UserError unless the caller owns the job or is an admin."""
     turn.require(Role.USER)
     if not turn.may_stop(job):
         owner = turn.chat.name_of(job.spec.owner)
@@ -121,7 +121,7 @@ def _already(jobs: Sequence[Job]) -> str:
 
 
 def stop_jobs(turn: Turn, numbers: Sequence[int]) -> str:
-    """Stop those that are still under way; a sentence about it. Inside `effect`."""
+    """Stop those of the jobs that have not ended, and return a sentence about it. Inside `effect`."""
     said = []
     for number in numbers:
         job = turn.job(number)

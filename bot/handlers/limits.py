@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def keep(turn: Turn, rest: str) -> None:
-    """Leave a job alone however idle its GPUs are: for a while, or for good."""
+    """Keep jobs from being stopped as idle or hung: for a while, or for good."""
     turn.require(Role.USER)
     told = rest.split()
     duration = told.pop() if told and not told[-1].lstrip("#").isdigit() and (len(told) > 1 or turn.reply_to) else None
@@ -29,7 +29,7 @@ async def keep(turn: Turn, rest: str) -> None:
 
 
 async def extend(turn: Turn, rest: str) -> None:
-    """Give jobs more time than their limit."""
+    """Extend the time limit of jobs."""
     turn.require(Role.USER)
     told = rest.split()
     if not told or told[-1].lstrip("#").isdigit():

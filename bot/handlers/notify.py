@@ -1,4 +1,4 @@
-"""How loudly each person is told, and their quiet hours."""
+"""Which notices each person gets, and their quiet hours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOISE = {
 
 
 async def notify(turn: Turn, rest: str) -> None:
-    """How much they are told, and when without a sound."""
+    """Set which notices the caller gets and when they come without a sound; then show both."""
     told = rest.strip().lower()
     noise, _, hours = told.partition("quiet")
     noise, hours = noise.strip(), hours.strip()
@@ -38,13 +38,13 @@ async def notify(turn: Turn, rest: str) -> None:
 
 
 def set_noise(turn: Turn, noise: str) -> None:
-    """Remember it."""
+    """Store which notices the caller gets."""
     turn.chat.people.set_noise(turn.caller.id, noise)
     turn.queue.audit.add(turn.caller.actor, "notify", {"noise": noise})
 
 
 def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
-    """What they are told now, and the other choices."""
+    """Return which notices the caller gets now, and buttons to change it."""
     person = turn.chat.people.get(turn.caller.id)
     hours = person.quiet if person.quiet is not None else turn.chat.settings.quiet_hours
     quiet = "never" if not hours else f"{_clock(hours[0])} to {_clock(hours[1])} by the box's clock"

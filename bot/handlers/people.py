@@ -1,4 +1,4 @@
-"""Letting people in, taking it back, and who did what."""
+"""Inviting people, revoking their roles, and the audit of who did what."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00")
 
 
 async def pair(turn: Turn, rest: str) -> None:
-    """A link that lets one person in; without a role, who is in already."""
+    """Make a link that gives one person a role. Without a role, list the people who have one."""
     turn.require(Role.ADMIN)
     if turn.chat.settings.chat == "page":
         raise UserError(
@@ -53,7 +53,7 @@ def _warning(role: str) -> str:
 
 
 def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
-    """Who may do what, with a way to take back what was given here."""
+    """Return who has which role, with buttons to revoke roles that were given by pairing."""
     gate, people = turn.chat.gate, turn.chat.people
     lines, rows = [bold("Who may use this box")], []
     for person_id, role in sorted(gate.everybody().items(), key=lambda one: (-one[1], one[0])):
@@ -72,7 +72,7 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
 
 
 def revoke(turn: Turn, person_id: int) -> str:
-    """Take back what pairing gave; a sentence about it. Inside `effect`."""
+    """Revoke a role that was given by pairing, and return a sentence about it. Inside `effect`."""
     turn.require(Role.ADMIN)
     if person_id == turn.caller.id:
         raise UserError("Not your own rights: another admin can, or on the box: `nightshift pair --revoke`")
@@ -86,7 +86,7 @@ def revoke(turn: Turn, person_id: int) -> str:
 
 
 def cancel_links(turn: Turn) -> str:
-    """Make open links useless; a sentence about it. Inside `effect`."""
+    """Cancel all open links and return a sentence about it. Inside `effect`."""
     turn.require(Role.ADMIN)
     count = turn.chat.people.forget_invitations()
     turn.queue.audit.add(turn.caller.actor, "cancel links", {"count": count})
@@ -94,13 +94,13 @@ def cancel_links(turn: Turn) -> str:
 
 
 def _shown(value: object, now: datetime) -> str:
-    """A value of the record; a time as short as the others in the list."""
+    """Return a value of the audit as text, a time in its short form."""
     at = clock.moment(str(value)) if _STORED_TIME.fullmatch(str(value)) else None
     return short_time(at, now) if at else str(value)
 
 
 async def audit(turn: Turn, rest: str) -> None:
-    """The latest actions, and whether the record is whole."""
+    """Show the latest actions, and whether the audit's chain is unbroken."""
     turn.require(Role.ADMIN)
     word = rest.strip() or "20"
     if not (word.isascii() and word.isdigit()) or not 0 < int(word[:4]) <= MOST_ROWS:

@@ -1,4 +1,4 @@
-"""The order of jobs that wait: moving, holding and releasing them."""
+"""The order of waiting jobs: moving, holding and releasing them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOVE_LIKE = "`/move 12 first`, sooner, later or last, or `/move 12 after 14`"
 
 
 async def move(turn: Turn, rest: str) -> None:
-    """Put a job elsewhere among its owner's of its priority."""
+    """Move a job among its owner's waiting jobs of the same priority."""
     turn.require(Role.USER)
     numbers, rest = numbers_and_rest(turn, rest, MOVE_LIKE)
     words = rest.lower().split()
@@ -38,7 +38,7 @@ async def hold(turn: Turn, rest: str) -> None:
 
 
 async def release(turn: Turn, rest: str) -> None:
-    """Let them start again."""
+    """Let held jobs start."""
     _with_each(turn, rest, "`/release 12`", turn.queue.release)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def rerun(turn: Turn, rest: str) -> None:
-    """The same job again, perhaps with other arguments."""
+    """Queue a job again, perhaps with other arguments; of a group, the jobs that failed."""
     turn.require(Role.USER)
     first, _, more = rest.strip().partition(" ")
     if turn.chat.queue.groups.get(first) is not None:
@@ -32,7 +32,7 @@ async def rerun(turn: Turn, rest: str) -> None:
 
 
 async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
-    """Queue it anew, for whoever asked now."""
+    """Queue a job again, with the caller as its owner."""
     import shlex
 
     job = turn.job(job_id)

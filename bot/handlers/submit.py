@@ -34,7 +34,7 @@ NO_COMMAND = "What is to be run? Send it like this:\n`/submit python train.py --
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and as what a chat job runs."""
+    """The workspace and environment that a job from the chat runs in."""
 
     workspace: Workspace
     key: str
@@ -42,7 +42,7 @@ class Place:
 
 
 async def submit(turn: Turn, rest: str) -> None:
-    """Queue what the message says; with several lines ask how they are meant."""
+    """Queue the message's command. If it has several lines, ask how they are meant."""
     turn.require(Role.USER)
     if not rest.strip():
         raise UserError(NO_COMMAND)
@@ -58,14 +58,14 @@ async def submit(turn: Turn, rest: str) -> None:
 
 
 def _general(rest: str) -> tuple[dict[str, Any], str]:
-    """The options beside the command, which count for every line below it, and all that is to be run."""
+    """Return the options in the first line, which apply to every line, and the text to run."""
     head, _, body = rest.partition("\n")
     values, command = read_text(head)
     return values, f"{command}\n{body}".strip("\n")
 
 
 async def batch(turn: Turn, rest: str) -> None:
-    """One job per line, without asking."""
+    """Queue one job per line, without asking."""
     turn.require(Role.USER)
     values, text = _general(rest)
     lines = parse.lines(text)
@@ -75,10 +75,10 @@ async def batch(turn: Turn, rest: str) -> None:
 
 
 async def attached(turn: Turn, caption: str) -> None:
-    """A file of commands, or a script; /batch as its caption says which."""
+    """Queue an attached file: one job per line if its caption is /batch, otherwise ask."""
     named = parse.command_of(caption, turn.chat.username)
     if named is None and not turn.caller.private:
-        return  # people of a group show each other files
+        return  # members of a group also send files to each other
     turn.require(Role.USER)
     name, rest = named or ("submit", caption)
     values, words = read_text(rest)
@@ -93,14 +93,14 @@ async def attached(turn: Turn, caption: str) -> None:
 
 
 async def _downloaded(turn: Turn) -> tuple[str, str]:
-    """The text of an attached file, and its name."""
+    """Return an attached file's text and name. Raise UserError if it is too large, gone or not text."""
     document = turn.document
     assert document is not None
     if (document.file_size or 0) > LARGEST_FILE:
         raise UserError("That file is larger than 1 MiB. Put it on the box, and send `/submit bash FILE`")
     try:
         content = bytes(await (await document.get_file()).download_as_bytearray())
-    except (BadRequest, InvalidToken) as error:  # a file that is gone is not found, as if by a wrong token
+    except (BadRequest, InvalidToken) as error:  # for a missing file Telegram answers as for a wrong token
         raise UserError("Telegram no longer has that file. Send it again.") from error
     if len(content) > LARGEST_FILE:
         raise UserError("That file is larger than 1 MiB.")
@@ -123,7 +123,7 @@ def _readable(content: bytes) -> str:
 
 
 async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], name: str = "") -> None:
-    """Several lines can be several jobs, or one script."""
+    """Ask whether the lines are several jobs or one script."""
     if text.startswith("#!") or len(lines) < 2:
         lines = []
     data = {"values": values, "text": text}
@@ -147,12 +147,12 @@ async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], 
 
 
 def _job_name(file_name: str) -> str | None:
-    """What to call a script that came as a file; None if nothing of its name can be one."""
+    """Return a job name made from a file's name; None if no character of it can be used."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", file_name).strip("-")[:64] or None
 
 
 async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) -> None:
-    """One job per line, each with its own options over the general ones."""
+    """Queue one job per line. A line's own options override the general ones."""
     if len(lines) > MOST_JOBS:
         raise UserError(f"{len(lines):,} jobs at once are too many: {MOST_JOBS} at most.")
     wanted = []
@@ -168,12 +168,12 @@ async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) 
 
 
 async def queue_one(turn: Turn, values: dict[str, Any], command: str, *, script: bool = False) -> None:
-    """Put this into the queue and say so."""
+    """Queue one job and say so."""
     await _queue(turn, [(values, command)], script=script)
 
 
 async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], sweep: groups.Template) -> None:
-    """The jobs of a sweep, as one group."""
+    """Queue the jobs of a sweep as one group."""
     if len(wanted) > MOST_JOBS:
         raise UserError(
             f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: `/sweep -n 100 …`"
@@ -182,7 +182,7 @@ async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], 
 
 
 def refuse_too_many(turn: Turn, count: int) -> None:
-    """So many more may not wait."""
+    """Raise UserError if `count` more jobs would exceed the caller's limit of waiting jobs."""
     most = turn.chat.settings.queued_per_person
     if turn.chat.queue.queued_of(turn.caller.actor) + count > most:
         raise UserError(
@@ -195,7 +195,7 @@ async def _queue(
     turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, script: bool = False,
     sweep: groups.Template | None = None,
 ) -> None:  # fmt: skip
-    """All or none."""
+    """Queue all of these jobs or none, and say so."""
     chat = turn.chat
     places = {name: await place_of(chat, name) for name in dict.fromkeys(of.get("workspace") for of, _ in wanted)}
     specs = [_spec(turn, of, text, places[of.get("workspace")], script=script) for of, text in wanted]
@@ -207,7 +207,7 @@ async def _queue(
         specs = await asyncio.to_thread(turn.queue.frozen, specs)
     refuse_too_many(turn, len(specs))
     with turn.effect():
-        turn.require(Role.USER)  # a login shell or a download took its time: they may have lost their role in it
+        turn.require(Role.USER)  # a login shell or a download takes time: the caller may have lost their role
         keys = [f"update {turn.update_id}.{number}" for number in range(len(specs))]
         ids = turn.queue.submit(specs, {place.key: place.variables for place in places.values()}, keys, sweep)
         for job_id in ids:
@@ -216,7 +216,7 @@ async def _queue(
 
 
 def why_it_waits(turn: Turn, job: Job) -> str | None:
-    """Why a new job does not start at once; None if it does, since the message would say so for ever."""
+    """Return why a new job does not start next. None if it does, because the message stays and would soon be wrong."""
     reason = turn.chat.queue.waiting_reasons([job]).get(job.id)
     return turn.chat.named(reason) if reason and not reason.startswith(STARTS_NEXT) else None
 
@@ -249,13 +249,13 @@ def _spec(turn: Turn, values: dict[str, Any], command: str, place: Place, *, scr
 
 
 def reach(folders: Iterable[str]) -> None:
-    """Return when these folders answer; a network folder may never do, and the bot's loop must not ask it first."""
+    """Return once these folders answer. Run it in a thread: a hanging network folder must not block the bot's loop."""
     for folder in set(folders):
         os.path.isdir(folder)
 
 
 async def place_of(chat: Chat, name: str | None) -> Place:
-    """The workspace named, or the default one; its environment is captured beside the loop, for a login takes time."""
+    """Return the named or the default workspace and its environment. A login takes time, so it runs in a thread."""
     workspaces = chat.queue.workspaces
     workspace = workspaces.get(name) if name else workspaces.default() or _first_workspace(chat)
     now = await asyncio.to_thread(stamp, workspace)
@@ -270,19 +270,19 @@ async def place_of(chat: Chat, name: str | None) -> Place:
 
 
 def _first_workspace(chat: Chat) -> Workspace:
-    """Until somebody makes one, jobs run as if typed after logging in: in the account's home folder."""
+    """Create the first workspace: jobs run in the account's home folder, as if typed after logging in."""
     workspace = validate(Workspace(name="home", dir="~", default=True))
     chat.queue.workspaces.put(workspace)
     return workspace
 
 
 async def lines_chosen(turn: Turn, data: dict[str, Any]) -> None:
-    """The button said: each line is a job."""
+    """Queue each line as a job, as the pressed button said."""
     turn.require(Role.USER)
     await queue_lines(turn, data["values"], parse.lines(data["text"]))
 
 
 async def script_chosen(turn: Turn, data: dict[str, Any]) -> None:
-    """The button said: all of it is one script."""
+    """Queue all lines as one script, as the pressed button said."""
     turn.require(Role.USER)
     await queue_one(turn, data["values"], data["text"], script=True)

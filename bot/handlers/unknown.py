@@ -1,4 +1,4 @@
-"""What is no command of ours: a suggestion, never silence."""
+"""Answers messages that are not a known command with a suggestion. In a group, most of them are ignored."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 async def command(turn: Turn, text: str) -> None:
-    """A command nobody knows."""
+    """Suggest the nearest command in place of an unknown one."""
     found = parse.command_of(text, turn.chat.username)
     if found is None:
-        return  # another bot's
+        return  # for another bot
     if not turn.caller.private and f"@{turn.chat.username}".lower() not in text.split(maxsplit=1)[0].lower():
         return  # in a group it may be meant for somebody else
     near = parse.suggestion(found[0], [known.name for known in menu(turn.caller.role)])
@@ -26,7 +26,7 @@ async def command(turn: Turn, text: str) -> None:
 
 
 async def words(turn: Turn, text: str) -> None:
-    """Words without a command."""
+    """Answer text without a command; in private only."""
     if not turn.caller.private:
         return
     first, _, rest = text.strip().partition(" ")
@@ -42,6 +42,6 @@ async def words(turn: Turn, text: str) -> None:
 
 
 async def anything(turn: Turn, text: str) -> None:  # noqa: ARG001
-    """A photo, a voice, a place …"""
+    """Answer a photo, a voice message, a place and the like; in private only."""
     if turn.caller.private:
         turn.reply("I read text, and files with commands in them. /help lists what I can do.")

@@ -1,4 +1,4 @@
-"""Looking: at the box, the queue, a job, its output."""
+"""Commands that show the box, the queue, a job, its output or the workspaces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARKED_FOR = timedelta(hours=24)
 
 
 async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """Say hello, and what comes next."""
+    """Greet the caller and name the first commands."""
     chat, caller = turn.chat, turn.caller
     first = "/submit queues a job, /status shows the box" if caller.role >= Role.USER else "/status shows the box"
     with turn.effect():
@@ -38,16 +38,16 @@ async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
             keyboards.of_status(),
         )
         if caller.private:
-            chat.set_menu(caller.id)  # before they first wrote to us Telegram took none
+            chat.set_menu(caller.id)  # Telegram takes no menu for people who never wrote to the bot
 
 
 async def help_(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """Every command they may use."""
+    """List the commands that the caller may use."""
     turn.reply(views.help_text(turn.caller.role))
 
 
 async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """Their number and role."""
+    """Show the caller's id, role and number of unfinished jobs."""
     caller, chat = turn.caller, turn.chat
     person = chat.people.get(caller.id)
     how = "by the box's settings"
@@ -62,7 +62,7 @@ async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
 
 
 async def status(turn: Turn, rest: str) -> None:
-    """The box, or the jobs named."""
+    """Show the box, or the jobs named."""
     if rest.strip() or turn.reply_to:
         numbers = turn.numbers(rest, "`/status 12`")
         if len(numbers) > 10:
@@ -76,7 +76,7 @@ async def status(turn: Turn, rest: str) -> None:
 
 
 def status_page(turn: Turn) -> tuple[str, Any]:
-    """The box at a glance, with what only admins need to know, and its buttons."""
+    """Return the status of the box and its buttons. Admins also see undelivered messages and strangers."""
     view = views.BoxView(turn.chat)
     if turn.is_admin:
         view.parked = turn.chat.messages.parked(clock.text(clock.now() - PARKED_FOR))
@@ -85,7 +85,7 @@ def status_page(turn: Turn) -> tuple[str, Any]:
 
 
 def job_view(chat: Chat, job: Job) -> str:
-    """All about one job."""
+    """Describe one job in full."""
     reason = chat.queue.waiting_reasons([job]).get(job.id)
     starts = chat.queue.outlook().start_words(job.id) if job.state is State.QUEUED else ""
     return views.job(
@@ -95,17 +95,17 @@ def job_view(chat: Chat, job: Job) -> str:
 
 
 async def gpus(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """Each GPU."""
+    """Show each GPU."""
     turn.reply(views.gpus(views.BoxView(turn.chat)), keyboards.of_gpus())
 
 
 async def queue(turn: Turn, rest: str) -> None:  # noqa: ARG001
-    """What waits, with buttons."""
+    """Show the queue, with buttons."""
     turn.reply(*queue_page(turn, 0))
 
 
 def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
-    """One page of what waits and its buttons."""
+    """Return one page of the queue and its buttons."""
     chat, rights = turn.chat, Rights(turn.chat, turn.caller.id)
     counts = chat.queue.overview()
     total = counts.queued + counts.not_yet
@@ -120,7 +120,7 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
 
 
 async def log(turn: Turn, rest: str) -> None:
-    """The end of a job's output, and a button for all of it."""
+    """Show the end of a job's output, with a button for all of it."""
     which, *more = rest.split() or [""]
     if len(more) > 1 or not all(word.isascii() and word.isdigit() for word in more):
         raise UserError(f"One job at a time, and how many lines of it: send {LOG_LIKE}.")
@@ -136,7 +136,7 @@ async def log(turn: Turn, rest: str) -> None:
 
 
 async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
-    """The end of a job's output as a message."""
+    """Return the end of a job's output as a message."""
     if not job.attempt:
         raise UserError(f"#{job.id} has not started yet: there is no output.")
     if not chat.settings.log_text:
@@ -146,9 +146,9 @@ async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
 
 
 def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
-    """A little of the end holds them, unless a progress bar fills it.
+    """Return the last lines of an output. Read little of it first, and more only if a progress bar fills that.
 
-    The first line of what was read is cut, perhaps through a secret, and is not shown if there are others.
+    The first line read may be cut inside a secret, so it is not shown if there are others.
     """
     found: list[str] = []
     for size in (QUICK_BYTES, LOG_BYTES):
@@ -160,7 +160,7 @@ def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
 
 
 async def workspaces(turn: Turn, rest: str) -> None:
-    """The places where jobs run; admins may add one or choose the default."""
+    """List the workspaces or show one. Admins may choose the default."""
     words = rest.split()
     known = turn.chat.queue.workspaces
     if words[:1] == ["default"] and len(words) == 2:

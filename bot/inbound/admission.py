@@ -1,4 +1,4 @@
-"""The gate at the application's door: who goes on to the handlers, and who comes in by a pairing link."""
+"""Applies the gate to each update: who goes on to the handlers, and who joins by a pairing link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
-    """Somebody came in by a link: greet them, and let the admins know. Inside a transaction."""
+    """Greet a person who joined by a link, and tell the admins. Inside a transaction."""
     chat.queue.audit.add(actor_of(person_id), "paired", {"role": role})
     chat.say(
         person_id,
@@ -28,7 +28,7 @@ def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
 
 
 def let_in(chat: Chat, update: Update) -> Caller | None:
-    """The gate at the application's door: who may go on to the handlers. The rest is dealt with here."""
+    """Return the caller if the update may go on to the handlers; otherwise deal with it here and return None."""
     verdict = chat.gate.judge(update)
     if isinstance(verdict, Caller):
         return verdict

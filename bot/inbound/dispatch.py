@@ -1,4 +1,4 @@
-"""The inbox to the handlers: in order for each chat, and none of them twice."""
+"""Passes updates from the inbox to the handlers: in order for each chat, and none of them twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TRIES = 5  # at an update that each time was still open when the bot ended
+TRIES = 5  # of an update that was still open each time the bot ended
 SET_ASIDE = (
     "⚠️ Each time I worked on this I was stopped before it was done, so I set it aside and nothing was done. Tell"
     " whoever runs the box; its log has more."
@@ -28,22 +28,22 @@ SET_ASIDE = (
 
 
 class Dispatcher:
-    """Hands each kept update to the application, and sees to it that it counts as handled."""
+    """Hands each update in the inbox to the application, and makes sure that it is marked as handled."""
 
     def __init__(self, chat: Chat, application: Application[Any, Any, Any, Any, Any, Any]) -> None:
         self._chat, self._application = chat, application
         self._wake = asyncio.Event()
         self._under_way: set[int] = set()
-        self._left_open = {update_id for update_id, _ in chat.inbox.open()}  # by a bot before us
+        self._left_open = {update_id for update_id, _ in chat.inbox.open()}  # by an earlier run of the bot
         self._lanes: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, list[Update]] = {}
 
     def wake(self) -> None:
-        """There may be something in the inbox."""
+        """Wake the dispatcher: there may be something in the inbox."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled. What was kept before we came up comes first."""
+        """Run until cancelled. Updates from before the bot started come first."""
         try:
             while True:
                 self._wake.clear()
@@ -55,7 +55,7 @@ class Dispatcher:
             await asyncio.gather(*self._lanes.values(), return_exceptions=True)
 
     def take(self) -> None:
-        """Start on everything in the inbox that nobody is at yet."""
+        """Start on every update in the inbox that is not being handled yet."""
         for update_id, raw in self._chat.inbox.open():
             if update_id in self._under_way:
                 continue
@@ -69,7 +69,7 @@ class Dispatcher:
                 self._lanes[lane] = asyncio.get_running_loop().create_task(self._lane(lane))
 
     def _understood(self, update_id: int, raw: dict[str, Any]) -> Update | None:
-        """It was understood when it came; another version of us may find otherwise."""
+        """Parse a stored update. If this version of the bot cannot, mark it as handled and return None."""
         try:
             return Update.de_json(raw, self._application.bot)
         except Exception:
@@ -85,7 +85,7 @@ class Dispatcher:
                     await self._handle(update)
                 finally:
                     self._under_way.discard(update.update_id)
-        except QueueLostError as error:  # it makes the bot leave
+        except QueueLostError as error:  # it makes the bot exit
             log.error("update not handled: %s", error)
         finally:
             del self._waiting[lane], self._lanes[lane]
@@ -102,7 +102,10 @@ class Dispatcher:
         await patiently(partial(self._close, update.update_id))
 
     def _set_aside(self, update: Update) -> bool:
-        """Whether it was tried often enough: what ends us each time must not keep the rest of its chat waiting."""
+        """Give up an update after TRIES tries and tell its sender. Return whether it was given up.
+
+        An update that ends the bot each time must not block the rest of its chat.
+        """
         with self._chat.transaction():
             if self._chat.inbox.try_again(update.update_id) <= TRIES:
                 return False
@@ -115,5 +118,5 @@ class Dispatcher:
         return True
 
     def _close(self, update_id: int) -> None:
-        if self._chat.inbox.is_open(update_id):  # nobody had anything to do with it
+        if self._chat.inbox.is_open(update_id):  # no handler took it
             self._chat.inbox.handled(update_id)

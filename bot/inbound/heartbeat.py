@@ -1,4 +1,4 @@
-"""A sign of life for another service, which tells people when it stops coming."""
+"""Sends a heartbeat to another service, which alerts people when it stops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_MAY_TAKE_S = 180.0
 
 
 async def beat(chat: Chat, poller: Poller) -> None:
-    """Fetch the address while runner and bot are well, until cancelled."""
+    """Fetch the heartbeat URL while runner and bot are well, until cancelled. Return at once if there is no URL."""
     settings = chat.settings
     if settings.heartbeat_url is None:
         return
@@ -34,9 +34,9 @@ async def beat(chat: Chat, poller: Poller) -> None:
 
 
 async def _fetch(client: httpx.AsyncClient, url: str, failed_before: bool) -> bool:
-    """One sign of life; whether it failed. Said once, not at every beat."""
+    """Send one heartbeat and return whether it failed. Only the first failure in a row is logged."""
     try:
-        async with client.stream("GET", url) as answer:  # what it says is not read, however long it is
+        async with client.stream("GET", url) as answer:  # the body is not read: it may be long
             answer.raise_for_status()
     except httpx.HTTPError as error:
         if not failed_before:

@@ -1,4 +1,4 @@
-"""From what people type on a phone to what they mean: plain requests, or a UserError that says what to send. Pure."""
+"""Parses what people type on a phone, or raises a UserError that says what to send. Pure."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _RANGE_SIGN = re.compile(r"(?:(?<!\s)\s+)?(?:[-–—]{1,2}|\.{2,3}|…)\s*")
 _NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
 _OF_A_SCRIPT = re.compile(
     r"(?<!<)<<(?!<)-?[ \t]*['\"\\]?[A-Za-z_]"  # a heredoc
-    r"|(?:[{(|]|&&)[ \t]*$"  # a line that goes on below
+    r"|(?:[{(|]|&&)[ \t]*$"  # a line that continues on the next
     r"|^(?:for|while|until|if|case|select)\b(?!.*\b(?:done|fi|esac)\b)|^(?:do|done|then|elif|else|fi|esac|[})])(?!\S)"
-    r"|^(?:cd|export|source|set)(?:[ \t][^&;|\n]*)?$|^[A-Za-z_]\w*=\S*$",  # alone in its line, so for those below it
+    r"|^(?:cd|export|source|set)(?:[ \t][^&;|\n]*)?$|^[A-Za-z_]\w*=\S*$",  # alone on its line: for the lines below it
     re.MULTILINE,
 )
 _ASK_NUMBERS = "send job numbers like 12, 12 13 or 12-15"
 
 
 def straighten(text: str, entities: Sequence[tuple[str, int, int]] = ()) -> str:
-    """Undo what a phone's keyboard makes of quotes, dashes and blanks; code is left exactly as typed.
+    """Undo what a phone's keyboard does to quotes, dashes and spaces. Code is left exactly as typed.
 
     Entities are (type, offset, length) in UTF-16 units, as Telegram gives them.
     """
@@ -61,7 +61,7 @@ def straighten(text: str, entities: Sequence[tuple[str, int, int]] = ()) -> str:
 
 
 def _exact_stretches(text: str, entities: Sequence[tuple[str, int, int]]) -> list[tuple[int, int]]:
-    """Where code stands, counted in characters; in order and apart."""
+    """Return where code is, in characters: sorted and without overlaps."""
     exact = sorted((offset, offset + length) for kind, offset, length in entities if kind in _EXACT)
     places = [0, *accumulate(1 + (char > "\uffff") for char in text)] if exact else []
     found: list[tuple[int, int]] = []
@@ -79,12 +79,12 @@ def _straight(part: str, before: str) -> str:
 
 
 def _dash(run: str, before: str) -> str:
-    """The hyphens a long dash stands for: two where an option begins; a short one inside a word is one."""
+    """Return the hyphens that a long dash stands for: one for an en dash after a letter or digit, otherwise two."""
     return "-" if run == "–" and _INSIDE.match(before) else "--"
 
 
 def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
-    """A command's name and what follows it; None if there is none, or it is meant for another bot."""
+    """Return a command's name and the text after it; None if there is no command, or it is for another bot."""
     text = text.lstrip()
     found = _COMMAND.match(text)
     if found is None or (found[2] or bot_username).lower() != bot_username.lower():
@@ -93,9 +93,9 @@ def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
 
 
 def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> list[int]:
-    """Job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given.
+    """Return job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given.
 
-    A range leaves out the numbers that no job has; a number that stands alone is meant.
+    A range skips numbers that no job has. A single number is returned even if no job has it.
     """
     words = [word for word in re.split(r"[\s,;]+", _RANGE_SIGN.sub("-", text)) if word]
     if not words:
@@ -125,7 +125,7 @@ def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
 
 
 def lines(text: str) -> list[str]:
-    """Commands, one per line: without blank lines and comments, and with lines that end in a backslash joined."""
+    """Return the commands, one per line: no blank lines or comments, and lines that end in a backslash joined."""
     found: list[str] = []
     begun: list[str] = []
     for raw in re.split(r"\r\n|\r|\n", text):
@@ -141,14 +141,14 @@ def lines(text: str) -> list[str]:
 
 
 def belong_together(text: str) -> bool:
-    """Whether lines look like one script: a loop, a heredoc, a line that goes on or is indented, a change of state."""
+    """Return whether lines look like one script: a loop, heredoc, continued or indented line, `cd`, `X=1` and so on."""
     joined = dedent(text.replace("\\\n", " "))
     below = joined.split("\n")[1:]
     return bool(_OF_A_SCRIPT.search(joined)) or any(line[:1].isspace() and line.strip() for line in below)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, if any comes near."""
+    """Return the known word that was probably meant; None if none is close."""
     by_name = {name.lower(): name for name in known}
     meant = word.lower()[:64]
     begins = [name for name in by_name if len(meant) >= 2 and name.startswith(meant)]

@@ -1,4 +1,4 @@
-"""getUpdates into the inbox. An update is confirmed only after it is on disk, so none is lost with us."""
+"""Fetches updates into the inbox. An update is confirmed only once it is on disk, so a crash loses none."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 ALLOWED = ["message", "callback_query", "my_chat_member"]
 POLL_S = 50
-STALLED_AFTER_S = 25.0  # beyond the poll itself
+STALLED_AFTER_S = 25.0  # longer than the poll itself
 CONFLICT_PAUSE_S, LONGEST_CONFLICT_S = 15.0, 300.0
-FORGIVEN_AFTER_S = 1800.0  # a poll between two conflicts may well succeed: they are still the same fight
+FORGIVEN_AFTER_S = 1800.0  # conflicts closer together count as one, even if a poll between them succeeds
 DISK_PAUSE_S = 5.0
-SHORTEST_POLL_S = 1.0  # one that brings nothing takes at least this long
+SHORTEST_POLL_S = 1.0  # a poll that brings nothing takes at least this long
 OTHER_POLLER = (
     "Another program is fetching this bot's messages, so commands may go there instead of to me. If it is not yours,"
     " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
@@ -50,7 +50,7 @@ WEBHOOK = (
 
 
 class Poller:
-    """Fetches, keeps, confirms; in this order."""
+    """Fetches updates, stores them, and only then confirms them."""
 
     def __init__(self, chat: Chat, wire: Wire, on_kept: Callable[[], None], *, poll_s: float = POLL_S) -> None:
         self._chat, self._wire, self._on_kept, self._poll_s = chat, wire, on_kept, poll_s
@@ -62,7 +62,7 @@ class Poller:
         self.answered_at = time.monotonic()
 
     async def run(self) -> None:
-        """Until cancelled, or the token is no longer good (InvalidToken)."""
+        """Run until cancelled. Raise InvalidToken if the token is no longer valid."""
         try:
             await self._poll()
         finally:
@@ -83,14 +83,14 @@ class Poller:
                 continue
             self._succeeded()
             await self._keep(self._numbered(updates))
-            if self._offset == before:  # a server that does not wait is not to be asked in a loop
+            if self._offset == before:  # do not poll in a tight loop if the server answers at once
                 await asyncio.sleep(max(0.0, began + SHORTEST_POLL_S - time.monotonic()))
 
     async def _fetch(self) -> list[Any]:
         return await self._wire.updates(self._offset, self._poll_s, ALLOWED)
 
     def _numbered(self, updates: list[Any]) -> list[dict[str, Any]]:
-        """Those that can be confirmed; the others come again and again, so that they are told of once."""
+        """Return the updates with a number, which can be confirmed. The others come with every poll: log them once."""
         found = [update for update in updates if update_number(update) is not None]
         if len(found) < len(updates) and not self._odd:
             log.error("some of what Telegram sent is no update, and left out")
@@ -98,7 +98,7 @@ class Poller:
         return found
 
     async def _keep(self, updates: list[dict[str, Any]]) -> None:
-        """On disk first; the next fetch confirms them."""
+        """Store the updates, retrying until that works. The next fetch confirms them."""
         tries = 0
         while updates:
             try:
@@ -110,7 +110,7 @@ class Poller:
                 log.error("updates cannot be kept, trying again: %s", error)
                 await asyncio.sleep(DISK_PAUSE_S)
                 tries += 1
-                if tries == 1:  # it was no hiccup
+                if tries == 1:  # once, not at every retry
                     await self._excuse(updates, str(error))
                 continue
             self._offset = max(update["update_id"] for update in updates) + 1
@@ -119,7 +119,7 @@ class Poller:
             return
 
     async def _excuse(self, updates: list[dict[str, Any]], why: str) -> None:
-        """Whoever wrote must not meet silence; with no room to write it down first, it is sent as it is."""
+        """Tell the senders that their messages have to wait. Send it directly: the outbox cannot be written either."""
         for chat in {caller.chat for update in updates if (caller := self._caller(update))}:
             with contextlib.suppress(TelegramError):
                 await self._wire.bot.send_message(chat, f"⚠️ {why}\n{NOT_KEPT}")
@@ -127,17 +127,17 @@ class Poller:
     def _caller(self, raw: dict[str, Any]) -> Caller | None:
         try:
             verdict = self._chat.gate.judge(Update.de_json(raw, self._wire.bot))
-        except Exception:  # it is looked at again when it can be kept
+        except Exception:  # it is judged again when it can be stored
             return None
         return verdict if isinstance(verdict, Caller) else None
 
     def _take(self, raw: dict[str, Any]) -> bool:
-        """Keep one update if whoever sent it may come in; strangers leave no trace but a count."""
+        """Store one update if its sender may come in, and return whether it was stored. Strangers are only counted."""
         try:
             return self._kept(_whole(raw))
         except StoreError:
             raise
-        except Exception:  # whatever Telegram may send one day must not hold up what comes after it
+        except Exception:  # an unknown kind of update must not block those behind it
             log.exception("update %s cannot be read", raw["update_id"])
             return False
 
@@ -156,7 +156,7 @@ class Poller:
         return kept
 
     def _leave(self, added: Added) -> None:
-        """Leave a group that is not served, with no word there, and say so to the member who invited us."""
+        """Leave a group that is not served, without a message there, and tell the person who added the bot."""
         self._chat.messages.add(added.chat, "leaveChat", {}, lasts_s=3600)
         group = escape(shorten(added.title, 200))
         self._chat.say(
@@ -191,7 +191,7 @@ class Poller:
         await asyncio.sleep(wait_s)
 
     async def _conflict(self, problem: Conflict) -> None:
-        """Loud, and no fight: two that poll would take each other's messages for ever."""
+        """Alert the admins and poll less often: two pollers would take each other's messages forever."""
         now = time.monotonic()
         self._conflicts = self._conflicts + 1 if now < self._conflict_at + FORGIVEN_AFTER_S else 1
         self._conflict_at = now
@@ -208,6 +208,6 @@ class Poller:
 
 
 def _whole(update: dict[str, Any]) -> dict[str, Any]:
-    """Half a character, which JSON can carry and no database keeps, becomes a question mark."""
+    """Replace lone surrogates with question marks: JSON can carry them, but the database cannot store them."""
     whole: dict[str, Any] = json.loads(json.dumps(update, ensure_ascii=False).encode("utf-8", "replace"))
     return whole

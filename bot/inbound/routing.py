@@ -1,4 +1,4 @@
-"""From an update that was let in to a handler, and from what goes wrong there to a sentence."""
+"""Passes an admitted update to its handler, and turns errors into a message to the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LIMIT_S = 180.0  # more than any work has that knows a limit of its own
+LIMIT_S = 180.0  # longer than any time-out inside a handler
 TOO_LONG = (
     "This took too long, so I gave it up and nothing was done. A folder of the box may not answer. Try again; if that"
     " does not help, tell whoever runs the box."
@@ -37,7 +37,7 @@ OUR_FAULT = "Something went wrong on my side and nothing was done. The box's log
 
 
 def command(chat: Chat, handler: Handler) -> Answer:
-    """Answers a command of ours."""
+    """Return a callback that passes a command to its handler."""
 
     async def answer(update: Update, _: Any) -> None:
         if (taken := _taken(chat, update)) is None:
@@ -49,12 +49,12 @@ def command(chat: Chat, handler: Handler) -> Answer:
 
 
 async def _run_together() -> None:
-    """It is a command of ours, but something stands right behind it, like `/status?`."""
+    """Refuse a known command with something right behind it, like `/status?`."""
     raise UserError("Leave a blank after the command, and send nothing else right behind it: `/status 12`")
 
 
 def text(chat: Chat, handler: Handler) -> Answer:
-    """Answers anything else that was written or attached."""
+    """Return a callback that passes any other text or attachment to its handler."""
 
     async def answer(update: Update, _: Any) -> None:
         if (taken := _taken(chat, update)) is not None:
@@ -64,7 +64,7 @@ def text(chat: Chat, handler: Handler) -> Answer:
 
 
 def tap(chat: Chat, handler: Handler) -> Answer:
-    """Answers a pressed button."""
+    """Return a callback that passes a pressed button to its handler."""
 
     async def answer(update: Update, _: Any) -> None:
         caller = chat.gate.judge(update)
@@ -77,22 +77,25 @@ def tap(chat: Chat, handler: Handler) -> Answer:
 
 
 def _taken(chat: Chat, update: Update) -> Turn | None:
-    """A turn, if they may still come in: between gate and handler somebody may have been shown the door."""
+    """Return a turn; None if the caller has lost their role since the update was admitted."""
     caller = chat.gate.judge(update)
     return turn.of_message(chat, caller, update) if isinstance(caller, Caller) else None
 
 
 async def attempt(taken: Turn, act: Callable[[], Awaitable[None]]) -> None:
-    """Do it; whatever goes wrong, and if it takes too long, the person hears of it and the update counts as handled."""
+    """Run a handler. If it fails or takes too long, tell the caller and mark the update as handled.
+
+    While the database cannot be written, retry.
+    """
     while True:
         try:
             await within(LIMIT_S, act())
-        except (AlreadyDone, QueueLostError):  # what is lost makes the bot leave
+        except (AlreadyDone, QueueLostError):  # a lost queue makes the bot exit
             return
         except asyncio.TimeoutError:
             log.error("update %s took too long and was given up", taken.update_id)
             await patiently(partial(_excuse, taken, TOO_LONG))
-        except StoreError as error:  # nothing of it is there: it is done when it can be
+        except StoreError as error:  # nothing was written: retry until it can be
             log.error("%s", error)
             await asyncio.sleep(TRY_AGAIN_S)
             continue
@@ -105,7 +108,7 @@ async def attempt(taken: Turn, act: Callable[[], Awaitable[None]]) -> None:
 
 
 def _excuse(taken: Turn, sentence: str) -> None:
-    taken.uses.clear()  # what failed may be tried again with the same button
+    taken.uses.clear()  # the same button may be pressed again
     try:
         with taken.effect():
             if taken.query_id is not None and units(sentence) <= LONGEST_ANSWER:

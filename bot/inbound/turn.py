@@ -1,4 +1,4 @@
-"""One update being answered: who asked, where, and the one transaction in which it is done and answered."""
+"""One update being answered: who asked, where, and the one transaction that acts and answers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ LONGEST_ANSWER = 190
 STALE_S = 600.0
 
 
-class AlreadyDone(Exception):  # noqa: N818 - it is no error
+class AlreadyDone(Exception):  # noqa: N818 - it is not an error
     """This update was handled before."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """Handlers prepare first, then act and answer inside `effect`."""
+    """One update and its caller. Handlers prepare first, then act and answer inside `effect`."""
 
     chat: Chat
     caller: Caller
@@ -44,17 +44,17 @@ class Turn:
     message_id: int | None = None
     topic: int | None = None
     reply_to: int | None = None
-    text: str = ""  # as it was meant, before a phone improved it
+    text: str = ""  # without the phone's changes to quotes and dashes
     sent_at: datetime | None = None
     document: Document | None = None
     query_id: str | None = None  # of a pressed button
-    shown: str = ""  # the text of the message with the button, as HTML; empty if it has none or is out of reach
-    pictured: bool = False  # that text stands below a picture
-    uses: list[str] = field(default_factory=list)  # buttons that are used up when this is done
+    shown: str = ""  # the text of the message with the button, as HTML; empty if it has none or cannot be read
+    pictured: bool = False  # whether that text is the caption of a picture
+    uses: list[str] = field(default_factory=list)  # buttons to mark as used when this is done
 
     @contextlib.contextmanager
     def effect(self) -> Iterator[None]:
-        """What is done here, what is said here and that it was handled: all or nothing."""
+        """Commit the actions, the answers and the mark "handled" in one transaction. Raise AlreadyDone on a repeat."""
         with self.chat.transaction():
             if not self.chat.inbox.is_open(self.update_id):
                 raise AlreadyDone
@@ -66,11 +66,11 @@ class Turn:
 
     @property
     def queue(self) -> Queue:
-        """The queue as this person uses it."""
+        """Return the queue, acting as the caller."""
         return self.chat.queue.acting_as(self.caller.actor)
 
     def require(self, role: Role) -> None:
-        """Look once more whether they may, at the moment it counts."""
+        """Raise UserError unless the caller has at least this role right now."""
         now = self.chat.gate.role_of(self.caller.id)
         if now is None or now < role:
             you = f"; you are {now.title}" if now else ""
@@ -78,21 +78,21 @@ class Turn:
 
     @property
     def is_admin(self) -> bool:
-        """Whether they may do everything, now."""
+        """Return whether the caller is an admin right now."""
         return self.chat.gate.role_of(self.caller.id) is Role.ADMIN
 
     @property
     def age_s(self) -> float:
-        """How long ago it was sent."""
+        """Return how many seconds ago the message was sent."""
         return (clock.now() - self.sent_at).total_seconds() if self.sent_at else 0.0
 
-    # -- answering, inside `effect` or as all there is to it -----------------------------------------
+    # -- answering, inside `effect` or alone ---------------------------------------------------------
 
     def reply(
         self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None,
         picture: Picture | None = None,
     ) -> None:  # fmt: skip
-        """Say something where they asked."""
+        """Send a message to where the caller asked."""
         quote = self.message_id if self.query_id is None and (not self.caller.private or job_id) else None
         with self._whole():
             self.chat.say(
@@ -101,7 +101,7 @@ class Turn:
             )  # fmt: skip
 
     def answer(self, text: str = "", *, alert: bool = False) -> None:
-        """The short word over a pressed button."""
+        """Show a short text over the pressed button; do nothing if no button was pressed."""
         if self.query_id is None:
             return
         shown = shorten(printable(plain(self.chat.redactor.text(text))), LONGEST_ANSWER)
@@ -112,7 +112,7 @@ class Turn:
             )
 
     def edit(self, html: str | None, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
-        """Change the message whose button was pressed; without a text only its buttons."""
+        """Change the message whose button was pressed; without `html` only its buttons."""
         assert self.message_id is not None
         method = "editMessageReplyMarkup"
         body: dict[str, Any] = {"message_id": self.message_id}
@@ -126,12 +126,12 @@ class Turn:
             self.chat.messages.add(self.caller.chat, method, body, lane="edit", person=self.caller.id, job_id=job_id)
 
     def settle(self, outcome: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
-        """Write under the message whose button was pressed what came of it, and change its buttons."""
+        """Add the outcome to the message whose button was pressed, and change its buttons."""
         added = f"\n{italic(outcome)}"
         self.edit(f"{self.shown}{added}" if self.shown else None, rows, job_id=job_id)
 
     def send_log(self, job_id: int) -> None:
-        """The whole output as a file."""
+        """Send a job's whole output as a file."""
         body = {"log_of": job_id, "reply_to": self.message_id} | ({"topic": self.topic} if self.topic else {})
         with self._whole():
             self.chat.queue.audit.add(self.caller.actor, "log", {"job": job_id, "whole": True})
@@ -140,7 +140,7 @@ class Turn:
             )
 
     def send_results(self, group: str) -> None:
-        """The results of a group as a file."""
+        """Send a group's results as a file."""
         body = {"csv_of": group, "reply_to": self.message_id} | ({"topic": self.topic} if self.topic else {})
         with self._whole():
             self.chat.messages.add(self.caller.chat, "sendDocument", body, lane="file", person=self.caller.id)
@@ -156,14 +156,14 @@ class Turn:
     # -- jobs ----------------------------------------------------------------------------------------
 
     def job(self, job_id: int) -> Job:
-        """One job, or a sentence in the chat's words."""
+        """Return one job as it may be shown. Raise UserError if there is no such job."""
         found = self.chat.queue.jobs.get(job_id)
         if found is None:
             raise UserError(f"There is no job #{job_id}. /status lists the latest.")
         return self.chat.shown(found)
 
     def numbers(self, text: str, example: str) -> list[int]:
-        """The jobs named, or else the one whose message this replies to."""
+        """Return the jobs named, or else those that the message replied to is about."""
         if text.strip():
             return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None)
         found = self._addressed()
@@ -178,17 +178,17 @@ class Turn:
         return [job_id] if job_id else self.chat.threads.begun_by(self.caller.chat, self.reply_to)
 
     def thread(self, job_id: int) -> None:
-        """What becomes of this job is told here."""
+        """Send the notices of this job here."""
         quoted = self.message_id
         self.chat.threads.start(Thread(job_id, self.caller.id, self.caller.chat, quoted, self.topic))
 
     def may_stop(self, job: Job) -> bool:
-        """Owners and admins may."""
+        """Return whether the caller owns the job or is an admin."""
         return job.spec.owner == self.caller.actor or self.is_admin
 
 
 def of_message(chat: Chat, caller: Caller, update: Update) -> Turn:
-    """A turn for something written."""
+    """Make the turn for a message."""
     message = update.message
     assert message is not None
     entities = message.entities or message.caption_entities
@@ -207,7 +207,7 @@ def of_message(chat: Chat, caller: Caller, update: Update) -> Turn:
 
 
 def of_tap(chat: Chat, caller: Caller, update: Update) -> Turn:
-    """A turn for a pressed button."""
+    """Make the turn for a pressed button."""
     query = update.callback_query
     assert query is not None
     assert query.message is not None

@@ -1,4 +1,4 @@
-"""Leaves groups that strangers put the bot into. Nothing of it is stored: strangers must not fill the disk."""
+"""Leaves groups that strangers added the bot to. Nothing is stored, so that strangers cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bot.outbound.retry_policy import Then, after_failure, pause_s
 if TYPE_CHECKING:
     from telegram import Bot
 
-AT_MOST = 1000  # groups waiting to be left; a group that is not left is not served either
+AT_MOST = 1000  # groups waiting to be left; the bot stays in further ones, but does not serve them
 _TRY_AGAIN = {Then.AGAIN, Then.WAIT, Then.PERHAPS}
 
 
 class UnwantedGroups:
-    """Groups to be left, one after the other, in a task that lives only as long as there are some."""
+    """Leaves groups one after the other, in a task that ends when none are left."""
 
     def __init__(self, bot: Bot) -> None:
         self._bot = bot
@@ -25,7 +25,7 @@ class UnwantedGroups:
         self._task: asyncio.Task[None] | None = None
 
     def leave(self, group: int) -> None:
-        """Leave this group soon."""
+        """Leave this group soon, unless too many are waiting."""
         if len(self._groups) < AT_MOST:
             self._groups.add(group)
         if self._task is None or self._task.done():

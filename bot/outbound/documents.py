@@ -1,4 +1,4 @@
-"""A job's whole output as a file for the chat, with nothing secret in it."""
+"""Files for the chat: a job's whole output without its secrets, or a group's results as CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bot.secrets.redact import Redactor
     from runner.api.chat import Log
 
-LARGEST = 45 << 20  # Telegram takes 50 MB; half a log is better than a refusal
+LARGEST = 45 << 20  # Telegram takes 50 MB; the end of a log is better than none
 COMPRESS_FROM = 4 << 20
 
 
@@ -30,28 +30,28 @@ class Document(NamedTuple):
 
 
 async def document_for(chat: Chat, body: Mapping[str, Any]) -> Document | None:
-    """What a message says is to be sent; None if there is nothing of it."""
+    """Return the file that a message asks for; None if there is nothing to send."""
     if "csv_of" in body:
         return await results_document(chat, str(body["csv_of"]))
     return await log_document(chat, int(body["log_of"]))
 
 
 def missing(body: Mapping[str, Any]) -> str:
-    """What to say instead."""
+    """Say that there is nothing to send."""
     if "csv_of" in body:
         return f"There is no group {body['csv_of']} any more."
     return f"There is no output of #{body['log_of']} to send."
 
 
 def not_taken(body: Mapping[str, Any]) -> str:
-    """What to say where the file was refused."""
+    """Say that Telegram refused the file, and how to get it on the box."""
     what = f"the results of {body['csv_of']}" if "csv_of" in body else f"the output of #{body['log_of']}"
     there = f"nightshift group {body['csv_of']} --csv" if "csv_of" in body else f"nightshift log {body['log_of']}"
     return f"⚠️ I could not send {what} as a file: {body['refused']}. On the box: {there}"
 
 
 async def results_document(chat: Chat, group: str) -> Document | None:
-    """What came of a group's jobs, for a spreadsheet."""
+    """Return a group's results as CSV; None if there is no such group."""
     try:
         results = await results_of(chat, group)
     except NightshiftError:
@@ -60,7 +60,7 @@ async def results_document(chat: Chat, group: str) -> Document | None:
 
 
 async def log_document(chat: Chat, job_id: int) -> Document | None:
-    """The output of a job's latest attempt; None if there is none."""
+    """Return the output of a job's latest attempt; None if there is none."""
     try:
         job = chat.queue.job(job_id)
         output = chat.queue.log(job_id)

@@ -1,4 +1,4 @@
-"""What came of a group of jobs, read from their output beside the bot's loop."""
+"""The results of a group of jobs, read from their output in a separate process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from bot.chat import Chat
 
 READ_S = 20.0
-START_S = 10.0  # a process may take as long to begin on a busy box
+START_S = 10.0  # a process may take this long to start on a busy box
 
 
 async def results_of(chat: Chat, name: str) -> groups.Results:
-    """Its jobs side by side; without numbers where output is to stay on the box, or cannot be read in time."""
+    """Compare a group's jobs; without numbers if output must stay on the box or cannot be read in time."""
     kept = groups.Metric.from_json(groups.find(chat.queue, name).metric)
     metric = kept if chat.settings.log_text else None
     jobs = [chat.shown(job) for job in groups.members(chat.queue, name)]

@@ -1,4 +1,4 @@
-"""Tells the admins that no runner is up, and when one is again: without a runner nobody else would."""
+"""Tells the admins when no runner is up, and when one is up again. Without a runner, only the bot can."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from bot.chat import Chat
 
 LOOK_EVERY_S = 10.0
-STEADY_S = 60.0  # a runner that is started again at once is no news, nor is one that dies at each start "back"
-AWAY = "no runner since"  # what the box remembers while the admins know
+STEADY_S = 60.0  # a runner that restarts at once is no news, and one that dies at each start is not back
+AWAY = "no runner since"  # stored on the box while the admins know about it
 
 
 class RunnerWatch:
-    """Looks at the runner's lock now and then. What was told outlives the bot."""
+    """Checks regularly whether a runner is up. What the admins were told is stored, so it survives a restart."""
 
     def __init__(self, chat: Chat, on_notice: Callable[[], None]) -> None:
         self._chat, self._on_notice = chat, on_notice
-        self._away: tuple[float, str] | None = None  # since when, by the monotonic clock and on the wall
+        self._away: tuple[float, str] | None = None  # since when, by the monotonic clock and by the wall clock
         self._up: tuple[float, str] | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await patiently(self.look)
             await asyncio.sleep(LOOK_EVERY_S)
 
     def look(self) -> None:
-        """See whether a runner is up, and tell if that has changed for good."""
+        """Check whether a runner is up, and tell the admins once that has changed for STEADY_S."""
         now = clock.monotonic(), clock.text(clock.now())
         if self._chat.queue.runner_is_up():
             self._up = self._up or now

@@ -1,4 +1,4 @@
-"""Notices to messages: who is to be told what, where, and how loudly."""
+"""Turns notices into messages: who gets what, where, and whether with a sound."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCERPT_UNITS = 2500
-OPEN = 100  # notices that are looked at together
-READERS = 2  # groups whose numbers are read at once
+OPEN = 100  # notices that are read at once
+READERS = 2  # groups whose results are read at once
 MANY, BURST, BURST_S = 4, 20, 60.0
 STALE = "jobs with stale buttons"
-HEAD_BYTES = 64 << 10  # wandb names its run when it begins
-WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by the watch over its GPUs, which says why
+HEAD_BYTES = 64 << 10  # wandb prints the link to its run at the start
+WATCHED = {Reason.IDLE.value, Reason.HUNG.value}  # stopped by a watchdog, which keeps evidence
 SILENT = {"started", "gpu back", "disk back", "runner back", "backup back", "drained"}
-# what each choice of noise leaves out
+# what each choice of /notify leaves out
 LEAVES_OUT = {
     "all": frozenset(),
     "ends": frozenset({"started"}),
@@ -53,7 +53,7 @@ LEAVES_OUT = {
 
 
 class Recipient(NamedTuple):
-    """Somebody to tell, and where."""
+    """A person to tell, and where."""
 
     person: int
     chat: int
@@ -62,7 +62,7 @@ class Recipient(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a job's output has to say, or what the watch over its GPUs held against it."""
+    """What to show of a job's output, or the watchdog's evidence against the job."""
 
     excerpt: str = ""
     wandb: str | None = None
@@ -70,7 +70,7 @@ class Output(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A notice in words."""
+    """A notice as text, with buttons and perhaps a picture."""
 
     html: str
     rows: Sequence[Sequence[Press]] = ()
@@ -78,23 +78,23 @@ class Said(NamedTuple):
 
 
 class Notifier:
-    """Turns every notice into the messages it means, each notice once."""
+    """Turns every notice into its messages, each notice once."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._stale: deque[int] = deque()
         self._tidied_at: deque[float] = deque(maxlen=BURST)
-        self._groups: dict[int, asyncio.Task[None]] = {}  # by notice: their jobs' output is read meanwhile
+        self._groups: dict[int, asyncio.Task[None]] = {}  # by notice id: tasks that read the results of finished groups
         self._readers = asyncio.Semaphore(READERS)
         self._wake = asyncio.Event()
         self._wake.set()
 
     def wake(self) -> None:
-        """There may be a notice."""
+        """Wake the notifier: there may be a notice."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             await self._tell_all()
         finally:
@@ -119,12 +119,12 @@ class Notifier:
             await patiently(self._keep_stale)
 
     def _open(self) -> list[Notice]:
-        """Those that nobody sees to yet."""
+        """Return the open notices that no task is working on."""
         notices = self._chat.queue.outbox.open(OPEN + len(self._groups))
         return [notice for notice in notices if notice.id not in self._groups]
 
     def _tell_apart(self, notices: Sequence[Notice]) -> None:
-        """Groups that are done: to read their numbers may take long, and what comes after them does not wait."""
+        """Start a task for each finished group: reading its results may take long and must not delay other notices."""
         for notice in notices:
             self._groups[notice.id] = asyncio.get_running_loop().create_task(self._tell_group(notice))
 
@@ -132,18 +132,21 @@ class Notifier:
         try:
             async with self._readers:
                 await self.tell(notice)
-        except Exception:  # it is still open, and told when the next notice comes
+        except Exception:  # it stays open and is tried again when the next notice comes
             log.exception("notice %s (%s) could not be told", notice.id, notice.kind)
         finally:
             del self._groups[notice.id]
 
     def _keep_stale(self) -> None:
-        """For whoever comes after us, should we end before all buttons are seen to."""
+        """Store the jobs that still have stale buttons, so that the bot goes on with them after a restart."""
         if [*self._stale] != self._chat.queue.box.get(STALE, []):
             self._chat.queue.box.set(STALE, [*self._stale])
 
     async def _take_buttons_away(self) -> float | None:
-        """From jobs that have ended, some a minute since Telegram counts edits; in how many seconds to go on."""
+        """Remove the buttons of ended jobs, a limited number a minute, because Telegram limits edits.
+
+        Return the seconds until more can be removed; None if all are done.
+        """
         while self._stale:
             now = time.monotonic()
             if len(self._tidied_at) == BURST and (left_s := self._tidied_at[0] + BURST_S - now) > 0:
@@ -154,7 +157,10 @@ class Notifier:
         return None
 
     def _leave_to_groups(self, notices: Sequence[Notice]) -> list[Notice]:
-        """Those that are told by themselves; of a group's jobs only what went wrong is, the rest when all are done."""
+        """Return the notices that get a message of their own, and mark the others as delivered.
+
+        Of a group's jobs only what went wrong gets a message; the rest is summed up when the whole group is done.
+        """
         quiet = {notice.id for notice in notices if self._is_for_group(notice)}
         if quiet:
             with self._chat.transaction():
@@ -172,7 +178,7 @@ class Notifier:
         return notice.kind == "started" or notice.data.get("state") == State.SUCCEEDED.value or asked_for
 
     async def tell(self, notice: Notice) -> None:
-        """Write the messages of one notice, and with them that it was told."""
+        """Write the messages of one notice and mark it as delivered, in one transaction."""
         job = self._chat.queue.jobs.get(notice.job_id) if notice.job_id is not None else None
         output = await self._output(notice, job)
         try:
@@ -180,13 +186,13 @@ class Notifier:
                 said = await self._group_done(notice)
             else:
                 said = self._words(notice, job and self._chat.shown(job), output)
-        except Exception:  # one odd notice must neither keep back those behind it nor be lost
+        except Exception:  # one bad notice must not block those behind it, and must not be lost
             log.exception("notice %s (%s) is told in a few words", notice.id, notice.kind)
             said = Said(views.in_few_words(notice, self._chat.settings.box))
         await patiently(partial(self._write, notice, said))
 
     async def tell_together(self, notices: Sequence[Notice]) -> None:
-        """Many that were cancelled at once, before they began: one message to each who would get one for each."""
+        """Send each person one message about many jobs that were cancelled at once before they started."""
         said = Said(views.cancelled(notices, self._chat.settings.box, self._chat.name_of))
         await patiently(partial(self._write_together, notices, said))
 
@@ -218,7 +224,10 @@ class Notifier:
     # -- to whom -----------------------------------------------------------------------------------
 
     def _recipients(self, notice: Notice) -> list[Recipient]:
-        """Where the job was asked for; the admins, for what came from a terminal or is about the box."""
+        """Return the place where the job was submitted, or the admins if it came from a terminal or is about the box.
+
+        The admins also get a notice whose submitter has no role any more.
+        """
         gate = self._chat.gate
         if notice.kind == groups.DONE:
             return self._of_group(notice)
@@ -226,21 +235,24 @@ class Notifier:
         if thread is not None and (found := self._at(thread)):
             return [found]
         people = set(gate.admins())
-        if notice.kind in ("paused", "goes on"):  # whose jobs failed, and whose are held because of them
+        if notice.kind in ("paused", "goes on"):  # also to the owners of the failed and the held jobs
             about = {*notice.data.get("jobs", ()), *notice.data.get("held", ())}
             owners = {person_of(job.spec.owner) for number in about if (job := self._chat.queue.jobs.get(number))}
             people |= {owner for owner in owners if owner is not None and gate.role_of(owner) is not None}
         return [Recipient(person, person) for person in sorted(people)]
 
     def _at(self, thread: Thread) -> Recipient | None:
-        """Whoever asked, where they did, or in private; None if they may not be told any more."""
+        """Return the submitter in the chat where they asked, or in private; None if they have no role any more."""
         gate = self._chat.gate
         if gate.may_reach(thread.person, thread.chat):
             return Recipient(thread.person, thread.chat, thread.message, thread.topic)
         return Recipient(thread.person, thread.person) if gate.role_of(thread.person) is not None else None
 
     def _of_group(self, notice: Notice) -> list[Recipient]:
-        """Everybody who asked for one of its jobs, each once; the admins, for those that came from a terminal."""
+        """Return everybody who submitted one of the group's jobs, once per chat.
+
+        The admins are added if a job came from a terminal, or if one of these people has no role any more.
+        """
         threads, others = self._chat.threads.of_group(notice.data["group"], notice.data["after"])
         found = [self._at(thread) for thread in threads]
         people = {(to.person, to.chat): to for to in reversed(found) if to}
@@ -254,12 +266,12 @@ class Notifier:
     # -- in which words ----------------------------------------------------------------------------
 
     async def _output(self, notice: Notice, job: Job | None) -> Output:
-        """The part of the output that matters to whoever hears how it ended; nothing if it cannot be read."""
+        """Return what to show of an ended job's output; empty if it cannot be read."""
         if job is None or notice.kind != "ended" or not notice.data.get("attempt"):
             return Output()
         try:
             return await self._read_output(notice, job)
-        except Exception:  # how it ended is told without it
+        except Exception:  # the message goes out without it
             log.exception("the output of job %s cannot be told", job.id)
             return Output()
 
@@ -306,7 +318,7 @@ class Notifier:
         return Said(said, keyboards.of_idle(job) if _can_be_kept(notice, job) else keyboards.of_job(job))
 
     async def _group_done(self, notice: Notice) -> Said:
-        """With which was best; a group whose jobs are forgotten by now is told of by its numbers."""
+        """Describe a finished group with its results; if it is no longer stored, only with the notice's counts."""
         name, box = str(notice.data["group"]), self._chat.settings.box
         if self._chat.queue.groups.get(name) is None:
             return Said(group_words.done(notice.data, box, groups.compared((), {}, None)))
@@ -317,14 +329,14 @@ class Notifier:
         return Said(group_words.done(notice.data, box, results), rows, picture)
 
     def _idle_warning(self, job: Job, data: dict[str, Any]) -> Said:
-        """With what can be done about it, unless it comes too late."""
+        """Describe an idle warning, with Keep buttons unless the job has ended or is being stopped."""
         box, plot = self._chat.settings.box, plots.of_idleness(data)
         rows = keyboards.of_idle(job) if _is_live(job) else keyboards.of_job(job)
         picture = Picture(plot, warning_words.idle_caption(job, data, box)) if plot else None
         return Said(warning_words.idle_warning(job, data, box), rows, picture)
 
     def _time_warning(self, job: Job, data: dict[str, Any]) -> Said:
-        """Likewise; one that was extended meanwhile is extended further by a command."""
+        """Describe a time limit warning, with Extend buttons unless the job has ended, is stopping or was extended."""
         late = job.state.final or job.stop or job.spec.time_limit_s != data["limit_s"]
         rows = keyboards.of_job(job) if late else keyboards.of_time(job, data["limit_s"], data.get("more_s"))
         return Said(warning_words.time_warning(job, data, self._chat.settings.box), rows)
@@ -356,12 +368,15 @@ def _is_live(job: Job) -> bool:
 
 
 def _can_be_kept(notice: Notice, job: Job) -> bool:
-    """Whether it warns of a stop that somebody may still forbid."""
+    """Return whether the notice warns that a hung job will be stopped, and the job can still be kept."""
     return notice.kind == "looks hung" and "stops_at" in notice.data and _is_live(job)
 
 
 def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
-    """Notices as they are to be told; those of jobs that one person cancelled in a row, before they began, together."""
+    """Split notices into bundles, one message each.
+
+    At least MANY jobs in a row that the same person or the same failed job cancelled before they started form one.
+    """
     bundles: list[list[Notice]] = []
     for notice in notices:
         by = notice.data.get("by") if notice.kind == "ended" and not notice.data.get("attempt") else None
@@ -373,12 +388,12 @@ def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
 
 
 def _over(notices: Sequence[Notice]) -> list[int]:
-    """The jobs that have ended."""
+    """Return the jobs that have ended."""
     return [notice.job_id for notice in notices if notice.kind == "ended" and notice.job_id is not None]
 
 
 def _aspect(notice: Notice) -> str:
-    """What a notice is to somebody who does not want to hear everything."""
+    """Return the word under which LEAVES_OUT lists this notice."""
     if notice.kind == "when empty ran" and notice.data.get("exit_code") == 0:
         return "queue empty"
     if notice.kind == groups.DONE and set(notice.data["counts"]) <= {State.SUCCEEDED.value}:
@@ -387,13 +402,13 @@ def _aspect(notice: Notice) -> str:
 
 
 def _is_silent(notice: Notice) -> bool:
-    """What nobody need look up for; that a single job was all there was is said by its own end."""
+    """Return whether a notice comes without a sound. An empty queue after a single job does: its end was announced."""
     lone = notice.kind == "queue empty" and notice.data.get("jobs", 0) < 2 and not notice.data.get("command")
     return notice.kind in SILENT or lone
 
 
 def is_quiet(hours: tuple[int, int] | tuple[()] | None, now: datetime) -> bool:
-    """Whether this is one of the hours without a sound, by the clock on the box's wall."""
+    """Return whether it is now within these quiet hours, in minutes since midnight of the box's local time."""
     if not hours:
         return False
     here = now.astimezone()

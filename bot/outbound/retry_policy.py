@@ -1,6 +1,6 @@
-"""What to do about a call that failed. Pure.
+"""Decides what to do after a call to Telegram failed. Pure.
 
-BadRequest and TimedOut are both NetworkErrors to python-telegram-bot: the order of the questions matters.
+In python-telegram-bot, BadRequest and TimedOut are both NetworkErrors, so the order of the checks matters.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-LONGEST_UNSURE_S = 120.0  # each try may put one more copy into the chat
-SHORTEST_WAIT_S = 1.0  # whatever Telegram asks for
+LONGEST_UNSURE_S = 120.0  # longer, because each try may put one more copy into the chat
+SHORTEST_WAIT_S = 1.0  # even if Telegram asks for less
 NOT_JSON = "Invalid server response"
 POOL_IS_FULL = "request was *not* sent"
 NEVER_CONNECTED = {"ConnectTimeout", "PoolTimeout"}  # time-outs that certainly delivered nothing
 
 
 class Then(Enum):
-    """What becomes of the message."""
+    """What to do with the message."""
 
     AGAIN = "try again later; it has not arrived"
     WAIT = "this chat is to be left alone for a while; it has not arrived"
@@ -40,7 +40,7 @@ class Then(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do, when, and what to tell people."""
+    """What to do, after how many seconds, why, and the chat's new id if it has one."""
 
     then: Then
     after_s: float = 0.0
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def after_failure(problem: BaseException, tries: int) -> Verdict:
-    """What to do about this failure of the `tries`th try."""
+    """Return what to do after try number `tries` failed like this. Raise what is not a TelegramError again."""
     for kind, judge in _JUDGES:
         if isinstance(problem, kind):
             return judge(problem, max(tries, 1))
@@ -57,7 +57,7 @@ def after_failure(problem: BaseException, tries: int) -> Verdict:
 
 
 def pause_s(tries: int, longest_s: float = LONGEST_PAUSE_S) -> float:
-    """How long to wait after the `tries`th failure in a row."""
+    """Return how many seconds to wait after `tries` failures in a row."""
     return float(min(FIRST_PAUSE_S * 2 ** min(tries - 1, 10), longest_s))
 
 
@@ -80,14 +80,14 @@ def _timed_out(problem: error.TimedOut, tries: int) -> Verdict:
     return _again(problem, tries) if not_sent else _perhaps(problem, tries)
 
 
-# Telegram did not act: there was no connection, or an answer that says so.
+# Telegram did nothing: there was no connection, or the answer says so.
 _NEVER_DONE = ("connecterror", "proxyerror", "connection refused", "all connection attempts failed", "name or service")
 _SERVER = ("bad gateway", "internal server", "service unavailable", "too many requests")
 _TOO_LARGE = ("too large", "too big")
 
 
 def is_of_a_stranger(problem: BaseException) -> bool:
-    """Whether an answer is none of Telegram's, which speaks JSON: some proxy's 401 or 404 says nothing of the token."""
+    """Return whether an answer is not JSON, so not from Telegram: a proxy's 401 or 404 says nothing about the token."""
     cause = problem.__cause__
     return cause is not None and (str(cause) == NOT_JSON or is_of_a_stranger(cause))
 
@@ -99,7 +99,7 @@ def _unknown(problem: error.InvalidToken, tries: int) -> Verdict:
 
 
 def _network(problem: error.TelegramError, tries: int) -> Verdict:
-    """No connection, a broken one, 413, 5xx, or an answer that nobody understands."""
+    """Judge a missing or broken connection, a 413, a 5xx, or an answer that makes no sense."""
     text = str(problem).lower()
     if any(words in text for words in _TOO_LARGE):
         return Verdict(Then.PARK, why=f"refused: {_reason(problem)}")
@@ -135,11 +135,11 @@ def _refused(problem: error.BadRequest, _: int) -> Verdict:
 
 
 def _reason(problem: error.TelegramError) -> str:
-    told, _, _ = problem.message.partition(". Parsing the server response")  # a page in place of a refusal
+    told, _, _ = problem.message.partition(". Parsing the server response")  # the answer was a page, not JSON
     return told.removeprefix("Bad Request: ").removeprefix("Forbidden: ")
 
 
-# The first that fits counts: the later ones are wider.
+# The first match counts: the last class includes all the others.
 _JUDGES: tuple[tuple[type[BaseException], Callable[[Any, int], Verdict]], ...] = (
     (error.RetryAfter, _wait_as_told),
     (error.ChatMigrated, lambda problem, _: Verdict(Then.MOVE, chat=problem.new_chat_id)),

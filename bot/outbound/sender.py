@@ -1,4 +1,4 @@
-"""Messages to Telegram: each chat in order, alerts before edits, until each has arrived or never can."""
+"""Sends messages to Telegram: each chat in order, alerts before edits, until each is delivered or undeliverable."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EDIT_TRIES = 4  # before a method is taken for one that this server does not have
+EDIT_TRIES = 4  # before we conclude that this server does not have the method
 LATE = timedelta(minutes=10)
 REPEAT = "sent again: the first may have arrived"
-ORDER = {"answer": 0, "reply": 1, "send": 2, "edit": 3}  # who asks waits; news can
+ORDER = {"answer": 0, "reply": 1, "send": 2, "edit": 3}  # somebody is waiting for an answer; news can wait
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 
 
 class Sender:
-    """Sends what waits; one task a chat, and one for its files, so that a large one holds up no alert."""
+    """Sends waiting messages. Each chat has one task, and one more for files, so that a large file delays no alert."""
 
     def __init__(self, chat: Chat, bot: Bot, on_doubt: Callable[[], None]) -> None:
         self._chat, self._bot, self._on_doubt = chat, bot, on_doubt
         self._wake = asyncio.Event()
         self._busy: dict[tuple[int, bool], asyncio.Task[None]] = {}
-        self._quiet_until: dict[int, float] = {}  # per chat, after it asked us to wait; by the monotonic clock
+        self._quiet_until: dict[int, float] = {}  # per chat, if Telegram asked us to wait; by the monotonic clock
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the sender: there may be something to send."""
         self._wake.set()
 
     @property
     def busy(self) -> bool:
-        """Whether something is being sent."""
+        """Return whether something is being sent."""
         return bool(self._busy)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 self._wake.clear()
@@ -80,12 +80,12 @@ class Sender:
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
     async def settled(self) -> None:
-        """When nothing that could be sent now is left."""
+        """Wait until everything that can be sent now has been tried."""
         while self._busy:
             await asyncio.wait(self._busy.values())
 
     def _start_lanes(self) -> float | None:
-        """Begin with everything that is due; in how many seconds something more will be."""
+        """Start a task for each chat with something due. Return the seconds until more is due; None if nothing is."""
         now = clock.monotonic()
         self._quiet_until = {chat: until for chat, until in self._quiet_until.items() if until > now}
         for message in self._chat.messages.due(now=now):
@@ -104,7 +104,7 @@ class Sender:
         self._wake.set()
 
     async def _lane(self, chat: int, files: bool) -> None:
-        """Everything due in one chat, one after the other."""
+        """Send everything that is due in one chat, its files or the rest, one after the other."""
         while (message := await patiently(partial(self._next, chat, files))) is not None:
             await self._send(message)
 
@@ -115,7 +115,7 @@ class Sender:
         return min(due, key=lambda message: ORDER.get(message.lane, 0), default=None)
 
     async def _send(self, message: Message) -> None:
-        """One try, whose end is written down before anything else is sent there."""
+        """Try once to send a message, and store the result before the task sends its next one."""
         messages = self._chat.messages
         if message.expires_at and message.expires_at < clock.now():
             await patiently(partial(messages.told, message.id))
@@ -123,13 +123,13 @@ class Sender:
         if message.person is not None and not self._chat.gate.may_reach(message.person, message.chat):
             await patiently(partial(messages.park, message.id, "no longer allowed"))
             return
-        await self._picture(message)  # it takes its time, and nothing has been sent yet
+        await self._picture(message)  # drawing takes time, so it is done before the try is recorded
         await patiently(partial(messages.begin, message.id))
         try:
             number = await self._call(message)
         except TelegramError as problem:
             await patiently(partial(self._failed, message, _verdict(message, problem)))
-        except Exception:  # what cannot even be asked for must not hold up what comes after it
+        except Exception:  # a broken message must not block those behind it
             log.exception("message %s cannot be sent", message.id)
             await patiently(partial(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent")))
         else:
@@ -159,7 +159,7 @@ class Sender:
             self._park(message, "unreachable: the group has become another one")
 
     def _simplify(self, message: Message, verdict: Verdict) -> None:
-        """What was refused as it was is sent in a plainer form, as long as there is one."""
+        """Send a refused message again in a simpler form. If there is none, it is undeliverable."""
         body = simpler_forms.FORMS[verdict.then](message.body)
         if body == message.body or message.method not in _CAN_BE_SIMPLER:
             self._park(message, f"refused: {verdict.why}")
@@ -176,7 +176,10 @@ class Sender:
             self._quiet_until[message.chat] = clock.monotonic() + verdict.after_s
 
     def _park(self, message: Message, why: str) -> None:
-        """What cannot be told there is told to its owner in private, if that is another place."""
+        """Mark a message as undeliverable, and drop it if it is an edit or an answer to a button.
+
+        A notice that cannot be delivered in a group goes to the person in private.
+        """
         if message.lane in {"edit", "answer"}:
             self._chat.messages.told(message.id)
             return
@@ -193,7 +196,7 @@ class Sender:
             )  # fmt: skip
 
     async def _call(self, message: Message) -> int | None:
-        """Make the call; the number under which the message now stands in its chat."""
+        """Make the call. Return the message's number in its chat; None if the call is not about a message."""
         return await _CALLS[message.method](self, message)
 
     async def _send_text(self, message: Message) -> int | None:
@@ -208,7 +211,7 @@ class Sender:
         return await plots.drawn(plot, self._chat.settings.home) if plot else None
 
     async def _send_picture(self, message: Message) -> int | None:
-        """Where it cannot be drawn its words say the same."""
+        """Send a picture with its caption; if it cannot be drawn, send the message's text."""
         picture = await self._picture(message)
         if picture is None:
             return await self._send_text(message)
@@ -286,11 +289,11 @@ _CALLS: dict[str, Callable[[Sender, Message], Awaitable[int | None]]] = {
 
 
 def follow(chat: Chat, old: int, new: int) -> bool:
-    """A group became a supergroup: what waits and what comes goes to its new id, if it may be served at all."""
+    """Send to its new id what is for a group that became a supergroup. Return False if the group is not served."""
     if not chat.gate.serves(old):
         return False
     with chat.transaction():
-        known = chat.people.successors().get(old) == new  # told twice: by a refusal, and by a message in the group
+        known = chat.people.successors().get(old) == new  # said twice: in a refusal, and in a message in the group
         chat.people.note_successor(old, new)
         chat.messages.move(old, new)
         chat.threads.move(old, new)
@@ -305,7 +308,7 @@ def follow(chat: Chat, old: int, new: int) -> bool:
 
 
 def _told_in_full(problem: BaseException) -> BaseException | None:
-    """What needs a traceback in the log; what we raise on purpose says all in its sentence."""
+    """Return the exception if the log needs its traceback; None for our own errors, whose message says enough."""
     return None if isinstance(problem, NightshiftError) else problem
 
 
@@ -314,7 +317,7 @@ def _text(message: Message) -> str:
 
 
 def _with_notes(message: Message, text: str, limit: int) -> str:
-    """The text, with what must be known about its coming late or twice."""
+    """Return the text, with a note if it comes late or may come twice and the note fits."""
     notes = _notes(message)
     if message.method not in _SPEAKS or not notes:
         return text
@@ -329,7 +332,7 @@ def _notes(message: Message) -> str:
 
 
 def _placed(body: dict[str, Any]) -> dict[str, Any]:
-    """Where in the chat, and how loud."""
+    """Return the arguments that say where in the chat a message goes, and whether it makes a sound."""
     placed: dict[str, Any] = {"disable_notification": bool(body.get("silent")), "message_thread_id": body.get("topic")}
     if body.get("reply_to"):
         placed["reply_parameters"] = ReplyParameters(body["reply_to"], allow_sending_without_reply=True)
@@ -346,7 +349,7 @@ def _button(one: dict[str, str]) -> InlineKeyboardButton:
 
 
 def _verdict(message: Message, problem: TelegramError) -> Verdict:
-    """What to do about a failure. An edit by a method that is not known there must not hold up others for ever."""
+    """Return what to do after a failure. Give up an edit whose method the server lacks, so that it blocks no others."""
     if message.lane == "edit" and isinstance(problem, InvalidToken) and message.tries >= EDIT_TRIES:
         return Verdict(Then.PARK, why="refused: there is no such method")
     return after_failure(problem, message.tries + 1)

@@ -1,4 +1,4 @@
-"""Simpler forms of a message that was refused as it was. Pure."""
+"""Simpler forms of a message that Telegram refused. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bot.outbound.retry_policy import Verdict
     from runner.api.chat import Message
 
-AS_WORDS = {Then.PLAIN, Then.BARE, Then.PARK}  # what words alone may survive: a group may take no pictures
+AS_WORDS = {Then.PLAIN, Then.BARE, Then.PARK}  # then text alone may get through: a group may forbid pictures
 
 
 def _plainer(body: dict[str, Any]) -> dict[str, Any]:
@@ -26,13 +26,13 @@ def _looser(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _barest(body: dict[str, Any]) -> dict[str, Any]:
-    """Whatever it was that Telegram did not like, words alone should pass."""
+    """Return plain text only: whatever Telegram refused, that should get through."""
     bare = {key: value for key, value in _plainer(_looser(body)).items() if key != "keyboard"}
     return {**bare, "text": shorten(bare["text"], MESSAGE_UNITS - 200, keep="both")} if "text" in bare else bare
 
 
 def in_words(message: Message, verdict: Verdict) -> dict[str, Any] | None:
-    """The same without its picture, or why there is no file; None if words would not arrive either."""
+    """Return the message without its picture, or with the reason why there is no file; None if text would not help."""
     body = message.body
     if "plot" in body:
         return {key: value for key, value in body.items() if key not in {"plot", "caption"}}

@@ -1,4 +1,4 @@
-"""Buttons that outlived their job: under what was said of it, those stay that still do something."""
+"""Removes stale buttons (Kill, Keep, Extend) from a job's messages once it has ended."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 WHILE_IT_LASTS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
 QUESTIONS = frozenset({"killed", "back"})
-LATEST = 6  # messages of a job that are seen to: Telegram counts each change of one
+LATEST = 6  # messages per job that are changed: Telegram limits edits
 LASTS_S = 900.0
 
 Keyboard = list[list[dict[str, str]]]
 
 
 def take_away(chat: Chat, job_id: int) -> int:
-    """Removes the buttons that do nothing for a job that has ended; how many messages that changes."""
+    """Remove the buttons that do nothing for an ended job. Return how many messages that changes."""
     job = chat.queue.jobs.get(job_id)
     if job is None or not job.state.final:
         return 0
     changed: list[int] = []
     with chat.transaction():
-        moved = chat.people.successors()  # in a group that has a new id, messages have other numbers
+        moved = chat.people.successors()  # a group with a new id has new message numbers
         for shown in chat.messages.shown_about(job.id, clock.text(job.submitted_at), LATEST):
             if shown.chat in moved or not shown.person or not chat.gate.may_reach(shown.person, shown.chat):
                 continue
             if shown.chat < 0 and shown.chat in changed:
-                continue  # Telegram takes twenty messages a minute in a group, and counts changes
+                continue  # Telegram takes 20 messages a minute in a group, edits included
             if _tidy(chat, job, shown, shown.person):
                 changed.append(shown.chat)
     return len(changed)
 
 
 def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> bool:
-    """Whether there was anything to change."""
+    """Remove the stale buttons of one message. Return whether there were any."""
     left = _left(chat, job, shown, person)
     if left is None:
         return False
@@ -55,7 +55,7 @@ def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> bool:
 
 
 def _left(chat: Chat, job: Job, shown: Shown, person: int) -> Keyboard | None:
-    """What is to stand there; None if nothing there is out of date."""
+    """Return the buttons that the message should have; None if none of them is stale."""
     rows: Keyboard = shown.body.get("keyboard") or []
     found = {one["data"]: chat.buttons.find(one["data"]) for row in rows for one in row if "data" in one}
     buttons = {nonce: button for nonce, button in found.items() if button is not None}

@@ -1,1 +1,1 @@
-"""What must not leave the box: the token, and whatever looks like a secret in what is told."""
+"""Keeps secrets on the box: the bot's token, and whatever looks like a secret in messages and logs."""

@@ -1,4 +1,4 @@
-"""Which names and values are about secrets, told with some sense: `HF_TOKEN` is, `pad_token_id` is not. Pure."""
+"""Decides which names and values are secrets: `HF_TOKEN` is, `pad_token_id` is not. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Likeness(IntEnum):
-    """How much a name sounds like that of a secret."""
+    """How much a name sounds like a secret's."""
 
     NONE = 0
     WEAK = 1
-    """Only a value that looks random is hidden: `key=`, `token:`."""
+    """A value is hidden only if it looks random: `key=`, `token:`."""
     STRONG = 2
-    """Whatever it holds is hidden."""
+    """Any value is hidden, except placeholders and paths."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -28,7 +28,7 @@ def _words(text: str) -> frozenset[str]:
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _ALWAYS = _words("passwords secret secrets credential credentials authorization privatekey apitoken authkey")
 _JOINED = ("password", "passwd", "passphrase", "apikey", "secretkey", "accesskey", "authtoken", "accesstoken")
-# What makes a word at the end of a name one for a secret, by the words before it.
+# For the last word of a name: the words before it that make the name a secret's.
 _COMPANY = {
     "key": _words(
         "api access secret private auth encryption signing account master storage subscription service ssh deploy "
@@ -43,7 +43,7 @@ _COMPANY = {
         _words("db database user admin root smtp mysql pg postgres redis mongo ftp ssh mail email http basic proxy my"),
     ),
 }
-# Beside these a key opens nothing, a token is a piece of text and a pass goes forward.
+# After these words a key, a token or a pass is no secret: a sort key, an EOS token, a forward pass.
 _HARMLESS = _words(
     "pad eos bos unk mask cls sep special image audio video vision start stop end begin per next last first prev new "
     "max min num n each decoder encoder forced padding think prefix suffix single one time cost loss total avg mean "
@@ -51,7 +51,7 @@ _HARMLESS = _words(
     "value past state weight param forward backward second two multi test tests batch config index hash map json "
     "object column"
 )
-# A name that ends so holds no secret but something about one.
+# A name that ends in one of these describes a secret, but does not hold it.
 _ABOUT = _words(
     "id ids name names file files path paths dir folder type types count counts length len size limit min max policy "
     "field fields url uri host arn version format index error errors expiry expires ttl age sock socket mode method "
@@ -75,7 +75,7 @@ _NUMBER = re.compile(r"[-+]?[0-9.,_]+(?:[eE][-+]?[0-9]+)?[%kKMGTB]*")
 
 
 def likeness(name: str) -> Likeness:
-    """How much this name sounds like that of a secret."""
+    """Return how much this name sounds like a secret's."""
     words = [word.lower() for word in _WORD.findall(name)]
     while words and (words[-1] in _SUFFIXES or words[-1].isdigit()):
         words.pop()
@@ -96,7 +96,7 @@ def _in_company(before: list[str], company: frozenset[str], *, shouted: bool) ->
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
+    """Return whether a variable of this name holds a secret."""
     found = likeness(name)
     return found is Likeness.STRONG or (
         found is Likeness.WEAK and name != "key" and bool(re.fullmatch(r"[A-Za-z]+", name))
@@ -104,12 +104,12 @@ def looks_secret(name: str) -> bool:
 
 
 def secret_values(environment: Mapping[str, str]) -> set[str]:
-    """The values in an environment that must not be shown."""
+    """Return the values in an environment that must not be shown."""
     return {value for name, value in environment.items() if looks_secret(name) and is_telling(value)}
 
 
 def is_telling(value: str) -> bool:
-    """Whether a value can be looked for on its own: not short, not trivial, no word, number or path of everyday."""
+    """Return whether a value is distinctive enough to search for: not short, no placeholder, word, number or path."""
     value = value.strip()
     if len(value) < 6 or is_stand_in(value) or is_path(value):
         return False
@@ -119,17 +119,17 @@ def is_telling(value: str) -> bool:
 
 
 def is_stand_in(value: str) -> bool:
-    """Whether a value only says that there is one, or none."""
+    """Return whether a value is empty or only a placeholder."""
     return not value or value.lower() in _TRIVIAL or _STAND_IN.fullmatch(value) is not None
 
 
 def is_path(value: str) -> bool:
-    """Whether a value names a file; some keys begin with a slash and name none."""
+    """Return whether a value is a path; some keys begin with a slash but are none."""
     return _PATH.fullmatch(value) is not None and not is_random(re.sub(r"[/+]", "", value))
 
 
 def is_random(value: str) -> bool:
-    """Whether a value looks as if a machine had made it up: kinds of characters change all the time."""
+    """Return whether a value looks machine-made: digits, small and capital letters alternate often."""
     plain = value.replace("-", "").replace("_", "").rstrip("=")
     if not 16 <= len(plain) <= 1000 or not plain.isalnum() or not plain.isascii():
         return False

@@ -1,7 +1,7 @@
-"""A log without the bot's token in it, whoever writes there and however it fails.
+"""Keeps the bot's token out of the log, whichever library writes there and however it fails.
 
-httpx logs every address it asks, token and all; `repr(bot)`, the text of InvalidToken and tracebacks carry it too.
-A logger's filter does not see what its children log, so this one sits on the handlers.
+httpx logs every URL it requests, including the token. `repr(bot)`, the text of InvalidToken and tracebacks have it too.
+A logger's filter does not see what its children log, so this one is on the handlers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def install(token: str) -> None:
-    """From now on nothing that is logged shows this token, nor anything else that looks like a secret."""
+    """Set up logging so that nothing logged from now on shows this token or anything else that looks like a secret."""
     logging.basicConfig(level=logging.INFO, format=FORMAT)
     logging.captureWarnings(True)
     logging.raiseExceptions = False
@@ -47,7 +47,7 @@ def _handlers() -> list[logging.Handler]:
 
 
 class _Redaction(logging.Filter):
-    """Rewrites each record so that no handler has anything to show that must not be shown."""
+    """Rewrites each record so that it has no secrets left for a handler to show."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _Redaction(logging.Filter):
         """Let every record through, without its secrets."""
         try:
             self._rewrite(record)
-        except Exception:  # whatever an object's own text does, the log goes on
+        except Exception:  # formatting an object may raise anything; logging must go on
             record.msg, record.args = "something that cannot be shown was logged", ()
             record.exc_info = record.exc_text = record.stack_info = None
         return True

@@ -1,4 +1,4 @@
-"""Takes secrets out of text before it leaves the box: known ones, known shapes, values of telling names. Pure."""
+"""Removes secrets from text before it leaves the box: known ones, known formats, values of telling names. Pure."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = ["REDACTED", "Redactor", "looks_secret", "secret_values"]
 REDACTED = "[redacted]"
 _MARK = REDACTED.encode()
 _PIECE = 1 << 20
-"""How much of a stream is looked at together."""
+"""How many bytes of a stream are searched together."""
 _HELD = 16 << 10
-"""How much of it waits for what follows; a private key fits in there."""
+"""How many bytes at its end wait for what follows; a private key fits in there."""
 _CONTEXT = 256
 _LEAST_OF_CUT = 8
 _LONGEST_FORM = 512
 _SHOWN = 32 << 10
-"""Several times what a message holds."""
+"""How many characters of a long text are kept: several times what a message holds."""
 _ENDS_KEPT = 200
 
 Span = tuple[int, int]
@@ -50,8 +50,8 @@ def _shape(literals: str, pattern: str) -> tuple[tuple[bytes, ...], re.Pattern[b
     return tuple(literal.encode() for literal in literals.split()), re.compile(pattern.encode())
 
 
-# What is looked for only where one of the words before it occurs; the group is what goes. Patterns begin with
-# plain letters, which is what makes them quick: what must not stand before those is said after them.
+# Each pattern is tried only if one of the words before it occurs; its group is what is hidden. Patterns begin with
+# plain letters, which makes them fast. What must not come before those letters is checked by a lookbehind after them.
 _SHAPES = (
     _shape("AKIA ASIA ABIA ACCA", r"(A(?:KIA|SIA|BIA|CCA)(?<![A-Za-z0-9]....)[0-9A-Z]{16})(?![A-Za-z0-9])"),
     _shape("ghp_ gho_ ghu_ ghs_ ghr_", r"(gh[pousr]_(?<![A-Za-z0-9]....)[A-Za-z0-9]{30,})"),
@@ -100,7 +100,7 @@ _BOT_NUMBER = re.compile(rb"(?<![0-9])[0-9]{6,16}\Z")
 _CAPITAL = re.compile(rb"[A-Z]")
 
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-# The words in names, as far as they may be followed by a value; anything else that follows makes them another word.
+# Words in names that a value may follow. Another letter right after one makes it a different word.
 _WORDS = tuple(
     re.compile(word + rb"[\w.-]{0,60}[\"'\]\\]{0,4}[ \t]{0,4}[=: \t]")
     for word in (
@@ -126,7 +126,7 @@ _FOLLOWING = re.compile(rb"(?:[ \t]+|=)(?!-)" + _VALUE)
 
 
 class Redactor:
-    """Hides these secrets, and whatever looks like one."""
+    """Hides these secrets, and everything else that looks like one."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self.secrets = frozenset(secret.strip() for secret in secrets if is_telling(secret))
@@ -136,15 +136,15 @@ class Redactor:
         self._held = max([_HELD, *(2 * len(form) for form in forms)])
 
     def text(self, text: str) -> str:
-        """The text without secrets, as plain text or HTML."""
+        """Return the text, plain or HTML, without secrets."""
         data = text.encode("utf-8", "surrogatepass")
         spans = self._spans(data)
         return _replaced(data, spans).decode("utf-8", "surrogatepass") if spans else text
 
     def ends(self, text: str) -> str:
-        """As much of a text without secrets as a message can show; of a long one its two ends, looked at once.
+        """Return as much of a text without secrets as a message can show: the two ends of a long one, which are cached.
 
-        What is near a cut before secrets are taken out is not shown: a part of one may be left there.
+        Text near a cut that was made before redaction is not shown: it may hold a part of a secret.
         """
         if len(text) <= _SHOWN:
             return self.text(text)
@@ -156,12 +156,12 @@ class Redactor:
         return self._ends[key]
 
     def data(self, data: bytes) -> bytes:
-        """A whole output without secrets."""
+        """Return a whole output without secrets."""
         return _replaced(data, self._spans(data))
 
     def stream(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """A huge output without secrets, piece by piece; one that is split over two is found too."""
-        waiting, done = bytearray(), 0  # what was handed on already stays a little while, for what follows it
+        """Yield a huge output without secrets, piece by piece. A secret that is split over two pieces is found too."""
+        waiting, done = bytearray(), 0  # the last bytes yielded stay, as context for what follows
         for chunk in chunks:
             waiting += chunk
             if len(waiting) < _PIECE:
@@ -173,21 +173,21 @@ class Redactor:
                 yield _replaced(data, spans, done, cut)
                 kept = max(cut - _CONTEXT, 0)
                 waiting, done = bytearray(data[kept:]), cut - kept
-            else:  # all of it is one secret: its ends are enough to know it by
+            else:  # all of it is one secret: its ends are enough to recognize it
                 del waiting[cut + _CONTEXT : len(data) - self._held]
         data = bytes(waiting)
         yield _replaced(data, self._spans(data), done)
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Lines without secrets; a secret that takes several of them becomes one."""
+        """Yield lines without secrets. A secret that spans several lines becomes one."""
         rest = b""
         for piece in self.stream(f"{line}\n".encode("utf-8", "surrogatepass") for line in lines):
             *whole, rest = (rest + piece).split(b"\n")
             yield from (line.decode("utf-8", "surrogatepass") for line in whole)
 
     def _spans(self, data: bytes) -> list[Span]:
-        """What must go, in order and apart."""
-        found = self._found(data)  # also where something is not seen: an escape may seem to take what follows it
+        """Return the spans to hide, sorted and without overlaps."""
+        found = self._found(data)  # the raw bytes too: an escape may seem to include what follows it
         if visible := seen(data):
             found += [visible.span(*span) for span in self._found(visible.plain) if span[1] > span[0]]
         return _merged(found)
@@ -207,13 +207,13 @@ class Redactor:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """A very long secret in pieces, each of which is looked for: of one that is cut a part may be anywhere."""
+    """Yield a very long secret in pieces, each of which is searched for: an excerpt may hold any part of it."""
     size = _LONGEST_FORM if len(secret) > 2 * _LONGEST_FORM else len(secret)
     yield from (secret[at : at + size] for at in range(0, len(secret), size))
 
 
 def _forms(secret: str) -> set[bytes]:
-    """A secret as it is written, and as it looks in addresses, HTML, JSON, Python, UTF-16, hex and base64."""
+    """Return a secret as it is written, and as it looks in URLs, HTML, JSON, Python, UTF-16, hex and base64."""
     quoted = quote(secret, safe="")
     texts = {
         secret,
@@ -228,14 +228,14 @@ def _forms(secret: str) -> set[bytes]:
 
 
 def _in_hex(secret: bytes) -> set[bytes]:
-    """In small and in capital letters, with what usually stands between."""
+    """Return a secret in hex, in small and in capital letters, with the usual separators."""
     pairs = [f"{byte:02x}" for byte in secret]
     small = {"".join(pairs), " ".join(pairs), ":".join(pairs)}
     return {form.encode() for text in small for form in (text, text.upper())} | {"\\x".join(pairs).encode()}
 
 
 def _in_base64(secret: bytes) -> set[bytes]:
-    """What of a secret's base64 is the same whatever stands around it, for each of the three ways it may fall."""
+    """Return the part of a secret's base64 that does not depend on its surroundings, for all three alignments."""
     found = set()
     for before in range(3):
         bits = (before + len(secret)) * 8
@@ -245,7 +245,7 @@ def _in_base64(secret: bytes) -> set[bytes]:
 
 
 def _cut_off(data: bytes, form: bytes) -> Iterator[Span]:
-    """A secret of which an excerpt has only the end, at its beginning, or only the beginning, at its end."""
+    """Yield a secret that an excerpt cuts off: its end at the start of the data, or its start at the data's end."""
     if len(data) < _LEAST_OF_CUT:
         return
     at = form.find(data[:_LEAST_OF_CUT], 1)
@@ -267,7 +267,7 @@ def _shaped(data: bytes) -> Iterator[Span]:
 
 
 def _private_keys(data: bytes) -> Iterator[Span]:
-    """Private keys, up to their end or as far as they go on like one."""
+    """Yield private keys, up to their end line or as far as the text still looks like a key."""
     ends = [found.end() for found in _KEY_END.finditer(data)]
     last = 0
     for found in _KEY_BEGIN.finditer(data):
@@ -283,7 +283,7 @@ def _private_keys(data: bytes) -> Iterator[Span]:
 
 
 def _bot_tokens(data: bytes) -> Iterator[Span]:
-    """Tokens of Telegram bots, a number and 35 characters; digests and names have no capital letter."""
+    """Yield tokens of Telegram bots: a number, a colon, 30 or more characters. Digests and names have no capitals."""
     for found in _AFTER_COLON.finditer(data):
         number = _BOT_NUMBER.search(data[max(found.start() - 17, 0) : found.start()])
         if number and _CAPITAL.search(found[0], 3):
@@ -291,7 +291,7 @@ def _bot_tokens(data: bytes) -> Iterator[Span]:
 
 
 def _named(data: bytes) -> Iterator[Span]:
-    """The values of names that sound like a secret's."""
+    """Yield the values of names that sound like a secret's."""
     lowered = data.lower()
     for word in _WORDS:
         seen = 0
@@ -305,7 +305,7 @@ def _named(data: bytes) -> Iterator[Span]:
 
 
 def _name(data: bytes, at: int, *, assigned: bool) -> Span | None:
-    """Where the name around a word stands, if it is that of a secret and may have a value."""
+    """Return where the name around a word is; None if it is not a secret's or cannot have a value."""
     before, after = data[max(at - 64, 0) : at], data[at : at + 64]
     start = at - len(before) + len(before.rstrip(_NAME))
     if not assigned and not data.startswith(b"-", start):
@@ -315,7 +315,7 @@ def _name(data: bytes, at: int, *, assigned: bool) -> Span | None:
 
 
 def _value(data: bytes, at: int, *, is_option: bool) -> Span:
-    """Where the value after a name stands; nowhere if there is none."""
+    """Return where the value after a name is; an empty span if there is none."""
     found = _FOLLOWING.match(data, at) if is_option else _ASSIGNED.match(data, at)
     if found is None:
         return at, at
@@ -348,7 +348,7 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def _safe_cut(data: bytes, spans: list[Span], latest: int) -> int:
-    """Where to cut at the latest: after a line if possible, and never inside what must go."""
+    """Return where to cut, at `latest` or before: after a line if possible, and never inside a secret."""
     cut = data.rfind(b"\n", 0, max(latest, 0)) + 1 or max(latest, 0)
     return next((start for start, end in spans if start < cut < end), cut)
 

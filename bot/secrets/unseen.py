@@ -1,4 +1,4 @@
-"""What stands in a text without being seen: escapes, control and zero-width characters, what was erased. Pure."""
+"""Finds what is in a text but not visible: escapes, control and zero-width characters, erased text. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ ESCAPES = (
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[PX^_][^\x1b\n]*(?:\x1b\\)?|[ -/]*[0-~])?"
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-"""What a terminal obeys and does not show."""
-# Control characters, bytes that are no text (as Python decodes them), marks over letters, and what takes no room.
+"""Sequences that a terminal obeys and does not show."""
+# Control characters, bytes that are no text (as Python decodes them), combining marks, characters without width.
 _NO_ROOM = (
     "\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u1ab0-\u1aff"
     "\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u20d0-\u20ff\u3164\ud800-\udfff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff"
@@ -22,14 +22,14 @@ _ODD = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]")
 
 
 class Seen(NamedTuple):
-    """The part of some bytes that is seen, and where each piece of it stands among them all."""
+    """The visible part of some bytes, and where each piece of it is in the original."""
 
     plain: bytes
     begins: list[int]
     places: list[int]
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """Where a stretch of the plain part is in the whole."""
+        """Return where a stretch of the visible part is in the original."""
         return self._place(begin), self._place(end - 1) + 1
 
     def _place(self, at: int) -> int:
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 
 
 def seen(data: bytes) -> Seen | None:
-    """What is seen of a text; None if that is all of it."""
+    """Return the visible part of a text; None if all of it is visible."""
     if not _ODD.search(data):
         return None
     text = data.decode("utf-8", "surrogateescape")
@@ -62,7 +62,7 @@ def _size(text: str) -> int:
 
 
 def _kept(text: str) -> list[tuple[int, int]]:
-    """The stretches of a text that are seen."""
+    """Return the visible stretches of a text."""
     kept: list[tuple[int, int]] = []
     at = 0
     for found in _UNSEEN.finditer(text):
@@ -75,7 +75,7 @@ def _kept(text: str) -> list[tuple[int, int]]:
 
 
 def _erase(text: str, kept: list[tuple[int, int]], count: int) -> None:
-    """Take the last characters back, as far as their line goes."""
+    """Remove the last `count` characters, but not beyond their line."""
     while count and kept:
         begin, end = kept.pop()
         stays = max(end - count, begin, text.rfind("\n", max(end - count, begin), end) + 1)

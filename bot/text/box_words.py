@@ -1,4 +1,4 @@
-"""What is told of the box itself: held, idle, its GPUs, its disk. HTML that Telegram takes."""
+"""Messages about the box itself: its queue, GPUs, disk, runner and backups. Each function returns HTML for Telegram."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def paused(data: Mapping[str, Any], box: str) -> str:
-    """The breaker holds the queue."""
+    """Say that the breaker paused the queue, and when it tries a job."""
     then = f"Running jobs go on. {_how_it_is_tried(data)} Resume if nothing is wrong with the box."
     return fit([f"⏸ {bold(box)} is paused: {escape(str(data['why']))}\n", f"{_numbers(data.get('jobs', ()))}. {then}"])
 
@@ -34,7 +34,7 @@ def _how_it_is_tried(data: Mapping[str, Any]) -> str:
 
 
 def goes_on(data: Mapping[str, Any], box: str) -> str:
-    """One job has shown that the box is well."""
+    """Say that the queue goes on because the trial job did not fail, and how many similar jobs stay held."""
     failed, held = _numbers(data.get("jobs", ())), data.get("held", ())
     if not held:
         return fit([f"▶️ {bold(box)} goes on: #{data['trial']} runs."])
@@ -48,7 +48,7 @@ def goes_on(data: Mapping[str, Any], box: str) -> str:
 
 
 def _numbers(jobs: Sequence[int]) -> str:
-    """Each job once, however many of its attempts failed."""
+    """List each job once, even if several of its attempts failed."""
     return ", ".join(f"#{number}" for number in dict.fromkeys(jobs))
 
 
@@ -56,7 +56,7 @@ FEW_FILES = 1000
 
 
 def queue_empty(data: Mapping[str, Any], box: str) -> str:
-    """Nothing is left to do."""
+    """Say that the queue is empty, how its jobs ended, and which command will run when."""
     parts: list[str | Shrink] = [f"🌅 {bold(box)} has nothing left to do"]
     if data.get("command"):
         parts += [f". {_when(data.get('due_at'))} it runs: ", Shrink(str(data["command"]), code, keep="both")]
@@ -72,7 +72,7 @@ def _when(due_at: str | None) -> str:
 
 
 def _done(data: Mapping[str, Any]) -> list[str]:
-    """What was done until then, and what is kept from starting."""
+    """Return a line that counts the ended jobs by outcome, and the held jobs; an empty list if there are none."""
     jobs, failed, held = (int(data.get(name) or 0) for name in ("jobs", "failed", "held"))
     since = clock.moment(data.get("since"))
     told = []
@@ -94,7 +94,7 @@ def _how_they_ended(states: Mapping[str, int], jobs: int, failed: int) -> list[s
 
 
 def when_empty_ran(data: Mapping[str, Any], box: str) -> str:
-    """The command for an idle box was run."""
+    """Say whether the command for an empty queue could run, and its exit code if it failed."""
     code_, command = data.get("exit_code"), Shrink(str(data.get("command", "")), code, keep="both")
     if code_ is None:
         return fit([f"⚠️ {bold(box)} could not run ", command])
@@ -103,12 +103,12 @@ def when_empty_ran(data: Mapping[str, Any], box: str) -> str:
 
 
 def drained(_: Mapping[str, Any], box: str) -> str:
-    """Nothing runs any more, as was asked for."""
+    """Say that the drain is complete: nothing runs and nothing starts."""
     return f"⏏️ {bold(box)} is drained: nothing runs, and nothing starts before you resume it."
 
 
 def disk_low(data: Mapping[str, Any], box: str) -> str:
-    """There is hardly any room left for the queue and the jobs' output."""
+    """Warn that the disk has little space left, or room for few more files."""
     return fit(
         [
             f"💾 {bold(box)}: {escape(room_left(data))} on the disk of {code(str(data['folder']))}\n",
@@ -119,14 +119,14 @@ def disk_low(data: Mapping[str, Any], box: str) -> str:
 
 
 def disk_back(data: Mapping[str, Any], box: str) -> str:
-    """There is room again."""
+    """Say that the disk has room again."""
     since = clock.moment(data.get("since"))
     when = f"; it was short since {short_time(since, clock.now())}" if since else ""
     return f"💾 {bold(box)} has room on its disk again: {format_mib(data['free_mib'])} free{when}"
 
 
 def no_runner(data: Mapping[str, Any], box: str) -> str:
-    """Nobody starts jobs."""
+    """Say that no runner is up, so that no job starts."""
     return fit(
         [
             f"🛑 No runner is up on {bold(box)} {_since(data.get('since'))}. ",
@@ -137,7 +137,7 @@ def no_runner(data: Mapping[str, Any], box: str) -> str:
 
 
 def runner_back(data: Mapping[str, Any], box: str) -> str:
-    """Somebody does again."""
+    """Say that a runner is up again."""
     return (
         f"▶️ A runner is up on {bold(box)} again, {_since(data.get('at'))}. There was none {_since(data.get('since'))}."
     )
@@ -149,7 +149,7 @@ def _since(stored: str | None) -> str:
 
 
 def backup_failing(data: Mapping[str, Any], box: str) -> str:
-    """The queue is no longer copied."""
+    """Say that the queue can no longer be backed up, and why."""
     return fit(
         [
             f"💾 {bold(box)}: the queue is no longer copied to {code(str(data['folder']))}\n",
@@ -160,14 +160,14 @@ def backup_failing(data: Mapping[str, Any], box: str) -> str:
 
 
 def backup_back(data: Mapping[str, Any], box: str) -> str:
-    """The queue is copied again."""
+    """Say that the queue is backed up again."""
     since = clock.moment(data.get("since"))
     when = f"; it was not since {short_time(since, clock.now())}" if since else ""
     return f"💾 {bold(box)}: the queue is copied to {code(str(data['folder']))} again{when}"
 
 
 def new_queue(data: Mapping[str, Any], box: str) -> str:
-    """The queue's file was gone, and there was no copy of it."""
+    """Say that the queue's file was gone and had no backup, so a new queue was created."""
     count = int(data["jobs"])
     jobs = f"{count:,} job{'s' if count != 1 else ''}"
     left = f"{code(str(data['folder']))} still has the folders of {jobs} from before. " if count else ""
@@ -181,7 +181,7 @@ def new_queue(data: Mapping[str, Any], box: str) -> str:
 
 
 def queue_restored(data: Mapping[str, Any], box: str) -> str:
-    """The queue's file was gone, and a copy of it was there."""
+    """Say that the queue's file was gone and was restored from its backup."""
     return fit(
         [
             f"⚠️ {bold(box)}: the queue's file was gone, so I restored the copy {code(str(data['from']))}\n",
@@ -191,14 +191,14 @@ def queue_restored(data: Mapping[str, Any], box: str) -> str:
 
 
 def room_left(data: Mapping[str, Any]) -> str:
-    """How little there is."""
+    """Say how many more files fit, if that is fewer than FEW_FILES, or else how much space is left."""
     if data.get("files") is not None and data["files"] < FEW_FILES:
         return f"only {data['files']:,} more files fit"
     return f"only {format_mib(data['free_mib'])} left"
 
 
 def gpu_trouble(kind: str, data: Mapping[str, Any], box: str, indices: Mapping[str, int]) -> str:
-    """A GPU was lost, is back, or is held by what nobody owns."""
+    """Say that a GPU is lost, is back, or is still in use after its job ended."""
     uuid = str(data.get("gpu", ""))
     known = data["index"] if data.get("index") is not None else indices.get(uuid)
     which = f"GPU {known}" if known is not None else job_words.gpu_names([uuid], indices)

@@ -1,4 +1,4 @@
-"""Groups of jobs in the few words, and the narrow tables, a phone has room for. Pure."""
+"""Short messages about groups of jobs, with tables narrow enough for a phone. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runner.api.groups import Results, Standing
     from runner.model import Job
 
-WIDTH = 34  # of a phone, in letters that are all as wide
+WIDTH = 34  # of a phone, in monospace characters
 ROWS, ROWS_BELOW_A_PICTURE = 25, 8
 _WIDEST, _NARROWEST = 12, 4
 _BAD = (State.FAILED, State.LOST)
@@ -32,7 +32,7 @@ _STATES = {
 
 
 def queued(name: str, ids: Sequence[int], at_most: int | None, reason: str | None, *, again: bool = False) -> str:
-    """The word that its jobs are on disk."""
+    """Say that a group's jobs are queued."""
     limit = f", at most {at_most} at once" if at_most else ""
     why = f"\n{escape(reason)}" if reason else ""
     how = "queued again" if again else "queued"
@@ -40,7 +40,7 @@ def queued(name: str, ids: Sequence[int], at_most: int | None, reason: str | Non
 
 
 def status(standing: Standing, results: Results, *, below_a_picture: bool = False) -> str:
-    """How far it is, which is best, and all of them in a table."""
+    """Say how far a group is and which job is best, with a table of its jobs."""
     line = standing.line.removeprefix(standing.group.name)
     head = f"{_sign(standing.counts)} {bold(standing.group.name)}{escape(line)}"
     if best := best_words(results):
@@ -56,7 +56,7 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
 
 
 def listed(found: Sequence[Standing]) -> str:
-    """The latest groups, a line for each."""
+    """List these groups, one line each."""
     if not found:
         return "There are no groups yet: /sweep makes one, and so does `/submit --group NAME …`"
     lines = [
@@ -76,7 +76,7 @@ def _sign(counts: Mapping[State, int]) -> str:
 
 
 def done(data: Mapping[str, Any], box: str, results: Results, limit: int | None = None) -> str:
-    """The last of a group has ended."""
+    """Say that all jobs of a group have ended, how, and after how long."""
     counts = {State(state): int(count) for state, count in data["counts"].items()}
     in_all = {State(state): int(count) for state, count in data["in_all"].items()}
     said = [count_words(counts)]
@@ -93,7 +93,7 @@ def _lasted(data: Mapping[str, Any]) -> str:
 
 
 def table(results: Results, most: int) -> str:
-    """The first of them in columns that fit a phone: number, what was varied, what came of it."""
+    """Return the first `most` jobs in columns that fit a phone: number, varied parameters, result."""
     rows, names = results.rows[:most], results.varied or results.names
     came = [_came(row.job, row.reading.text if row.reading else "", metric=bool(results.metric)) for row in rows]
     ids = [f"#{row.job.id}" for row in rows]
@@ -104,7 +104,7 @@ def table(results: Results, most: int) -> str:
     last = [results.metric.name if results.metric else "", *came]
     ends = [["", *ids], [shorten(cell, _WIDEST) for cell in last]]
     while len(headed) > 1 and _width(ends) + len(headed) * (_NARROWEST + 1) > WIDTH:
-        headed.pop()  # what is left out is in the CSV
+        headed.pop()  # the CSV has all of them
     widest = max((WIDTH - _width(ends)) // len(headed) - 1, _NARROWEST)
     middle = [[shorten(cell, widest) for cell in column] for column in headed]
     return _in_columns([ends[0], *middle, ends[1]])

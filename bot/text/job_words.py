@@ -1,4 +1,4 @@
-"""Jobs, GPUs and times in the few words a phone has room for. Pure."""
+"""Short descriptions of jobs, GPUs and times that fit a phone. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _RANGES = 12
 
 
 def sign(job: Job) -> str:
-    """A job's state at a glance."""
+    """Return an emoji for the job's state."""
     if job.held_by:
         return "✋"
     return "🛑" if job.phase is Phase.STOPPING else SIGNS[job.state]
 
 
 def called(job: Job, limit: int = 40) -> str:
-    """What to call a job in a list: its name, or the start of its command; of a sweep what tells it from the others."""
+    """Return a label for lists: the job's name, or its sweep's name, or its command; then its sweep parameters."""
     spec = job.spec
     given = " ".join(f"{name}={value}" for name, value in spec.parameters.items())
     known = spec.name or (spec.group if given and spec.group else spec.command.strip())
@@ -44,13 +44,13 @@ def called(job: Job, limit: int = 40) -> str:
 
 
 def heading(job: Job) -> str:
-    """Number and name, as HTML."""
+    """Return the job's number and name as HTML."""
     name = f" {escape(job.spec.name)}" if job.spec.name else ""
     return f"{bold(f'#{job.id}')}{name}"
 
 
 def numbered(ids: Sequence[int]) -> str:
-    """The numbers of jobs as HTML, those in a row as a range: #7–#10, #12."""
+    """Return job numbers as HTML, with consecutive ones as a range: #7–#10, #12."""
     rows: list[list[int]] = []
     for number in sorted(ids):
         if rows and number == rows[-1][-1] + 1:
@@ -62,7 +62,7 @@ def numbered(ids: Sequence[int]) -> str:
 
 
 def command_line(job: Job, limit: int = _COMMAND_UNITS) -> str:
-    """The command as HTML; a tap copies it."""
+    """Return the command as HTML that a tap copies; of a script only its first line."""
     text = job.spec.command.strip()
     if job.spec.script:
         first, more, _ = text.partition("\n")
@@ -71,25 +71,25 @@ def command_line(job: Job, limit: int = _COMMAND_UNITS) -> str:
 
 
 def membership(job: Job) -> str:
-    """Its group, and what it was given of a sweep's values; empty if it is in none."""
+    """Return the job's group and its sweep parameters; empty if it has neither."""
     given = " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
     return " · ".join(part for part in (job.spec.group, given) if part)
 
 
 def duration(job: Job, now: datetime) -> str:
-    """How long it has run, or ran."""
+    """Return how long the job has run or ran; empty if it has not started."""
     if job.started_at is None:
         return ""
     return format_duration(((job.finished_at or now) - job.started_at).total_seconds())
 
 
 def gpu_names(uuids: Sequence[str], indices: Mapping[str, int]) -> str:
-    """GPUs by their numbers; one that is no longer there by the beginning of its UUID."""
+    """Return GPUs by index; one that is no longer there by the start of its UUID."""
     return "GPU " + ",".join(str(indices.get(uuid, uuid.removeprefix("GPU-")[:8])) for uuid in uuids) if uuids else ""
 
 
 def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
-    """Which GPUs it has or had; how many it waits for."""
+    """Return which GPUs the job has or had, or how many it asks for."""
     if job.gpus:
         return gpu_names(job.gpus, indices)
     if job.spec.gpus == 0:
@@ -98,7 +98,7 @@ def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
 
 
 def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, *, told: bool = False) -> str:
-    """What it made of its GPUs, as far as that is known; memory and batch only where they are not told beside it."""
+    """Return peak memory, utilization and batch size, where known. `told` leaves out memory and batch."""
     said = []
     if usage and usage.get("peak_memory_mib") is not None and not told:
         of = f" of {format_mib(usage['memory_total_mib'])}" if usage.get("memory_total_mib") else ""
@@ -111,7 +111,7 @@ def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, 
 
 
 def bar(percent: float | None) -> str:
-    """A share as a row of blocks."""
+    """Draw a percentage as a row of blocks; dots if it is unknown."""
     if percent is None:
         return "·" * BAR
     full = max(0, min(BAR, round(percent * BAR / 100)))
@@ -119,7 +119,7 @@ def bar(percent: float | None) -> str:
 
 
 def gpu_line(gpu: Mapping[str, Any]) -> str:
-    """One GPU as HTML; what is not known is a dash, never a nought."""
+    """Describe one GPU as HTML. Unknown values are shown as a dash, never as 0."""
     state = gpu["state"]
     use = "–" if gpu["utilization"] is None else f"{gpu['utilization']} %"
     memory = "– "
@@ -133,7 +133,7 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
 
 
 def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
-    """A job that waits, what for, and until when as far as that is known, as HTML."""
+    """Describe a waiting job as HTML: why it waits, and when it starts if that is known."""
     known = bool(reason and starts and starts.removeprefix("about ") in reason.split())
     told = " · ".join(part for part in (reason, "" if known else starts) if part)
     why = f" — {escape(told)}" if told else ""
@@ -141,13 +141,13 @@ def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
 
 
 def running_line(job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str]) -> str:
-    """A job under way, as HTML."""
+    """Describe a running job as HTML."""
     parts = [duration(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
 
 
 def ended_line(job: Job, now: datetime) -> str:
-    """A job that is over, as HTML."""
+    """Describe an ended job as HTML."""
     when = f" · {short_time(job.finished_at, now)}" if job.finished_at else ""
     how = "" if job.state is State.SUCCEEDED else f" · {state_words(job)}"
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{escape(how)}{when}"
@@ -168,7 +168,7 @@ _SIGNALS = {4: "illegal instruction", 6: "it aborted", 7: "bus error", 8: "arith
 
 
 def ending(data: Mapping[str, Any], by: str | None) -> tuple[str, str]:
-    """How it ended as a notice tells it: a verb, and why if there is more to say."""
+    """Return how a job ended, as a verb and a reason, which may be empty. `by` is the person who stopped it."""
     state, reason = State(data["state"]), Reason(data["reason"])
     if state is State.SUCCEEDED:
         return "finished", ""
@@ -193,5 +193,5 @@ def _signalled(number: int | None) -> tuple[str, str]:
 
 
 def wandb(url: str | None) -> Sequence[str]:
-    """A line with the link, if there is one."""
+    """Return a line with the link to wandb; nothing if there is no URL."""
     return [f"\n{link('📈 wandb', url)}"] if url else []

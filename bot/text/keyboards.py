@@ -1,4 +1,4 @@
-"""Which buttons stand under which message."""
+"""Which buttons each kind of message has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """A button that does something; a question's own is good once, and not for long."""
+    """A button that does something. With `question` it works once and expires after a few minutes."""
 
     text: str
     action: str
@@ -30,7 +30,7 @@ class Press:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A button that leads somewhere."""
+    """A button that opens a URL."""
 
     text: str
     url: str
@@ -42,12 +42,12 @@ EXTENSIONS_S, LEAST_EXTENSION_S = (3600.0, 4 * 3600.0), 60.0
 
 
 def of_job(job: Job, *, details: bool = True) -> list[list[Press]]:
-    """Under anything about one job: what can be done with it in its present state."""
+    """Return the buttons under a message about one job: what can be done in its present state."""
     look = [Press("Log", "log", job.id)] if job.attempt else []
     fitted = job.spec.probe is not None and job.batch_size is not None
     if details:
         look.append(Press("Details", "details", job.id))
-    elif fitted:  # four of them are too many for a phone
+    elif fitted:  # not beside Details: four buttons are too many for a phone
         look.append(Press("Fit", "fit", job.id))
     if job.state.final:
         return [[*look, Press("Rerun", "rerun", job.id)]]
@@ -57,13 +57,13 @@ def of_job(job: Job, *, details: bool = True) -> list[list[Press]]:
 
 
 def of_kept(job: Job, for_s: float | None) -> list[list[Press]]:
-    """In place of those: the warning above it holds no more."""
+    """Return the buttons that replace those of a warning once the job is kept."""
     how = "for good" if for_s is None else f"for {format_duration(for_s)}"
     return [[Press(f"✓ Kept {how}", "details", job.id)], *of_job(job)]
 
 
 def of_idle(job: Job) -> list[list[Press]]:
-    """Under the warning that a job will be stopped because its GPUs do nothing."""
+    """Return the buttons under the warning that an idle or hung job will be stopped."""
     return [
         [Press("Keep 1 h", "keep", job.id, {"for_s": 3600.0}), Press("Keep for good", "keep", job.id)],
         [Press("Kill now", "kill now", job.id, style="danger"), Press("Log", "log", job.id)],
@@ -71,7 +71,7 @@ def of_idle(job: Job) -> list[list[Press]]:
 
 
 def of_time(job: Job, limit_s: float, more_s: float | None) -> list[list[Press]]:
-    """Under the warning that a job's time is nearly up: as much more as the box allows."""
+    """Return the buttons under a time limit warning: extensions that the box allows, then the job's usual ones."""
     offered = [by_s for by_s in EXTENSIONS_S if more_s is None or by_s <= more_s]
     if not offered and more_s is not None and more_s >= LEAST_EXTENSION_S:
         offered = [more_s]
@@ -81,7 +81,7 @@ def of_time(job: Job, limit_s: float, more_s: float | None) -> list[list[Press]]
 
 
 def of_extended(job: Job, by_s: float) -> list[list[Press]]:
-    """In place of those."""
+    """Return the buttons that replace those of a time limit warning once the job is extended."""
     return [[Press(f"✓ Extended {_short(by_s)}", "details", job.id)], *of_job(job)]
 
 
@@ -91,17 +91,17 @@ def _short(seconds: float) -> str:
 
 
 def of_group(standing: Standing) -> list[list[Press]]:
-    """Under anything about a group: its results, and what can be done with all of it."""
+    """Return the buttons under a message about a group: its results, and what can be done with all of it."""
     which = {"group": standing.group.name}
     row = [Press("Results", "group", data=which), Press("CSV", "group csv", data=which)]
-    again = Press("Rerun failed", "rerun failed", data=which)  # not shown where nothing has
+    again = Press("Rerun failed", "rerun failed", data=which)  # `Chat.keyboard` drops it if no job has failed
     if standing.unfinished:
         return [row, [Press("Kill all", "kill group", data=which, style="danger"), again]]
     return [[*row, again]]
 
 
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> list[list[Press]]:
-    """The question before something is stopped; `back` tells what stands there afterwards."""
+    """Return Yes and No for killing these jobs. `back` says what the message shows afterwards."""
     many = f"kill {len(job_ids)} jobs" if len(job_ids) > 1 else f"kill #{job_ids[0]}"
     job_id = job_ids[0] if len(job_ids) == 1 else None
     data = {**back, "jobs": list(job_ids)}
@@ -114,13 +114,13 @@ def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> list[list[Press]
 
 
 def sure_to_revoke(name: str, data: Mapping[str, Any]) -> list[list[Press]]:
-    """The question before somebody is shown the door."""
+    """Return Yes and No for revoking somebody's role."""
     label = f"Yes, revoke {shorten(printable(name), 24)}"
     return [[Press(label, "revoked", data=dict(data), question=True, style="danger"), Press("No", "people")]]
 
 
 def of_log(job: Job) -> list[list[Press]]:
-    """Under the end of a job's output."""
+    """Return the buttons under the end of a job's output."""
     row = [Press("Whole log", "document", job.id)]
     if not job.state.final:
         row.insert(0, Press("Refresh", "log again", job.id))
@@ -130,7 +130,7 @@ def of_log(job: Job) -> list[list[Press]]:
 def of_queue(
     jobs: Sequence[Job], first: int, total: int, theirs: Collection[int], *, paused: bool = False
 ) -> list[list[Press]]:
-    """A row for each job that waits and is theirs to change, the numbers of the others, the way to the other pages."""
+    """Return a queue page's buttons: a row for each job they may change, the other jobs' numbers, and paging."""
     rows = [[Press("Resume", "resume", data={"first": first}, style="success")]] if paused else []
     if not jobs:
         return rows
@@ -147,7 +147,7 @@ def of_queue(
 
 
 def _waiting(job: Job, first: int) -> list[Press]:
-    """Signs alone, or six of them would not fit a phone; the message says what they are."""
+    """Return one job's row. It has signs only, because six words do not fit a phone; the message explains them."""
     here = {"first": first}
     held = Press("go", "release", job.id, here) if job.held_by else Press("✋", "hold", job.id, here)
     return [
@@ -161,33 +161,33 @@ def _waiting(job: Job, first: int) -> list[Press]:
 
 
 def of_queue_link() -> list[list[Press]]:
-    """Where many were queued at once."""
+    """Return the buttons under a message about several jobs or the whole queue."""
     return [[Press("Queue", "queue", data={"first": 0}), Press("Status", "status")]]
 
 
 def of_status(*, paused: bool = False) -> list[list[Press]]:
-    """Under the box at a glance."""
+    """Return the buttons under the status of the box."""
     resume = [[Press("Resume", "resume", data={"back": "status"}, style="success")]] if paused else []
     return [*resume, [Press("Refresh", "status"), Press("Queue", "queue", data={"first": 0}), Press("GPUs", "gpus")]]
 
 
 def of_gpus() -> list[list[Press]]:
-    """Under the GPUs."""
+    """Return the buttons under the list of GPUs."""
     return [[Press("Refresh", "gpus"), Press("Status", "status")]]
 
 
 def resume() -> list[list[Press]]:
-    """Under the word that the queue is held."""
+    """Return the buttons under the message that the queue is paused or drained."""
     return [[Press("Resume", "resume", style="success"), Press("Status", "status")]]
 
 
 def release(held: Sequence[int]) -> list[list[Press]]:
-    """Under the word that jobs like those that failed wait."""
+    """Return the buttons under the message that the breaker holds jobs like those that failed."""
     return [
         [Press("Release them", "release all", data={"jobs": list(held)}), Press("Queue", "queue", data={"first": 0})]
     ]
 
 
 def cancel_when_empty() -> list[list[Press]]:
-    """Under the word that an idle box will do something."""
+    """Return the button that cancels the command for an empty queue."""
     return [[Press("Cancel that", "cancel when empty", style="danger")]]

@@ -1,4 +1,4 @@
-"""From a job's raw output to the few lines worth reading on a phone. Pure."""
+"""Picks the few lines of a job's raw output that are worth reading on a phone. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LOG_BYTES, QUICK_BYTES = 256 << 10, 48 << 10
 
 
 _LOOK = 256 * 1024
-"""How much of the end of an output is looked at."""
+"""How many characters at the end of an output are searched."""
 LONGEST_LINE = 4096
-"""Of a longer line its two ends are shown, and looked at."""
+"""Only the two ends of a longer line are searched and shown."""
 _LONG_AGO = 60
-"""After so many more lines a traceback was not the end of the job."""
+"""A traceback followed by this many meaningful lines was not the end of the job."""
 
 _ESCAPES = re.compile(ESCAPES)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _GARBLED = re.compile("\ufffd{2,}")
 
-# Says why the process is gone, whatever a traceback says.
+# Lines that say why the process died, whatever a traceback says.
 _DEADLY = re.compile(
     r"""\bKilled\b | Segmentation\ fault | Bus\ error | Illegal\ instruction | ^Aborted | core\ dumped
     | Floating\ point\ exception | terminate\ called | ^\s*what\(\): | double\ free | free\(\):\ invalid
@@ -52,7 +52,7 @@ _TELLING = re.compile(
     """,
     re.VERBOSE,
 )
-# Written before the traceback by what made it fail.
+# Printed before the traceback by the code that caused the failure.
 _ASSERTION = re.compile(r"Assertion `[^`]*(?:`[^`]*)?failed|NCCL WARN|Watchdog caught collective")
 _LAST = 15
 _USAGE = re.compile(r"[Uu]sage: ")
@@ -67,17 +67,17 @@ _TOLD_BY_WANDB = re.compile(r"^.*(?:wandb:|View run|Synced|View project).*$", re
 
 
 def presentable(output: bytes, redactor: Redactor) -> str:
-    """A job's output as it may leave the box; all of it that is shown goes through here.
+    """Return a job's output as it may leave the box. All output that is shown goes through here.
 
-    Secrets are taken out before a terminal's work is done, which may erase a part of one, and after it, for it may put
-    one together. Only then are long lines cut: of a secret that a cut goes through, a part would be left.
+    Secrets are removed before `clean`, which may erase a part of one, and again after it, because it may put one
+    together. Long lines are cut last: a cut through a secret would leave a part of it.
     """
     text = redactor.text(clean(redactor.data(output)))
     return "\n".join(shorten(line, LONGEST_LINE, keep="both") for line in text.split("\n"))
 
 
 def clean(output: bytes) -> str:
-    """An output as a terminal would leave it: no escapes, of a progress bar only its last state."""
+    """Return an output as a terminal would leave it: no escapes, and only the last state of a progress bar."""
     text = output.decode("utf-8", "replace")
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPES.sub("", text)
@@ -103,13 +103,13 @@ def _backspaced(line: str) -> str:
 
 
 def tail(text: str, lines: int) -> str:
-    """The last lines of a clean output, with repeated ones told once."""
+    """Return the last lines of a clean output, with repeated lines shown once."""
     text = _end_of(text).strip("\n")
     return "\n".join(_collapsed(line.rstrip() for line in text.split("\n"))[-lines:]) if lines > 0 else ""
 
 
 def _end_of(text: str) -> str:
-    """The end of a huge output, from the start of a line if one begins there."""
+    """Return the end of a huge output, from the start of a line if one begins there."""
     if len(text) <= _LOOK:
         return text
     end = text[-_LOOK:]
@@ -125,7 +125,7 @@ def _collapsed(lines: Iterable[str]) -> list[str]:
 
 
 def what_matters(text: str, *, limit: int) -> str:
-    """Why a job failed, as far as its clean output tells, in at most `limit` UTF-16 units."""
+    """Return the lines of a clean output that say why the job failed, in at most `limit` UTF-16 units."""
     lines = [line.rstrip() for line in _end_of(text).split("\n")]
     found = chains(lines)
     failure = _failure(lines, found)
@@ -141,7 +141,7 @@ def what_matters(text: str, *, limit: int) -> str:
 
 
 def _failure(lines: Sequence[str], found: Sequence[list[Trace]]) -> list[Trace] | None:
-    """The tracebacks that tell most about the end of the job, if it ended in one."""
+    """Return the chain of tracebacks that says most about why the job ended; None if it did not end in one."""
     since = _final_part(lines, found)
     rank = _failed_rank(lines)
     final = [chain for chain in found if chain[-1].end > since and chain[-1].weight > Weight.IGNORED]
@@ -149,7 +149,7 @@ def _failure(lines: Sequence[str], found: Sequence[list[Trace]]) -> list[Trace] 
 
 
 def _final_part(lines: Sequence[str], found: Sequence[list[Trace]]) -> int:
-    """Where the last lines with something to say begin; tracebacks count for nothing there."""
+    """Return where the last `_LONG_AGO` meaningful lines begin. Noise and lines of tracebacks do not count."""
     covered = _covered(found)
     left = _LONG_AGO
     for at in range(len(lines) - 1, max(len(lines) - 10 * _LONG_AGO, 0) - 1, -1):
@@ -168,7 +168,7 @@ def _failed_rank(lines: Sequence[str]) -> int | None:
 
 
 def _root_cause(lines: Sequence[str]) -> list[str]:
-    """What torchrun says about the process that failed first."""
+    """Return what torchrun says about the process that failed first."""
     start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].startswith(_ROOT_CAUSE)), None)
     if start is None:
         return []
@@ -179,7 +179,7 @@ def _root_cause(lines: Sequence[str]) -> list[str]:
 def _around(
     lines: Sequence[str], found: Sequence[list[Trace]], failure: Sequence[Trace]
 ) -> tuple[list[str], list[str]]:
-    """What else was said near a traceback about why the process is gone: before it and after it."""
+    """Return other lines that say why the process died: those before a traceback, and those after it."""
     covered = _covered(found)
     start, end = failure[0].start, failure[-1].end
     before = [at for at in range(max(start - 200, 0), start) if at not in covered and _ASSERTION.search(lines[at])]
@@ -207,7 +207,7 @@ def _without_traceback(lines: Sequence[str], found: Sequence[list[Trace]], limit
 
 
 def _meaningful(lines: Sequence[str]) -> list[str]:
-    """The last lines that are no noise."""
+    """Return the last lines that are not noise, at most 100."""
     kept: list[str] = []
     for line in reversed(lines[-1000:]):
         if not NOISE.search(line[:500]):
@@ -218,7 +218,7 @@ def _meaningful(lines: Sequence[str]) -> list[str]:
 
 
 def _usage(lines: Sequence[str]) -> list[str]:
-    """How a command should have been called, and what was wrong."""
+    """Return a command's usage and what was wrong with the call, if the output ends with a usage error."""
     last = range(len(lines) - 1, max(len(lines) - 20, -1), -1)
     wrong = next((at for at in last if _USAGE_ERROR.match(lines[at])), None)
     if wrong is None:
@@ -228,7 +228,7 @@ def _usage(lines: Sequence[str]) -> list[str]:
 
 
 def _fatal_python(lines: Sequence[str]) -> list[str]:
-    """What faulthandler said: the error and the calls nearest to it, which it tells first."""
+    """Return what faulthandler printed: the error and the innermost calls, which come first."""
     start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].startswith(_FATAL_PYTHON)), None)
     if start is None:
         return []
@@ -239,14 +239,14 @@ def _fatal_python(lines: Sequence[str]) -> list[str]:
 
 
 def _telling(lines: Sequence[str]) -> list[str]:
-    """The last lines that sound like a failure, with a little of what stands around them."""
+    """Return the last lines that sound like a failure, with a few lines around them."""
     since = max(len(lines) - 30, 0)
     telling = [at for at in range(since, len(lines)) if _TELLING.search(lines[at][:500])]
     return _collapsed(lines[max(telling[0] - 3, 0) : telling[-1] + 3]) if telling else []
 
 
 def _fitted(lines: Sequence[str], limit: int) -> str:
-    """The lines within the limit; if need be only those that tell something, and those cut."""
+    """Return the lines within the limit; if they are too long, only those that sound like a failure, cut to fit."""
     if units(whole := "\n".join(lines)) <= limit:
         return whole
     telling = [shorten(line, 300, keep="both") for line in lines if _TELLING.search(line[:500])]
@@ -254,7 +254,7 @@ def _fitted(lines: Sequence[str], limit: int) -> str:
 
 
 def wandb_link(text: str) -> str | None:
-    """The address of the last Weights & Biases run a clean output tells of."""
+    """Return the URL of the last Weights & Biases run in a clean output; None if there is none."""
     if "/runs/" not in text:
         return None
     told = (url[0] for line in _TOLD_BY_WANDB.finditer(text) for url in _ADDRESS.finditer(line[0]))

@@ -1,4 +1,4 @@
-"""Quiet hours as people write them: `23-7`. Pure."""
+"""Parses quiet hours as people write them: `23-7`. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASK_HOURS = "send hours like 23-7 or 23:30-07:00, or off"
 
 
 def quiet_hours(text: str) -> tuple[int, int] | None:
-    """Begin and end in minutes since midnight, from `23-7` or `23:30-07:00`; None for `off`."""
+    """Return begin and end in minutes since midnight, from `23-7` or `23:30-07:00`; None for `off`."""
     asked = text.strip().lower()
     if asked in _OFF:
         return None

@@ -1,4 +1,4 @@
-"""Finds Python tracebacks in the lines of a log and tells them in few words. Pure."""
+"""Finds Python tracebacks in the lines of a log and shortens them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOISE = re.compile(
 )
 _MOST_ERROR_LINES = 20
 _ROOM_FOR_TWO = 300
-"""With less the beginning of a chain is left out."""
+"""With a smaller limit, only the last traceback of a chain is shown."""
 
 _RICH_HEAD = re.compile(r"╭─[^╭]*Traceback \(most recent call last\)")
 _RICH_FRAME = re.compile(r"(\S+:\d+) in (\S.*)")
@@ -37,9 +37,9 @@ _RICH_HERE = re.compile(r"❱\s*\d+\s*[│|]?\s?(.*)")
 _FRAME = re.compile(r'\s*File "')
 _MARGIN = re.compile(r"\s*[|+][\s|+-]*")
 _UNNAMED = re.compile(r"(?:SyntaxError|IndentationError|TabError): ")
-# By whom a line was written, where several processes share a log: [rank0]: , [default1]: , (worker pid=12) .
+# The prefix that names a line's process where several share a log: [rank0]: , [default1]: , (worker pid=12) .
 _WRITER = re.compile(r"(\[(?:rank|default|local_rank)\s?(\d+)\]:? ?|\(\S+ pid=\d[^)]*\) ?|\[\d+,\d+\]<std\w+>: ?)")
-# What ends the message of an error though no blank line stands before it.
+# Lines that end an error's message even without a blank line before them.
 _OTHER_MATTER = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|[EWIF]\d{4} \d\d:|\"\"\"$|\s*-[ -]{8}|slurmstepd:|srun:|Exception in thread|Process \S+:$"
     r"|Killed$|Segmentation fault|Aborted|\S+: line \d+:"
@@ -59,7 +59,7 @@ _CONSEQUENCE = re.compile(
 
 
 class Weight(IntEnum):
-    """How much a traceback has to say about why a job failed."""
+    """How much a traceback says about why a job failed."""
 
     IGNORED = 0
     LAUNCHER = 1
@@ -69,7 +69,7 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One traceback: which lines it takes, and its parts."""
+    """One traceback: where it is in the log, and its parts."""
 
     start: int
     end: int
@@ -79,11 +79,11 @@ class Trace:
     note: str = ""
     rank: int | None = None
     linked: str = ""
-    """The sentence that ties it to the one before."""
+    """The sentence that links it to the traceback before; empty if they are unrelated."""
 
     @property
     def weight(self) -> Weight:
-        """Judged by its error and by what was said before it."""
+        """Judge the traceback by its error and by the line before it."""
         if _IGNORED.search(self.note):
             return Weight.IGNORED
         told = " ".join(self.error[:2])
@@ -93,7 +93,7 @@ class Trace:
 
 
 def chains(lines: Sequence[str]) -> list[list[Trace]]:
-    """All tracebacks, those that led to one another together, in the order in which they end."""
+    """Return all tracebacks, linked ones together in a chain, in the order in which the chains end."""
     found: list[list[Trace]] = []
     for rank, numbered in _by_writer(lines):
         for trace in _Reader(numbered, rank).read():
@@ -105,7 +105,7 @@ def chains(lines: Sequence[str]) -> list[list[Trace]]:
 
 
 def _by_writer(lines: Sequence[str]) -> list[tuple[int | None, list[tuple[int, str]]]]:
-    """The numbered lines of each process that says who it is, without that; then those of all others."""
+    """Return the numbered lines of each process that marks its lines, without the mark; then all other lines."""
     of_others: list[tuple[int, str]] = []
     named: dict[str, tuple[int | None, list[tuple[int, str]]]] = {}
     for at, line in enumerate(lines):
@@ -171,7 +171,7 @@ class _Reader:
         return self._made(start, since, frames, at + 1)
 
     def _unnamed(self, at: int) -> tuple[Trace | None, int]:
-        """A SyntaxError of the script itself has no head."""
+        """Read a SyntaxError of the script itself, which has no line "Traceback …"."""
         begin = next((back for back in range(at - 1, max(at - 6, -1), -1) if _FRAME.match(self.lines[back])), at)
         frames = [tuple(self.lines[begin:at])] if begin < at else []
         end = self._error_end(at)
@@ -196,14 +196,14 @@ class _Reader:
         return trace, end
 
     def _tie(self, since: int, start: int, head: str) -> str:
-        """The sentence between this traceback and the one before, if they belong together."""
+        """Return the sentence that links this traceback to the one before; empty if they are unrelated."""
         if not since:
             return ""
         said = next((shorten(line.strip(), 100) for line in self.lines[since:start] if LINK.search(line)), "")
         return said or ("…" if head.startswith("Original") else "")
 
     def _error_end(self, at: int) -> int:
-        """Where the message of an error ends: at a blank line, or where something else is said."""
+        """Return where an error's message ends: at a blank line, or where something else begins."""
         end = at
         while end < min(len(self.lines), at + _MOST_ERROR_LINES):
             line = self.lines[end]
@@ -218,7 +218,7 @@ def _is_other_matter(line: str) -> bool:
 
 
 def _ungrouped(lines: list[str]) -> list[str]:
-    """The lines without the bars at the left of exception groups."""
+    """Return the lines without the bars at the left of exception groups."""
     first = next((at for at, line in enumerate(lines) if "Exception Group Traceback" in line), len(lines))
     return [*lines[:first], *map(_without_margin, lines[first:])]
 
@@ -233,7 +233,7 @@ def _indent(line: str) -> int:
 
 
 def told(chain: Sequence[Trace], limit: int) -> str:
-    """A chain of tracebacks in at most `limit` units: where it began and how it ended."""
+    """Shorten a chain of tracebacks to at most `limit` UTF-16 units: its first and its last traceback."""
     first, last = chain[0], chain[-1]
     if first is last or first.weight is Weight.LAUNCHER or limit < _ROOM_FOR_TWO:
         return _told(last, limit)
@@ -260,7 +260,7 @@ def _size(frames: Sequence[Sequence[str]]) -> int:
 
 
 def _nearest(frames: Sequence[Sequence[str]], room: int) -> list[str]:
-    """The frames nearest the error, and the last one of the user's own code, as far as there is room."""
+    """Return the last frame in the user's own code and the frames nearest the error, as far as there is room."""
     own = next((at for at in range(len(frames) - 1, -1, -1) if not _OF_LIBRARIES.search(frames[at][0])), None)
     kept: list[int] = []
     for at in [*([] if own is None else [own]), *range(len(frames) - 1, -1, -1)]:

@@ -1,4 +1,4 @@
-"""What people read: the box, a job, a notice, as HTML that Telegram takes. Nothing here acts."""
+"""What people read about the box, jobs and notices, as HTML for Telegram. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OPTIONAL = re.compile(r"(?:\[[^]]*\] ?)+")
 
 
 def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The number of each GPU by its UUID."""
+    """Return the index of each GPU by its UUID."""
     return {gpu["uuid"]: gpu["index"] for gpu in gpus}
 
 
 class BoxView:
-    """Everything about the box at one moment, as the views of it want it; jobs are looked up where they are shown."""
+    """Everything that the views show about the box at one moment. Jobs are looked up only if they are shown."""
 
     def __init__(self, chat: Any) -> None:
         self._chat = chat
@@ -50,40 +50,40 @@ class BoxView:
 
     @cached_property
     def counts(self) -> Overview:
-        """How many jobs there are of each kind."""
+        """Return how many jobs wait, run and ended."""
         found: Overview = self._chat.queue.overview()
         return found
 
     @cached_property
     def running(self) -> list[Job]:
-        """What is under way."""
+        """Return the live jobs."""
         return [self._chat.shown(job) for job in self._chat.listing.live()]
 
     @cached_property
     def next(self) -> list[Job]:
-        """The first that wait."""
+        """Return the first few waiting jobs."""
         return [self._chat.shown(job) for job in self._chat.listing.queued(_FEW)]
 
     @cached_property
     def reasons(self) -> dict[int, str]:
-        """Why they do."""
+        """Return why each of these jobs waits, by job number."""
         found = self._chat.queue.waiting_reasons(self.next)
         return {number: self._chat.named(why) for number, why in found.items()}
 
     @cached_property
     def ahead(self) -> Outlook:
-        """When they start, and when nothing is left to do."""
+        """Return the forecast: when jobs start, and when the queue is empty."""
         found: Outlook = self._chat.queue.outlook()
         return found
 
     @cached_property
     def ended(self) -> list[Job]:
-        """What ended last, the latest first."""
+        """Return the last few jobs that ended, the latest first."""
         return [self._chat.shown(job) for job in self._chat.listing.finished(limit=_FEW)[::-1]]
 
 
 def status(view: BoxView) -> str:
-    """The whole box at a glance."""
+    """Describe the whole box at a glance."""
     now, indices = clock.now(), indices_of(view.gpus)
     waiting = view.counts.queued + view.counts.not_yet
     parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {waiting} queued"]
@@ -152,10 +152,10 @@ def _day(ended: Mapping[State, int]) -> list[str]:
 
 
 def gpus(view: BoxView) -> str:
-    """Each GPU with all that is known of it."""
+    """Describe each GPU with all that is known about it."""
     parts = [f"{bold(view.name)}{' · ' + italic('simulated') if view.simulated else ''}", *_alarms(view)]
     for gpu in view.gpus:
-        state = f" · {escape(gpu['state'])}" if gpu["jobs"] else ""  # else it stands in the line itself
+        state = f" · {escape(gpu['state'])}" if gpu["jobs"] else ""  # without jobs, the line itself has it
         parts += ["", job_words.gpu_line(gpu), f"   {escape(gpu['name'] or 'unknown model')}{state}"]
     if not view.gpus:
         parts.append("No GPUs are known. On the box: <code>nightshift doctor</code>")
@@ -165,7 +165,7 @@ def gpus(view: BoxView) -> str:
 def queue(
     jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook, signs: str = "",
 ) -> str:  # fmt: skip
-    """A page of what waits."""
+    """Describe one page of the queue."""
     paused = [f"⏸ {escape(held)}"] if held else []
     if not jobs:
         return fit(["\n".join(["Nothing waits. /submit queues a job.", *paused])])
@@ -179,7 +179,7 @@ def job(
     found: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
     name_of: Callable[[str], str], events: Sequence[str] = (), probe: str | None = None, starts: str = "",
 ) -> str:  # fmt: skip
-    """All about one job."""
+    """Describe one job in full."""
     now = clock.now()
     state = reason if found.state is State.QUEUED and reason else state_words(found)
     state = f"{state} · {starts}" if starts else state
@@ -212,7 +212,7 @@ def _dates(found: Job) -> str:
 
 
 def submitted(found: Job, reason: str | None, echo: str, again: int | None = None) -> str:
-    """The word that a job is on disk."""
+    """Say that a job is queued."""
     where = f" in {escape(found.spec.workspace)}" if found.spec.workspace else ""
     why = f"\n{escape(reason)}" if reason else ""
     why += f"\n{italic(f'#{again} again')}" if again else ""
@@ -222,13 +222,13 @@ def submitted(found: Job, reason: str | None, echo: str, again: int | None = Non
 
 
 def submitted_many(ids: Sequence[int], reason: str | None) -> str:
-    """The same for several at once."""
+    """Say that several jobs are queued."""
     why = f"\n{escape(reason)}" if reason else ""
     return f"⏳ {len(ids)} jobs queued: {job_words.numbered(ids)}{why}"
 
 
 def output(found: Job, text: str, *, live: bool) -> str:
-    """The end of a job's output."""
+    """Show the end of a job's output."""
     head = f"{sign(found)} {heading(found)}{' · so far' if live else ''}\n"
     if not text.strip():
         return f"{head}{italic('no output yet' if live else 'no output')}"
@@ -242,7 +242,7 @@ def started(
     found: Job, gpus: Sequence[str], box: str, indices: Mapping[str, int], attempt: int, *, quoted: bool = False,
     probe: str | None = None,
 ) -> str:  # fmt: skip
-    """A job has begun; its command stands in the message that this one quotes, if it does."""
+    """Say that a job has started. Leave out its command if the message quotes one that has it."""
     again = f" · attempt {attempt}" if attempt > 1 else ""
     where = f" · {job_words.gpu_names(gpus, indices) or 'no GPU'}{again}"
     chosen = probe or (f"batch {found.batch_size}" if found.batch_size else "")
@@ -254,7 +254,7 @@ def ended(
     found: Job, data: Mapping[str, Any], *, box: str, indices: Mapping[str, int], by: str | None, excerpt: str,
     wandb: str | None, limit: int = MESSAGE_UNITS, shown_as: Callable[[str], str] = pre, probe: str | None = None,
 ) -> str:  # fmt: skip
-    """A job is over: how, where, how long, and the part of its output that tells why."""
+    """Say how a job ended, where and after how long, with the part of its output that says why."""
     parts: list[str | Shrink] = [f"{_first_line(heading(found), data, box, by)}\n", command_line(found)]
     used = [
         job_words.gpu_names(data.get("gpus", ()), indices),
@@ -269,7 +269,7 @@ def ended(
 
 
 def _first_line(which: str, data: Mapping[str, Any], box: str, by: str | None) -> str:
-    """What a phone shows on its lock screen: which job, how it ended, where, after how long, why."""
+    """Return the line that a lock screen shows: which job, how it ended, where, after how long, why."""
     how, why = job_words.ending(data, by)
     line = f"{job_words.SIGNS[State(data['state'])]} {which} {escape(how)} on {escape(box)}"
     if data.get("duration_s") is not None and data.get("reason") != Reason.SPAWN.value:
@@ -282,7 +282,7 @@ def _first_line(which: str, data: Mapping[str, Any], box: str, by: str | None) -
 
 
 def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]) -> str:
-    """Many jobs were cancelled at once, before they began."""
+    """Say that many jobs were cancelled at once, before they started."""
     numbers = [notice.job_id for notice in notices if notice.job_id is not None]
     by = name_of(str(notices[0].data["by"]))
     head = f"⏹ {len(numbers)} jobs cancelled by {escape(by)} on {escape(box)} before they began"
@@ -290,7 +290,7 @@ def cancelled(notices: Sequence[Notice], box: str, name_of: Callable[[str], str]
 
 
 def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """An attempt was lost or pushed aside, or its batch was too large, and another will be made."""
+    """Say that a job is queued again after an attempt, and why."""
     is_retry = data.get("wait_s") is not None
     verb, how = job_words.ending({**data, "why": None}, None) if is_retry else ("", "")
     why = " · ".join(part for part in (how or verb, str(data.get("why", ""))) if part)
@@ -299,7 +299,7 @@ def requeued(found: Job, data: Mapping[str, Any], box: str) -> str:
 
 
 def in_few_words(notice: Notice, box: str) -> str:
-    """A notice of which the job is no longer known, or the kind not yet."""
+    """Describe a notice briefly, for when its job is gone, its kind is unknown, or its full text cannot be written."""
     which = bold(f"#{notice.job_id}") if notice.job_id is not None else ""
     try:
         return fit([_first_line(which, notice.data, box, notice.data.get("by"))])
@@ -317,7 +317,7 @@ OF_A_JOB: dict[str, Callable[[Job, Mapping[str, Any], str], str]] = {
 
 
 def help_text(role: Role) -> str:
-    """All commands somebody may use, and the options of /submit."""
+    """List the commands of this role, and the options of /submit if it is among them."""
     shown = [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]
     parts = [_help_line(command) for command in shown]
     if any(command.name == "submit" for command in shown):
@@ -328,7 +328,7 @@ def help_text(role: Role) -> str:
 
 
 def _help_line(command: Command) -> str:
-    """A tap on a command sends it alone, so one that needs more is shown as code."""
+    """Return one command's line. A tap sends a command without arguments, so one that needs them is shown as code."""
     shown = f"/{command.name}"
     if _OPTIONAL.fullmatch(command.usage):
         shown += f" {code(command.usage)}"

@@ -1,4 +1,4 @@
-"""Words of warning about a job that runs, as HTML that Telegram takes."""
+"""Warnings about a running job, as HTML for Telegram."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _LIMIT = re.compile(rf"will be stopped [^\n]*{UNLESS_EXTENDED}: its limit of")
 
 
 def answered(html: str) -> str:
-    """The warning after somebody has kept or extended the job: no word of a stop."""
+    """Return the warning without its announced stop, for a job that somebody has kept or extended."""
     return _LIMIT.sub("had a limit of", _STOP.sub("", html))
 
 
 def idle_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's GPUs do nothing, and it will be stopped if nobody minds."""
+    """Warn that a job's GPUs are idle and that it will be stopped."""
     shown = str(data.get("text") or data.get("why", ""))
     return fit([_is_idle(found, data, box), Shrink(shown, pre, keep="end", at_least=200)])
 
 
 def idle_caption(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """The same below a picture, which shows the samples."""
+    """Return the same warning as the caption of a picture, which shows the samples."""
     return fit([_is_idle(found, data, box), escape(str(data.get("why", "")))], CAPTION_UNITS)
 
 
@@ -45,7 +45,7 @@ def _will_be_stopped(data: Mapping[str, Any]) -> str:
 
 
 def time_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's time is nearly up."""
+    """Warn that a job is close to its time limit."""
     limit = format_duration(float(data.get("limit_s") or 0.0))
     at_most = data.get("more_s") is not None and data["more_s"] <= 0
     longest, unless = (", the longest that is allowed here", "") if at_most else ("", f" {UNLESS_EXTENDED}")
@@ -55,7 +55,7 @@ def time_warning(found: Job, data: Mapping[str, Any], box: str) -> str:
 
 
 def looks_hung(found: Job, data: Mapping[str, Any], box: str) -> str:
-    """A job's GPUs spin and do no work, as far as one can see."""
+    """Warn that a job looks hung: its GPUs look busy, but it makes no progress."""
     said = f"🧊 {heading(found)} on {escape(box)} {escape(str(data.get('why', 'looks hung')))}\n"
     if data.get("stops_at"):
         only = " if another job waits for its GPUs," if data.get("yields") else ""
