@@ -103,10 +103,13 @@ class Squatter:
 
     async def __aenter__(self) -> Squatter:
         await self._runner.setup()
-        await web.SockSite(self._runner, await self._bound()).start()
+        self._site = web.SockSite(self._runner, await self._bound())
+        await self._site.start()
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
+        await self._site.stop()
+        await asyncio.sleep(0.1)  # a connection that was just accepted is known to the runner only some turns later
         await self._runner.cleanup()
 
     async def _bound(self) -> socket.socket:
