@@ -31,7 +31,10 @@ CONNECT_S, READ_S, POOL_S = 10.0, 20.0, 5.0
 ASKS = 3  # how often in a row Telegram must reject the token before we believe it
 UPDATES = 50  # per poll
 POLL_OVERDUE_S = 10.0  # on top of the poll's own time-out
-NOT_KNOWN = "Telegram does not know this bot's token. Copy it from @BotFather again (/mybots → API Token) into NIGHTSHIFT_TOKEN."
+NOT_KNOWN = (
+    "Telegram does not know this bot's token."
+    " Copy it from @BotFather again (/mybots → API Token) into NIGHTSHIFT_TOKEN."
+)
 
 
 class RawBot(ExtBot[None]):

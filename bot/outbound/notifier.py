@@ -379,12 +379,16 @@ def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
     """
     bundles: list[list[Notice]] = []
     for notice in notices:
-        by = notice.data.get("by") if notice.kind == "ended" and not notice.data.get("attempt") else None
-        if by and bundles and bundles[-1][0].kind == "ended" and bundles[-1][0].data.get("by") == by:
+        if bundles and (by := _canceller(notice)) and _canceller(bundles[-1][0]) == by:
             bundles[-1].append(notice)
         else:
             bundles.append([notice])
     return [part for bundle in bundles for part in ([bundle] if len(bundle) >= MANY else [[one] for one in bundle])]
+
+
+def _canceller(notice: Notice) -> str | None:
+    """Return who or what cancelled a job before it started; None for any other notice."""
+    return notice.data.get("by") if notice.kind == "ended" and not notice.data.get("attempt") else None
 
 
 def _over(notices: Sequence[Notice]) -> list[int]:

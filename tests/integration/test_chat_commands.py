@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from bot.access.gate import actor_of
 from bot.text import job_words
 from runner import rundir
 from runner.api import Queue
 from runner.model import State
+from tests import attempts
 from tests.jobs import an_exit
 from tests.room import Room, data_of, in_room, labels
 
@@ -491,6 +493,27 @@ async def test_many_that_are_cancelled_at_once_are_told_in_one_message(room):
     assert [message.text.text for message in said] == ["⏹ 30 jobs cancelled by Uma on lab1 before they began: #1–#30"]
     assert "30 jobs are being stopped. – Uma" in asked.text.text
     assert room.chat.queue.outbox.open() == []
+
+
+@in_room()
+async def test_the_end_of_a_running_job_is_not_lost_among_those_cancelled_with_it(room):
+    await room.ask(room.uma, "/batch\n" + "\n".join(f"echo {n}" for n in range(5)))
+    queue = room.chat.queue.acting_as(actor_of(room.uma.id))
+    attempts.begin(queue, 1)
+    await room.settle()
+    before = len(room.said(room.uma))
+    with room.chat.transaction():  # the notices come together, the one of the running job first
+        for number in range(1, 6):
+            queue.stop(number)
+        attempts.end(queue, 1, exit_code=None, signal=15, stopped=True)
+        order = "SELECT id FROM notices WHERE told_at IS NULL AND kind = 'ended' ORDER BY job_id"
+        ids = [row[0] for row in queue.store.tuples(order)]
+        for place, number in enumerate(ids):
+            queue.store.execute("UPDATE notices SET id = ? WHERE id = ?", (10_000 + place, number))
+    await room.settle()
+    said = [message.text.text.splitlines()[0] for message in room.said(room.uma)[before:]]
+    assert said[0].startswith("⏹ #1 ")
+    assert "⏹ 4 jobs cancelled by Uma on lab1 before they began: #2–#5" in said[1]
 
 
 @in_room()
