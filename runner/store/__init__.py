@@ -1,1 +1,1 @@
-"""The only SQL in the project."""
+"""The database: tables, queries, and the copy of the queue."""

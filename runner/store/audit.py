@@ -1,4 +1,4 @@
-"""Who did what: rows are only ever added, and each carries the hash of all before it."""
+"""The audit log: who did what. Rows are only added, and the hash of each covers all rows before it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FIRST = "0" * 64
 
 
 class Audit:
-    """The chain of actions."""
+    """The log, as a hash chain."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def add(self, actor: str, action: str, data: Mapping[str, Any]) -> None:
-        """Write down an action, in the transaction of its effect."""
+        """Record an action, in the transaction of its effect."""
         with self._store.transaction():
             last = self._store.row("SELECT hash FROM audit ORDER BY id DESC LIMIT 1")
             at, body = clock.text(clock.now()), json.dumps(data, sort_keys=True)
@@ -34,12 +34,12 @@ class Audit:
             )
 
     def rows(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The latest actions, oldest first."""
+        """Return the latest actions, oldest first."""
         found = self._store.rows("SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
         return [{**dict(row), "data": json.loads(row["data"])} for row in reversed(found)]
 
     def first_broken(self) -> int | None:
-        """The id of the first row that does not follow from those before it, or None."""
+        """Return the id of the first row that breaks the chain, or of a missing last row; None if the log is intact."""
         last, expected_id = FIRST, None
         with self._store.reading():
             for row in self._store.execute("SELECT * FROM audit ORDER BY id"):

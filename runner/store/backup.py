@@ -1,4 +1,4 @@
-"""A continuous copy of the queue in another folder. That folder may be full, gone or hang: the queue goes on."""
+"""A continuous copy of the queue in another folder. If that folder is full, gone or hangs, the queue still works."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ LINEAGE = "lineage"
 AT_MOST_EVERY_S = 1.0
 SHARE_OF_TIME = 0.1  # copying a large queue may take this share of the time, no more
 TRY_AGAIN_AT_MOST_S, LONGEST_PAUSE_S = 30.0, 300.0
-FAILS_AFTER = 2  # in a row; one that fails alone is not worth telling
+FAILS_AFTER = 2  # failures in a row; a single one is not reported
 HANGS_AFTER_S = 60.0
 FIRST_WITHIN_S = 30.0
 LAST_WITHIN_S = 10.0
 
 
 class Backup:
-    """Copies the database after changes, from a thread of its own that nobody waits for for long."""
+    """Copies the database after changes, in a thread of its own; waits for that thread have a time-out."""
 
     def __init__(self, store: Store, folder: str | None) -> None:
         self._store, self.folder = store, folder
         self._wake, self._leaving, self._tried = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._covered = 0.0  # what was committed by then is copied, by the monotonic clock
-        self._began: float | None = None  # the copy under way
+        self._covered = 0.0  # all commits up to this moment of the monotonic clock are copied
+        self._began: float | None = None  # when the current copy began
         self._failures, self._error = 0, ""
         self._then: Callable[[], None] | None = None
         before = Box(store).get(BACKUP) or {}
@@ -57,11 +57,14 @@ class Backup:
                 self._refuse_if_it_never_worked()
 
     def changed(self) -> None:
-        """There may be something new to copy."""
+        """Wake the thread: there may be something new to copy."""
         self._wake.set()
 
     def covers(self, moment: float, then: Callable[[], None]) -> bool:
-        """Whether what was committed by this moment is copied; if not, the thread calls `then` when more is."""
+        """Return whether everything committed by this moment of the monotonic clock is copied, or there is no backup.
+
+        If not, the thread calls `then` after its next copy.
+        """
         if self._thread is None or self._covered >= moment:
             return True
         self._then = then
@@ -69,18 +72,18 @@ class Backup:
         return False
 
     def works(self) -> bool:
-        """Whether a copy was made, and none has failed since."""
+        """Return whether a copy was made and none has failed since."""
         return self._covered > 0 and not self._failures
 
     def trouble(self) -> str | None:
-        """Why no copies are made; None if they are, or it is too early to tell."""
+        """Return why no copies are made; None if they are, or if it is too early to tell."""
         began = self._began
         if began is not None and time.monotonic() - began > HANGS_AFTER_S:
             return f"it has not answered for {HANGS_AFTER_S:.0f} s"
         return self._error if self._failures >= FAILS_AFTER else None
 
     def close(self) -> None:
-        """Copy a last time, unless that takes too long."""
+        """Make a last copy, unless that takes too long."""
         if self._thread:
             self._leaving.set()
             self._wake.set()
@@ -89,7 +92,7 @@ class Backup:
                 log.error("NIGHTSHIFT_BACKUP_DIR=%s does not answer: the last changes are not copied", self.folder)
 
     def _refuse_if_it_never_worked(self) -> None:
-        """A folder that cannot be written to is an error now, not at the next crash."""
+        """Raise OperatorError if the first copy to a new folder fails: better now than after a crash."""
         if self._tried.wait(FIRST_WITHIN_S) and self._covered:
             return
         self._leaving.set()
@@ -115,7 +118,7 @@ class Backup:
     def _pause_s(self, took_s: float) -> float:
         doubled = max(0, min(self._failures - FAILS_AFTER, 10))
         again_s = min(AT_MOST_EVERY_S * (1 << doubled), TRY_AGAIN_AT_MOST_S)
-        return max(again_s, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))  # one that hung took long for another reason
+        return max(again_s, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))  # capped: a copy may have hung
 
     def _made(self, began: float) -> None:
         self._covered = began
@@ -127,12 +130,12 @@ class Backup:
             then()
 
     def _copy_if_changed(self, seen: bytes | None) -> bytes | None:
-        """The change counter of what is copied now; None if it has to be tried again."""
+        """Copy the queue if it differs from `seen`. Return the state that is copied now; None if the copy failed."""
         assert self.folder is not None
         try:
             now = _state_of(self._store.home)
             if now != seen:
-                self._store.refuse_lost()  # another queue is not ours to copy
+                self._store.refuse_lost()  # never copy another queue
                 self._refuse_if_unmounted(self.folder)
                 copy(self._store.home, self.folder)
         except (OSError, OperatorError) as error:
@@ -145,7 +148,7 @@ class Backup:
         return now
 
     def _refuse_if_unmounted(self, folder: str) -> None:
-        """A folder that was on another disk and is on ours now would take copies that are lost with it."""
+        """Raise OperatorError if the folder was on another disk and is on the queue's now: it may be unmounted."""
         os.makedirs(folder, mode=0o700, exist_ok=True)
         apart = os.stat(folder).st_dev != os.stat(self._store.home).st_dev
         if self.is_apart and not apart:
@@ -153,12 +156,12 @@ class Backup:
         self.is_apart = apart
 
     def _ring(self) -> None:
-        """Wake the runner: somebody may have to be told."""
+        """Wake the runner: it may have to write a notice."""
         doorbell.ring(self._store.home, state.RUNNER_BELL)
 
 
 def _state_of(home: str) -> bytes:
-    """Changes with every commit: sizes and times of the database's files."""
+    """Return inodes, sizes and times of the database's files, which change with every commit."""
     found = []
     for name in (DATABASE, DATABASE + "-wal"):
         with contextlib.suppress(FileNotFoundError):
@@ -168,7 +171,7 @@ def _state_of(home: str) -> bytes:
 
 
 def copy(home: str, folder: str) -> None:
-    """Put a whole, consistent copy of the queue into the folder, keeping the one before."""
+    """Put a complete, consistent copy of the queue into the folder, and keep the previous copy."""
     local = os.path.join(home, "backup.tmp")
     try:
         lineage = _copy_here(home, local)
@@ -188,7 +191,7 @@ def _unwritable(folder: str, error: OSError) -> str:
 
 
 def _copy_here(home: str, local: str) -> str:
-    """A copy on the same disk, and the lineage of the queue it is of."""
+    """Copy the queue on the same disk. Return its lineage."""
     create(local)
     with (
         contextlib.closing(connect(os.path.join(home, DATABASE))) as source,
@@ -200,7 +203,7 @@ def _copy_here(home: str, local: str) -> str:
 
 
 def _put_strangers_aside(folder: str, lineage: str) -> None:
-    """Never write over the copy of another queue: it may be all that is left of it."""
+    """Rename the copy of another queue instead of overwriting it: it may be all that is left of that queue."""
     label = os.path.join(folder, LINEAGE)
     there = _text_of(label)
     if there is not None and there != lineage:
@@ -222,7 +225,7 @@ def _text_of(path: str) -> str | None:
 
 
 def _put(local: str, target: str, previous: str) -> None:
-    """The database itself is never opened on the mount: only whole files go there, and by renaming."""
+    """Copy the file to the mount and rename it when it is complete. SQLite never opens a file there."""
     arriving = target + ".arriving"
     with (
         open(local, "rb") as source,

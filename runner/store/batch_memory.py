@@ -1,4 +1,4 @@
-"""What is known of the memory of jobs by their kind."""
+"""What is known about the GPU memory of each kind of job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from runner.store.connection import Store
 
-KEPT = 1000  # kinds; those that nobody ran for longest are forgotten
+KEPT = 1000  # kinds; the least recently stored are deleted
 
 
 class KnownBatches:
@@ -22,12 +22,12 @@ class KnownBatches:
         self._store = store
 
     def get(self, key: str | None) -> dict[str, Any] | None:
-        """What is known of a kind; None where nothing is, or where it has no key."""
+        """Return what is known about a kind; None if nothing is known or the key is None."""
         row = None if key is None else self._store.row("SELECT body FROM known_batches WHERE key = ?", (key,))
         return json.loads(row["body"]) if row else None
 
     def put(self, key: str, gpu: str, body: Mapping[str, Any]) -> None:
-        """Remember, in place of what was known before."""
+        """Store what is known about a kind, in place of what was known before."""
         self._store.execute(
             "INSERT OR REPLACE INTO known_batches VALUES (?, ?, ?, ?)",
             (key, gpu, json.dumps(body), clock.text(clock.now())),
@@ -39,5 +39,5 @@ class KnownBatches:
         )
 
     def drop(self, key: str | None) -> None:
-        """Forget a kind."""
+        """Delete what is known about a kind."""
         self._store.execute("DELETE FROM known_batches WHERE key = ?", (key,))

@@ -1,4 +1,4 @@
-"""What holds for the whole box when jobs are chosen: written down by the runner, read by everybody."""
+"""Scheduling limits of the whole box. The runner stores them; every process may read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS, TIMES = "limits", "times"
 
 
 def keep_limits(box: Box, settings: Settings) -> None:
-    """Write down the settings that decide who may have how much."""
+    """Store the settings that limit what jobs and owners may use."""
     box.set(
         LIMITS,
         {
@@ -31,7 +31,7 @@ def keep_limits(box: Box, settings: Settings) -> None:
 
 
 def box_limits(store: Store) -> Limits:
-    """The limits as of now, with who had how much of late."""
+    """Return the current limits, with the recent GPU use of each owner."""
     kept = Box(store).get(LIMITS, {})
     groups = {
         row["name"]: row["at_most"] for row in store.rows("SELECT name, at_most FROM groups WHERE at_most IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Which queued jobs are unlike those that failed, and which are like them."""
+"""Finds queued jobs that are like those that failed, or unlike them, to try a queue that the breaker paused."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Trials:
-    """Jobs are alike that run the same program with the same options, in the same folder."""
+    """Jobs are alike if they run the same program with the same options, in the same folder, on as many GPUs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def shapes(self, job_ids: Iterable[int]) -> list[str]:
-        """What kinds of jobs these are, one for each of them, however often it is named."""
+        """Return the shape of each of these jobs, with repeats; jobs without one are left out."""
         wanted = list(job_ids)
         marks = ", ".join("?" * len(wanted))
         rows = self._store.rows(f"SELECT id, shape FROM jobs WHERE id IN ({marks}) AND shape IS NOT NULL", wanted)  # noqa: S608
@@ -32,16 +32,16 @@ class Trials:
         return [found[job_id] for job_id in wanted if job_id in found]
 
     def need_gpus(self, job_ids: Iterable[int]) -> bool:
-        """Whether any of these jobs asked for GPUs."""
+        """Return whether any of these jobs asked for GPUs."""
         wanted = list(job_ids)
         marks = ", ".join("?" * len(wanted))
         rows = self._store.rows(f"SELECT DISTINCT lane FROM jobs WHERE id IN ({marks})", wanted)  # noqa: S608
         return any(request_in(row["lane"]).gpus for row in rows)
 
     def now(self, paused: Mapping[str, Any]) -> list[Waiting]:
-        """The jobs with one of which a queue that the breaker paused is tried now.
+        """Return jobs of which one may be started now, to try a queue that the breaker paused.
 
-        One that is unlike those that failed is tried as soon as it comes, until one was tried in vain.
+        A job unlike those that failed may be tried at once, until a trial has failed. Others wait for `try_at`.
         """
         if not paused.get("again") or paused["trial"] is not None:
             return []
@@ -51,7 +51,7 @@ class Trials:
         return found or (self._alike(paused["jobs"]) if is_due else [])
 
     def unlike(self, failed: Collection[int]) -> list[Waiting]:
-        """Jobs that would show something of the box: of another kind, and with GPUs where those that failed had any."""
+        """Return ready jobs that can show whether the box works: of another shape, with GPUs if the failed had any."""
         gpus_too = self.need_gpus(failed)
         return [one for one in self.candidates(self.shapes(failed)) if one.request.gpus or not gpus_too]
 
@@ -61,15 +61,15 @@ class Trials:
         return with_gpus if with_gpus and self.need_gpus(failed) else found
 
     def state(self, job: Job) -> State:
-        """Where a job is; of one that waits to be tried again, how its latest attempt ended."""
+        """Return the state of a job; if it waits for a retry, the state in which its latest attempt ended."""
         row = self._store.row("SELECT state FROM attempts WHERE job_id = ? AND number = ?", (job.id, job.attempt))
         return State(row["state"]) if row and row["state"] and not job.state.final else job.state
 
     def ran_s(self, job: Job) -> float:
-        """How long its latest attempt has run, or ran: without the probes before it, which end within seconds."""
+        """Return how many seconds its latest attempt ran, or has run so far, without the probes before it."""
         row = self._store.row("SELECT exit FROM attempts WHERE job_id = ? AND number = ?", (job.id, job.attempt))
         end = json.loads(row["exit"]) if row and row["exit"] else None
-        if end is not None:  # by a clock that nobody sets
+        if end is not None:  # measured by the monotonic clock
             return float(end["duration_s"] if end.get("run_s") is None else end["run_s"])
         began = job.started_at
         if job.spec.probe is not None:
@@ -81,7 +81,7 @@ class Trials:
         return ((job.finished_at or clock.now()) - began).total_seconds()
 
     def candidates(self, unlike: Collection[str] = ()) -> list[Waiting]:
-        """The first job of every lane that could start, of other kinds than these."""
+        """Return the first ready job of every lane, without jobs of these shapes."""
         marks = ", ".join("?" * len(unlike))
         rows = self._store.rows(
             "SELECT id, lane, min(position) AS position FROM jobs"  # noqa: S608
@@ -91,7 +91,7 @@ class Trials:
         return [Waiting(row["id"], request_in(row["lane"]), row["position"]) for row in rows]
 
     def hold(self, shapes: Collection[str], by: str) -> list[int]:
-        """Keep all that wait of these kinds from starting; which those are."""
+        """Hold all queued jobs of these shapes. Return their numbers."""
         marks = ", ".join("?" * len(shapes))
         alike = f"state = 'QUEUED' AND held_by IS NULL AND shape IN ({marks})"
         rows = self._store.rows(f"SELECT id FROM jobs WHERE {alike} ORDER BY id", list(shapes))  # noqa: S608

@@ -1,4 +1,4 @@
-"""What a button under a message means. The button itself carries a number that says nothing."""
+"""What each button under a message means. The button itself carries only a random token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONCE_BYTES = 16
 
 
 class Button(NamedTuple):
-    """One button: who may press it, and what for."""
+    """One button: who may press it, and what it does."""
 
     person: int
     action: str
@@ -27,11 +27,11 @@ class Button(NamedTuple):
     data: dict[str, Any]
     expired: bool
     used: bool
-    pressed_at: datetime | None  # when something was last done by it
+    pressed_at: datetime | None  # when it was last pressed with effect
 
 
 class Buttons:
-    """Every button that can still be pressed."""
+    """All buttons, until they are deleted by age."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class Buttons:
         self, person: int, action: str, job_id: int | None = None, data: Mapping[str, Any] | None = None,
         *, lasts_s: float | None = None, once: bool = False,
     ) -> str:  # fmt: skip
-        """A new one; what to put into the keyboard."""
+        """Create a button. Return its token, to put into the keyboard."""
         nonce, now = secrets.token_urlsafe(NONCE_BYTES), clock.now()
         expires = None if lasts_s is None else clock.text(now + timedelta(seconds=lasts_s))
         self._store.execute(
@@ -50,7 +50,7 @@ class Buttons:
         return nonce
 
     def find(self, nonce: str) -> Button | None:
-        """What was pressed; None for something that was never a button of ours."""
+        """Return the button with this token, even if expired or used; None if there is none."""
         row = self._store.row("SELECT * FROM buttons WHERE nonce = ?", (nonce,))
         if row is None:
             return None
@@ -60,9 +60,9 @@ class Buttons:
         return Button(row["person"], row["action"], row["job_id"], json.loads(row["data"]), expired, used, pressed_at)
 
     def use(self, nonce: str) -> None:
-        """It was pressed, and done."""
+        """Record that a button was pressed with effect."""
         self._store.execute("UPDATE buttons SET used_at = ? WHERE nonce = ?", (clock.text(clock.now()), nonce))
 
     def forget(self, before: str) -> int:
-        """Drop those made before this time."""
+        """Delete buttons made before this time. Return how many."""
         return int(self._store.execute("DELETE FROM buttons WHERE created_at < ?", (before,)).rowcount)

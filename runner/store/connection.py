@@ -1,8 +1,8 @@
-"""A connection to the queue's file: which SQLite, how it is opened, and one way to read and write.
+"""The connection to the queue's file: which SQLite is used, how the file is opened, read and written.
 
-The file, its WAL or the WAL's index may be deleted, cut or replaced under a process that has them open. SQLite would
-not notice and would go on writing where nobody can read. So before every transaction and after every commit the paths
-must name the files that are held, and these must not have shrunk: nothing of ours makes them smaller.
+The file, its WAL or the WAL's index may be deleted, truncated or replaced while a process has them open. SQLite would
+not notice, and would write to files that no other process can open. So before every transaction and after every commit
+the paths must still name the open files, and these must not have shrunk: nightshift never makes them smaller.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     Identity = tuple[int, int]  # device and inode of a file
-    Files = tuple["os.stat_result | None", ...]  # the database, its WAL, and the index of that
+    Files = tuple["os.stat_result | None", ...]  # the database, its WAL, and the WAL's index
 
 SCHEMA_VERSION = 6
 DATABASE = "nightshift.db"
 OPENING_LOCK = "opening.lock"
-BACKUP = "backup"  # in the box: the folder that copies went to, and since when they fail
+BACKUP = "backup"  # name in the box: the folder of the copies, and since when they fail
 BUSY_S = 15.0
 LOCK_AGAIN_S = 0.005
-NO_ROOM = 1 << 20  # bytes: with less, SQLite may speak of an I/O error
-SOUND_SQLITE = (3, 51, 3)  # before it, a WAL written by two processes can be corrupted
+NO_ROOM = 1 << 20  # bytes: with less free, SQLite may report an I/O error
+SOUND_SQLITE = (3, 51, 3)  # before this version, two processes writing one WAL can corrupt it
 _READS = ("SELECT", "WITH", "PRAGMA", "EXPLAIN")
 
 DatabaseError = sqlite3.Error
@@ -43,17 +43,17 @@ sqlite_version: str = sqlite3.sqlite_version
 
 
 class StoreError(OperatorError):
-    """The database did not take it: nothing of the change is there."""
+    """The database cannot be used. A change that failed has left nothing behind."""
 
 
 class QueueLostError(StoreError):
-    """The queue's file is gone, replaced or damaged: a process that has it open must leave."""
+    """The queue's file is gone, replaced or damaged. A process that has it open must exit."""
 
 
 class Store:
-    """A connection of this process to the queue. Never carried across a fork.
+    """A connection of this process to the queue. Do not use it after a fork.
 
-    Without `files` it is an empty queue in memory, to look at; the first change creates the real one.
+    Without `files` it is an empty queue in memory, for reading. The first change creates the real one.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Store:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file; without one the queue is empty."""
+        """Return whether the queue has a file; without one it is empty."""
         return self._files is not None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing, durable on return. Inside another transaction it is part of that one."""
+        """Commit all of the block or nothing; durable on return. Inside another transaction it is part of that one."""
         if self.connection.in_transaction:
             yield
             return
@@ -87,7 +87,7 @@ class Store:
         self.refuse_lost()
 
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
-        """One statement."""
+        """Execute one statement."""
         if not self.connection.in_transaction:
             self._look_at_files(sql)
         try:
@@ -96,7 +96,7 @@ class Store:
             fail(self.home, error)
 
     def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-        """All rows of a query; columns by name."""
+        """Return all rows of a query, with columns by name."""
         cursor = self.execute(sql, values)
         try:
             return list(cursor)
@@ -104,7 +104,7 @@ class Store:
             fail(self.home, error)
 
     def row(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
-        """The first row of a query, or None."""
+        """Return the first row of a query, or None."""
         cursor = self.execute(sql, values)
         try:
             return cursor.fetchone()
@@ -112,7 +112,7 @@ class Store:
             fail(self.home, error)
 
     def tuples(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query, columns by place: a third of the time that names take."""
+        """Return all rows of a query as plain tuples, in a third of the time that `rows` takes."""
         cursor = self.connection.cursor()
         cursor.row_factory = None
         with self.reading():
@@ -120,15 +120,15 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn what SQLite raises while rows are fetched into StoreError."""
+        """Turn errors that SQLite raises while rows are fetched into StoreError."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             fail(self.home, error)
 
     def refuse_lost(self) -> None:
-        """Raise QueueLostError unless the paths still name the files that are held. Threads may call this."""
-        held = self._files  # read before the disk: what another thread has seen since may be larger
+        """Raise QueueLostError unless the paths still name the open files. Threads may call this."""
+        held = self._files  # read before the disk is: another thread may store larger sizes meanwhile
         if held is None:
             return
         now = _files_at(self._path)
@@ -141,7 +141,7 @@ class Store:
         self._files = now
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self.connection.close()
 
     def _look_at_files(self, sql: str) -> None:
@@ -165,20 +165,20 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 def _goes_on(before: os.stat_result | None, now: os.stat_result | None) -> bool:
-    """Whether this is the same file, with nothing cut off."""
+    """Return whether this is the same file and it has not shrunk, or there is none, as before."""
     if before is None or now is None:
         return before is now
     return (before.st_ino, before.st_dev) == (now.st_ino, now.st_dev) and before.st_size <= now.st_size
 
 
 def identity_of(path: str) -> Identity | None:
-    """Device and inode of a file; None if there is none, or nothing in it."""
+    """Return device and inode of a file; None if it is missing or empty."""
     found = _stat(path)
     return (found.st_dev, found.st_ino) if found and found.st_size else None
 
 
 def fail(home: str, error: sqlite3.DatabaseError) -> NoReturn:
-    """Raise what SQLite said as StoreError; QueueLostError if the file is damaged. A broken constraint stays one."""
+    """Raise an SQLite error as StoreError, or QueueLostError if the file is damaged. Constraint errors stay as is."""
     said, is_full = str(error), _is_full(home)
     if type(error) is sqlite3.DatabaseError or ("disk I/O" in said and not is_full):
         raise QueueLostError(
@@ -209,10 +209,10 @@ def _is_full(home: str) -> bool:
 
 
 def open_store(home: str, *, backup_dir: str | None = None, begin: bool = True) -> Store:
-    """Open the queue in this state folder, upgrading it, or restoring it from its copy, where needed.
+    """Open the queue in this state folder. Upgrade it, or restore it from its copy, if needed.
 
-    Where there is none, `begin` creates a new one. Without it nothing is created before the first change, and a folder
-    that an earlier queue has left something in is refused.
+    If there is none, `begin` creates a new one. Without `begin`, nothing is created before the first change, and a
+    folder with traces of a lost queue is refused.
     """
     prepare_home(home)
     path = os.path.join(home, DATABASE)
@@ -239,7 +239,7 @@ def _opened(home: str, path: str, backup_dir: str | None, begin: bool) -> Store:
 
 
 def _held(home: str, path: str) -> Store:
-    """A connection, and the files that it has opened."""
+    """Connect, and record which files are open. Raise StoreError if the file was replaced meanwhile."""
     before = identity_of(path)
     connection = _connect(path)
     connection.execute("PRAGMA schema_version").fetchone()  # opens the WAL
@@ -250,13 +250,13 @@ def _held(home: str, path: str) -> Store:
 
 
 def _is_unused(store: Store) -> bool:
-    """Whether it never had a job or a copy: it may stand where another queue was lost."""
+    """Return whether it has no jobs and was never copied: it may be in the place of a queue that was lost."""
     return store.row("SELECT 1 FROM jobs UNION ALL SELECT 1 FROM box WHERE name = ? LIMIT 1", (BACKUP,)) is None
 
 
 @contextlib.contextmanager
 def _opening(home: str) -> Iterator[None]:
-    """Let one process at a time look at the schema and make it: SQLite does not wait for a lock everywhere there."""
+    """Let one process at a time check and create the schema: SQLite does not always wait for locks there."""
     lock = os.open(os.path.join(home, OPENING_LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         give_up_at = time.monotonic() + BUSY_S
@@ -278,7 +278,7 @@ def _taken(lock: int) -> bool:
 
 
 def prepare_home(home: str) -> None:
-    """Make the state folder, or refuse one that others can look into."""
+    """Create the state folder. Raise OperatorError if it belongs to another account or others may read it."""
     try:
         os.makedirs(home, mode=0o700, exist_ok=True)
         info = os.stat(home)
@@ -299,13 +299,13 @@ def prepare_home(home: str) -> None:
 
 
 def connect(path: str, **how: Any) -> sqlite3.Connection:
-    """Open a database that is there; none is ever created by opening it."""
+    """Open an existing database. Never create one."""
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return sqlite3.connect(f"file://{escaped}?mode=rw", uri=True, timeout=BUSY_S, **how)
 
 
 def in_memory() -> sqlite3.Connection:
-    """A database that is on no disk."""
+    """Return an empty database in memory."""
     return _set_up(sqlite3.connect(":memory:", **_AS_STORE))
 
 

@@ -10,27 +10,27 @@ if TYPE_CHECKING:
     from runner.model import JobSpec
     from runner.store.connection import Store
 
-OK, ENDED = "ok", "ended"  # what is waited for: success, or any end
+OK, ENDED = "ok", "ended"  # the end that a job waits for: success, or any
 _READY = "ready = (blockers = 0 AND held_by IS NULL AND begin_at IS NULL)"
 
-AT_ONCE = 500  # that are asked about in one question
+AT_ONCE = 500  # jobs per query
 
 
 class Blocker(NamedTuple):
-    """A job that has not ended, and what another one waits for it to do."""
+    """An unfinished job that another one waits for, and for which end: success (OK) or any (ENDED)."""
 
     job_id: int
     kind: str
 
 
 class Dependencies:
-    """Open ones alone: each is removed when what it waits for has ended. Part of the caller's transaction."""
+    """Open dependencies only: each is deleted when its job has ended. Works within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def add(self, job_id: int, spec: JobSpec) -> None:
-        """Have a queued job wait for those its spec names, as far as they have not ended."""
+        """Make a queued job wait for the jobs that its spec names, except those that have ended."""
         for kind, others in ((OK, spec.after_ok), (ENDED, spec.after)):
             for other in others:
                 self._store.execute(
@@ -41,12 +41,12 @@ class Dependencies:
         self.count(job_id)
 
     def replace(self, job_id: int, spec: JobSpec) -> None:
-        """The same after the spec has changed."""
+        """Replace the dependencies of a job whose spec has changed."""
         self.forget(job_id)
         self.add(job_id, spec)
 
     def that_waits_for(self, job_id: int, others: Iterable[int]) -> int | None:
-        """One of these others that is this job, or waits for it, at whatever remove; None if none does."""
+        """Return one of `others` that is this job or waits for it, directly or through others; None if none does."""
         for other in others:
             found = self._store.row(
                 "WITH RECURSIVE ahead(id) AS (SELECT ? UNION SELECT on_job FROM dependencies JOIN ahead"
@@ -58,11 +58,11 @@ class Dependencies:
         return None
 
     def forget(self, job_id: int) -> None:
-        """It waits for nothing any more."""
+        """Delete the dependencies of a job."""
         self._store.execute("DELETE FROM dependencies WHERE job_id = ?", (job_id,))
 
     def settle(self, ended: int, *, succeeded: bool) -> list[int]:
-        """A job has ended for good: let go those that waited for just that; the ones that can never run now."""
+        """Delete the dependencies on an ended job and unblock its dependents. Return those that can never run now."""
         rows = self._store.rows("SELECT job_id, kind FROM dependencies WHERE on_job = ?", (ended,))
         if not rows:
             return []
@@ -73,7 +73,7 @@ class Dependencies:
         return sorted(doomed)
 
     def of(self, job_ids: Iterable[int]) -> dict[int, list[Blocker]]:
-        """What each of these still waits for."""
+        """Return which jobs each of these still waits for; jobs that wait for none are left out."""
         found: dict[int, list[Blocker]] = {}
         wanted = list(job_ids)
         for first in range(0, len(wanted), AT_ONCE):
@@ -85,7 +85,7 @@ class Dependencies:
         return found
 
     def count(self, job_id: int) -> None:
-        """Reckon anew how many it waits for, and whether it may start."""
+        """Recompute how many jobs it waits for, and whether it is ready."""
         self._store.execute(
             "UPDATE jobs SET blockers = (SELECT count(*) FROM dependencies WHERE job_id = jobs.id) WHERE id = ?",
             (job_id,),

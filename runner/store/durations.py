@@ -1,4 +1,4 @@
-"""How long jobs took that were like others which are to come; each found by an index."""
+"""How long earlier jobs took that are like those still to come, found by index."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from runner.forecast.simulation import Length
     from runner.store.connection import Store
 
-RUNS = 15  # the latest of a kind tell enough
-DISTINCT = 300  # kinds among those that are only summed up
+RUNS = 15  # at most this many of the latest runs of a kind are used
+DISTINCT = 300  # of the jobs that are only summed up, this many kinds are looked up by command
 
 
 class Known(NamedTuple):
-    """What tells how long a job takes: earlier runs, if there are any, in which way they are like it, its limit."""
+    """What is known about how long a job takes: earlier runs, how they are like it, and its time limit."""
 
     past_s: tuple[float, ...] = ()
     like: str = ""
@@ -30,19 +30,19 @@ class Known(NamedTuple):
 
     @property
     def length(self) -> Length:
-        """What is left of it."""
+        """Return how long the rest of the job takes."""
         return length_of(self.past_s, self.limit_s, self.ran_s)
 
 
 class Durations:
-    """What is known of lengths; what was looked up once is remembered as long as this lives."""
+    """Durations of earlier runs. Caches them as long as this object lives."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: dict[tuple[str, str], tuple[float, ...]] = {}
 
     def of(self, job_ids: Collection[int]) -> dict[int, Known]:
-        """What is known of each of these jobs."""
+        """Return what is known about each of these jobs."""
         marks = ", ".join("?" * len(job_ids))
         rows = self._store.rows(
             f"SELECT id, kind, shape, lane, started_at FROM jobs WHERE id IN ({marks})",  # noqa: S608
@@ -52,7 +52,7 @@ class Durations:
         return {row["id"]: self._known(row)._replace(ran_s=_so_far_s(row["started_at"], now)) for row in rows}
 
     def of_the_rest(self, but: Collection[int]) -> list[Rest]:
-        """All jobs that may start but for these, summed up."""
+        """Return all ready jobs except these, summed up by lane and kind."""
         rows = self._store.rows(
             "SELECT kind, shape, lane, count(*) AS count FROM jobs WHERE state = 'QUEUED' AND ready = 1"
             " GROUP BY lane, kind, shape"
@@ -73,7 +73,7 @@ class Durations:
         return found
 
     def _known(self, row: Any, *, closely: bool = True) -> Known:
-        """By its own kind, or by its group or its relatives if those take much the same time."""
+        """Look for runs of the same kind, then of its group, then of the same program; the last two must agree."""
         request = request_in(row["lane"])
         if closely and (past := self._past("kind", row["kind"])):
             return Known(past, "of the same command", request.limit_s)

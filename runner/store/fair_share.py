@@ -1,4 +1,4 @@
-"""How much of the box each person had of late, so that the next GPU goes to whom it is due."""
+"""How much GPU time each owner had recently, so that the scheduler can prefer owners who had little."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ HALF_LIFE_S = 86_400.0
 
 
 class Shares:
-    """GPU seconds by owner; what was a day ago counts half."""
+    """GPU seconds by owner, with a half-life of one day."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def add(self, owner: str, gpu_s: float) -> None:
-        """Somebody's job has given back its GPUs."""
+        """Add the GPU seconds of an attempt that has ended."""
         now = clock.now()
         row = self._store.row("SELECT gpu_s, at FROM shares WHERE owner = ?", (owner,))
         before = _faded(row["gpu_s"], row["at"], now) if row else 0.0
         self._store.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?)", (owner, before + gpu_s, clock.text(now)))
 
     def use(self) -> dict[str, float]:
-        """What each had, with what they have now."""
+        """Return the recent GPU seconds of each owner, with those of live jobs so far."""
         now = clock.now()
         found = {row["owner"]: _faded(row["gpu_s"], row["at"], now) for row in self._store.rows("SELECT * FROM shares")}
         live = self._store.rows("SELECT owner, gpus, started_at FROM jobs WHERE state IN ('STARTING', 'RUNNING')")

@@ -1,4 +1,4 @@
-"""Which kind of disk a folder is on. SQLite's shared memory does not work across a network."""
+"""Which filesystem a folder is on. SQLite's shared memory does not work on network mounts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOUNTS = "/proc/self/mountinfo"
 
 
 def filesystem_of(path: str, mounts: str = MOUNTS) -> str | None:
-    """The type of the filesystem a path is on, e.g. ext4; None if the kernel does not say."""
+    """Return the type of the filesystem that a path is on, such as ext4; None if unknown."""
     path = os.path.realpath(path)
     best, kind = "", None
     try:
@@ -46,14 +46,14 @@ def filesystem_of(path: str, mounts: str = MOUNTS) -> str | None:
 
 
 def is_network(kind: str | None) -> bool:
-    """Whether SQLite must not live there."""
+    """Return whether this is a network filesystem, on which SQLite must not be used."""
     if kind is None:
         return False
     return kind in NETWORK_TYPES or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
 
 
 def refuse_network_mount(home: str, mounts: str = MOUNTS) -> None:
-    """Raise OperatorError with the way out if the state folder is on a network mount."""
+    """Raise OperatorError, with what to do instead, if the state folder is on a network mount."""
     kind = filesystem_of(home, mounts)
     if is_network(kind):
         raise OperatorError(

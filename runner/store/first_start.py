@@ -1,4 +1,4 @@
-"""What happens before the schema is known: restore, create or upgrade. The caller holds the opening lock."""
+"""Restore, create or upgrade the queue before it is opened. The caller holds the opening lock."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RUNS = "runs"
 
 
 def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin: bool) -> bool:
-    """See to it that there is a queue of this program's schema; False if there is none and none is to begin.
+    """Make sure that there is a queue with this version's schema. Return False if there is none and `begin` is False.
 
-    `version` is that of the file: 0 where there is none, or nothing in it.
+    `version` is the schema version of the file: 0 if the file is missing or empty.
     """
     filesystem.refuse_network_mount(home)
     if version > SCHEMA_VERSION:
@@ -51,17 +51,17 @@ def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin
 
 
 def empty_queue() -> Any:
-    """A queue without jobs, to look at where there is none."""
+    """Return an empty queue in memory, to read from where there is no queue."""
     connection = in_memory()
     schema.apply(connection)
     return connection
 
 
 def _replace_if_unused(path: str, backup_dir: str) -> None:
-    """A queue that had no job yet gives way to the copy of one that was here before: its file was lost."""
+    """Replace a queue without jobs by the copy of an earlier queue, whose file was lost."""
     try:
         copy = restoring.newest_copy(backup_dir, path)
-    except OperatorError as error:  # nothing is lost by going on without
+    except OperatorError as error:  # the queue works without it
         log.warning("%s", error)
         return
     if copy is not None and copy.has_jobs and copy.lineage != restoring.lineage_of(path):
@@ -80,7 +80,7 @@ def _restore(copy: Copy | None, path: str) -> bool:
 
 
 def _begin(home: str, path: str, lost: str | None) -> None:
-    """A new queue; its file appears when it is whole."""
+    """Create a new queue. Its file appears only when it is complete."""
     arriving = path + ".new"
     restoring.create(arriving)
     schema.migrate(arriving)
@@ -92,7 +92,7 @@ def _begin(home: str, path: str, lost: str | None) -> None:
 
 
 def _put_in_place(arriving: str, path: str) -> None:
-    """Processes that have an earlier file open share nothing with this one: it comes without their WAL."""
+    """Move the new file into place, without the old WAL: it must share nothing with processes that use the old file."""
     _put_aside(path)
     restoring.remove(path)
     os.replace(arriving, path)
@@ -100,7 +100,7 @@ def _put_in_place(arriving: str, path: str) -> None:
 
 
 def _put_aside(path: str) -> None:
-    """Keep what gives way: somebody may want it back, and the WAL belongs to a file that somebody may put back."""
+    """Rename the old file and its WAL instead of deleting them: somebody may want to put them back."""
     number = 1
     while os.path.exists(f"{path}.aside{number}") or os.path.exists(f"{path}.aside{number}-wal"):
         number += 1
@@ -111,18 +111,18 @@ def _put_aside(path: str) -> None:
 
 
 def _what_was_lost(home: str, path: str) -> str | None:
-    """What tells of an earlier queue, which must not be taken for none."""
+    """Return the sign that there was a queue here before; None if there is no such sign."""
     if os.path.exists(path):
         return "is empty"
     if jobs := _jobs_left(home):
         return f"is gone, and {RUNS}/ has the folders of {jobs:,} job{'s' if jobs > 1 else ''}"
-    if os.path.exists(os.path.join(home, state.RUNNER_LOCK)):  # made after the queue
+    if os.path.exists(os.path.join(home, state.RUNNER_LOCK)):  # it is created only after the queue
         return "is gone, and a runner has been at work on it"
     return None
 
 
 def _jobs_left(home: str) -> int:
-    """How many jobs have a run directory."""
+    """Return how many jobs have a run directory."""
     try:
         return sum(name.isdigit() for name in os.listdir(os.path.join(home, RUNS)))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Groups of jobs: a sweep, or whatever was submitted with the same `--group`."""
+"""Groups of jobs: a sweep, or jobs submitted with the same `--group`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
     from runner.sweep.metrics import Metric
 
-DONE = "group done"  # the notice
-_SWEEPS = "sweeps"  # how many there were: a name is not given again when its jobs are forgotten
+DONE = "group done"  # the kind of notice
+_SWEEPS = "sweeps"  # how many there were: a name is not used again after its jobs are deleted
 _UNFINISHED = "state IN ('QUEUED', 'STARTING', 'RUNNING')"
-# what failed and was run again is told by the new job alone
+# a job that failed and was run again: only the new job counts
 _REPLACED = (
     "(state IN ('FAILED', 'CANCELLED', 'LOST') AND id IN (SELECT json_extract(spec, '$.again_of') FROM jobs"
     " WHERE group_name = :name AND json_extract(spec, '$.again_of') IS NOT NULL))"
@@ -31,9 +31,9 @@ _FAILED = "(state IN ('FAILED', 'LOST') OR state = 'CANCELLED' AND reason <> 'US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What makes a sweep of a group: its command, the values, how many at once, what they are compared by."""
+    """A sweep: its command, the values, how many jobs may run at once, and the metric to compare them by."""
 
-    group: str | None = None  # None for a name of its own
+    group: str | None = None  # None: it gets a new name
     command: str | None = None
     parameters: Mapping[str, Any] | None = None
     at_most: int | None = None
@@ -42,7 +42,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as it is kept."""
+    """A group as it is stored."""
 
     name: str
     owner: str | None = None
@@ -53,29 +53,29 @@ class Group:
 
 
 class Member(NamedTuple):
-    """As little of a job as is needed to act on it."""
+    """The fields of a job that are needed to act on it."""
 
     id: int
     owner: str
 
 
 class Groups:
-    """Part of the caller's transaction. Their jobs are found by the index on the group's name."""
+    """Works within the caller's transaction. Finds jobs by the index on the group's name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    # -- coming in ---------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------------------
 
     def join(self, name: str, owner: str, at: str) -> None:
-        """A job belongs to it; the first one makes it."""
+        """Create the group, if this is its first job."""
         self._store.execute(
             "INSERT OR IGNORE INTO groups (name, body, created_at) VALUES (?, ?, ?)",
             (name, json.dumps({"owner": owner}), at),
         )
 
     def start(self, sweep: Template, owner: str) -> str:
-        """A group for these jobs, or the one that is named; its name."""
+        """Create the group of a sweep, or use the one that it names. Return its name."""
         name = sweep.group or self._new_name()
         self.join(name, owner, clock.text(clock.now()))
         self.change(name, {"command": sweep.command, "parameters": sweep.parameters})
@@ -93,20 +93,20 @@ class Groups:
         return f"sweep-{number}"
 
     def change(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Keep these beside what is known of it."""
+        """Set these fields of a group and keep its others."""
         row = self._store.row("SELECT body FROM groups WHERE name = ?", (name,))
         if row is not None:
             body = json.dumps({**json.loads(row["body"]), **fields})
             self._store.execute("UPDATE groups SET body = ? WHERE name = ?", (body, name))
 
     def limit(self, name: str, at_most: int | None) -> None:
-        """So many of its jobs at once; None for no limit."""
+        """Set how many of its jobs may run at once; None for no limit."""
         self._store.execute("UPDATE groups SET at_most = ? WHERE name = ?", (at_most, name))
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, name: str) -> Group | None:
-        """One of them, or None."""
+        """Return a group, or None."""
         row = self._store.row("SELECT at_most, body FROM groups WHERE name = ?", (name,))
         if row is None:
             return None
@@ -117,7 +117,7 @@ class Groups:
         )  # fmt: skip
 
     def latest(self, limit: int) -> list[str]:
-        """The names of those that had a job last, the latest first."""
+        """Return the names of the groups with the newest jobs, the newest first."""
         rows = self._store.rows(
             "SELECT group_name, max(id) AS newest FROM jobs WHERE group_name IS NOT NULL GROUP BY group_name"
             " ORDER BY newest DESC LIMIT ?",
@@ -126,7 +126,7 @@ class Groups:
         return [row["group_name"] for row in rows]
 
     def counts(self, name: str, after: int = 0) -> dict[State, int]:
-        """How many of its jobs are in which state; of those numbered higher, where a number is given."""
+        """Return how many of its jobs numbered above `after` are in each state."""
         rows = self._store.rows(
             "SELECT state, count(*) AS jobs FROM jobs WHERE group_name = :name AND id > :after"  # noqa: S608
             f" AND NOT {_REPLACED} GROUP BY state",
@@ -135,28 +135,28 @@ class Groups:
         return {State(row["state"]): row["jobs"] for row in rows}
 
     def in_vain(self, name: str) -> int:
-        """How many of its jobs were cancelled because of what they were to come after."""
+        """Return how many of its jobs were cancelled because a job they depend on did not succeed."""
         return len(self._members(f"state = 'CANCELLED' AND reason = 'DEPENDENCY' AND NOT {_REPLACED}", name))
 
     def current(self, name: str) -> list[Member]:
-        """Its jobs, without those that failed and were run again."""
+        """Return its jobs, without those that did not succeed and were run again."""
         return self._members(f"NOT {_REPLACED}", name)
 
     def unfinished(self, name: str) -> list[Member]:
-        """Those that wait or run."""
+        """Return its queued and live jobs."""
         return self._members(_UNFINISHED, name)
 
     def failed(self, name: str) -> list[Member]:
-        """Those that did not succeed and were not run again.
+        """Return its jobs that did not succeed and were not run again.
 
-        What somebody stopped did not fail, nor did what was to come after it.
+        A job that a person stopped does not count as failed, nor do the jobs that depend on it.
         """
         reruns = Reruns(self._store)
         found = self._members(f"{_FAILED} AND NOT {_REPLACED}", name)
         return [member for member in found if not reruns.was_stopped(member.id)]
 
     def ended(self, name: str) -> list[Member]:
-        """Those that have ended and were not run again."""
+        """Return its jobs that have ended and were not run again."""
         again = "SELECT coalesce(json_extract(spec, '$.again_of'), 0) FROM jobs WHERE group_name = :name"
         return self._members(f"NOT {_UNFINISHED} AND id NOT IN ({again})", name)
 
@@ -165,7 +165,7 @@ class Groups:
         return [Member(*row) for row in self._store.rows(sql, {"name": name})]
 
     def usual_s(self, name: str) -> float | None:
-        """How long those took that succeeded, on average; None if none has."""
+        """Return the average duration of its successful jobs in seconds; None if there are none."""
         row = self._store.row(
             "SELECT avg(julianday(finished_at) - julianday(started_at)) * 86400 FROM jobs"
             " WHERE group_name = ? AND state = 'SUCCEEDED' AND started_at IS NOT NULL",
@@ -176,15 +176,15 @@ class Groups:
     # -- the end -----------------------------------------------------------------------------------
 
     def settle(self, ended: Iterable[int]) -> None:
-        """These jobs have ended for good: of each group whose last that was, everybody is told once."""
+        """Write one notice for each group that is done now that these jobs have ended."""
         names = {self._store.row("SELECT group_name FROM jobs WHERE id = ?", (job_id,))[0] for job_id in ended}
         for name in sorted(names - {None}):
             self._settle(name)
 
     def moved(self, job_id: int, old: str | None, new: str | None) -> None:
-        """A job that waits belongs to another group now, or to none: the old one may be done by that."""
+        """Update both groups after a queued job was moved: the old one may be done now. None means no group."""
         if new is not None and job_id <= self._told_through(new):
-            self.change(new, {"told_through": None})  # it comes late: all of them are told of once more
+            self.change(new, {"told_through": None})  # its number looks reported already: report all of the group again
         if old is not None:
             self._settle(old)
 
@@ -198,14 +198,14 @@ class Groups:
         return int(kept[0] or 0) if kept else 0
 
     def _tell(self, name: str) -> None:
-        """What was told of before is told again only as part of the whole."""
+        """Write the notice that a group is done. Jobs of an earlier notice count only in the totals."""
         after = self._told_through(name)
         row = self._store.row(
             "SELECT max(id) AS last, min(started_at) AS since, max(finished_at) AS until FROM jobs"
             " WHERE group_name = ? AND id > ?",
             (name, after),
         )
-        if row["last"] is None:  # all of it was told of
+        if row["last"] is None:  # all of it was reported
             return
         told = {state.value: count for state, count in self.counts(name, after).items()}
         in_all = {state.value: count for state, count in self.counts(name).items()}

@@ -1,4 +1,4 @@
-"""Updates from the chat, kept before they are acted upon."""
+"""Updates from the chat, stored before they are handled."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from runner.store.box import Box
 if TYPE_CHECKING:
     from runner.store.connection import Store
 
-TRIED_AGAIN = "updates tried again"  # how often, by their numbers
+TRIED_AGAIN = "updates tried again"  # counts by update id
 
 
 class Inbox:
-    """Each update once, by its id; handled in the transaction of its effect."""
+    """Stores each update once, by its id. An update is marked as handled in the transaction of its effect."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._box = store, Box(store)
 
     def keep(self, update_id: int, body: dict[str, Any]) -> bool:
-        """Store an update; False if it was here before."""
+        """Store an update. Return False if it is already stored."""
         stored = self._store.execute(
             "INSERT OR IGNORE INTO inbox (update_id, body, received_at) VALUES (?, ?, ?)",
             (update_id, json.dumps(body), clock.text(clock.now())),
@@ -29,26 +29,26 @@ class Inbox:
         return bool(stored.rowcount == 1)
 
     def open(self) -> list[tuple[int, dict[str, Any]]]:
-        """Updates not yet handled, in order."""
+        """Return updates that are not handled yet, in order."""
         rows = self._store.rows("SELECT update_id, body FROM inbox WHERE handled_at IS NULL ORDER BY update_id")
         return [(row["update_id"], json.loads(row["body"])) for row in rows]
 
     def is_open(self, update_id: int) -> bool:
-        """Whether it is still to be handled."""
+        """Return whether an update is not handled yet."""
         found = self._store.row("SELECT 1 FROM inbox WHERE update_id = ? AND handled_at IS NULL", (update_id,))
         return found is not None
 
     def forget(self, before: str) -> int:
-        """Drop what was handled before this time; Telegram itself keeps updates for a day."""
+        """Delete updates handled before this time. Return how many. (Telegram itself keeps updates for a day.)"""
         return int(self._store.execute("DELETE FROM inbox WHERE handled_at < ?", (before,)).rowcount)
 
     def forget_all(self) -> None:
-        """Another bot counts anew."""
+        """Delete all updates: another bot numbers its updates differently."""
         self._store.execute("DELETE FROM inbox")
         self._box.set(TRIED_AGAIN, None)
 
     def try_again(self, update_id: int) -> int:
-        """Count a try at an update that an earlier bot left open; how many such tries there were with this one."""
+        """Count one more try at an update that an earlier bot process left open. Return the count."""
         known = self._box.get(TRIED_AGAIN, {})
         tries = int(known.get(str(update_id), 0)) + 1
         still = {key: count for key, count in known.items() if self.is_open(int(key))}
@@ -56,5 +56,5 @@ class Inbox:
         return tries
 
     def handled(self, update_id: int) -> None:
-        """Its effect is in the same transaction as this."""
+        """Mark an update as handled, in the same transaction as its effect."""
         self._store.execute("UPDATE inbox SET handled_at = ? WHERE update_id = ?", (clock.text(clock.now()), update_id))

@@ -1,4 +1,4 @@
-"""Jobs, attempts, leases and events. Every change of state goes through one door, `_transition`."""
+"""Jobs, attempts, leases and events. `_transition` changes the state of a job; `_cancel` ends one in the queue."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class Jobs:
-    """The queue's table of jobs. Callers group calls into transactions; each call alone is one too."""
+    """The table of jobs. Each change is one transaction, or part of the caller's."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._outbox = Outbox(store)
         self._dependencies, self._shares, self._groups = Dependencies(store), Shares(store), Groups(store)
 
-    # -- coming in ---------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------------
 
     def add(self, spec: JobSpec, key: str | None = None) -> int:
-        """Queue a job; the same key again gives the same job and changes nothing."""
+        """Queue a job and return its number. If the key was used before, return that job and change nothing."""
         with self._store.transaction():
             if (known := self.of_key(key)) is not None:
                 return known
@@ -61,28 +61,28 @@ class Jobs:
             return int(job_id)
 
     def of_key(self, key: str | None) -> int | None:
-        """The job that was queued under this key, if one was."""
+        """Return the number of the job that was queued with this key, or None."""
         found = None if key is None else self._store.row("SELECT id FROM jobs WHERE key = ?", (key,))
         return int(found["id"]) if found else None
 
     def keep_environment(self, key: str, variables: Mapping[str, str]) -> None:
-        """Keep a captured environment once, however many jobs share it."""
+        """Store a captured environment, once for all jobs that share it."""
         self._store.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables)))
 
     def environment(self, key: str) -> dict[str, str]:
-        """The captured environment kept under this key."""
+        """Return the captured environment with this key; empty if there is none."""
         found = self._store.row("SELECT variables FROM environments WHERE key = ?", (key,))
         return dict(json.loads(found["variables"])) if found else {}
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, job_id: int) -> Job | None:
-        """One job, or None."""
+        """Return one job, or None."""
         row = self._store.row("SELECT * FROM jobs WHERE id = ?", (job_id,))
         return job_of(row) if row else None
 
     def find(self, states: Iterable[State] = (), limit: int = -1, *, newest_first: bool = False) -> list[Job]:
-        """Jobs in these states (all if none are named), by id."""
+        """Return jobs in these states (all jobs if none are named), ordered by id."""
         wanted = [state.value for state in states]
         where = f"WHERE state IN ({', '.join('?' * len(wanted))})" if wanted else ""
         order = "DESC" if newest_first else "ASC"
@@ -90,17 +90,17 @@ class Jobs:
         return [job_of(row) for row in rows]
 
     def count(self, *states: State) -> int:
-        """How many jobs are in these states."""
+        """Return how many jobs are in these states."""
         wanted = [state.value for state in states]
         marks = ", ".join("?" * len(wanted))
         return int(self._store.row(f"SELECT count(*) FROM jobs WHERE state IN ({marks})", wanted)[0])  # noqa: S608
 
     def live(self) -> list[Job]:
-        """Jobs that an attempt is under way for."""
+        """Return the STARTING and RUNNING jobs."""
         return [job_of(r) for r in self._store.rows("SELECT * FROM jobs WHERE state IN ('STARTING', 'RUNNING')")]
 
     def under_way(self) -> list[UnderWay]:
-        """The same, as little of each as the runner needs at every tick."""
+        """Return the same jobs, with only the fields that the runner needs at every tick."""
         rows = self._store.rows(
             "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
@@ -108,22 +108,25 @@ class Jobs:
         return [UnderWay._make((*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:])) for row in rows]
 
     def events(self, job_id: int) -> list[dict[str, Any]]:
-        """What happened to a job, oldest first."""
+        """Return the events of a job, oldest first."""
         rows = self._store.rows("SELECT * FROM events WHERE job_id = ? ORDER BY id", (job_id,))
         return [{**dict(row), "data": json.loads(row["data"])} for row in rows]
 
     def attempts(self, job_id: int) -> list[dict[str, Any]]:
-        """All tries at a job, first to last."""
+        """Return the attempts of a job, oldest first."""
         rows = self._store.rows("SELECT * FROM attempts WHERE job_id = ? ORDER BY number", (job_id,))
         return [dict(row) for row in rows]
 
-    # -- the way through ---------------------------------------------------------------------------
+    # -- changing state ----------------------------------------------------------------------------
 
     def claim(
         self, job_id: int, leases: Sequence[tuple[str, int]], boot_id: str, usage: str | None = None,
         memory_mib: int | None = None, asked: Request | None = None,
     ) -> int | None:  # fmt: skip
-        """QUEUED → STARTING with its leases; the attempt's number, or None if it no longer waits, or for this."""
+        """Move a job from QUEUED to STARTING, take its leases, and return the attempt number.
+
+        Return None if the job has left the queue, is not ready, or now asks for other resources than `asked`.
+        """
         with self._store.transaction():
             sql = "SELECT attempt, lane FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1"
             row = self._store.row(sql, (job_id,))
@@ -143,9 +146,9 @@ class Jobs:
             return int(attempt)
 
     def started(self, job: Job, at: str, phase: Phase = Phase.RUNNING) -> None:
-        """STARTING → RUNNING: the job has executed its first instruction or is about to.
+        """Move a job from STARTING to RUNNING: it has executed its first instruction or is about to.
 
-        One whose batch is probed first is told when its real run begins.
+        Write the notice unless the batch is probed first (`probed` writes it then), or this is a delayed retry.
         """
         with self._store.transaction():
             self._transition(job.id, State.STARTING, State.RUNNING, phase=phase.value, started_at=at)
@@ -158,7 +161,7 @@ class Jobs:
                 self._outbox.add("started", {"attempt": job.attempt, "gpus": list(job.gpus)}, job.id)
 
     def probed(self, job: Job, record: Mapping[str, Any], batch: int, said: str) -> None:
-        """The real run begins, at this batch, of which `said` is the line to tell."""
+        """Record that the real run begins with this batch; `said` is the summary of the probe, for people."""
         with self._store.transaction():
             self._store.execute(
                 "UPDATE jobs SET batch_size = ?, phase = CASE phase WHEN 'stopping' THEN phase ELSE 'running' END"
@@ -172,32 +175,32 @@ class Jobs:
                 self._outbox.add("started", told, job.id)
 
     def is_told(self, job: Job) -> bool:
-        """Whether the real run of a probed attempt was told of."""
+        """Return whether `probed` has recorded that the real run of this attempt began."""
         sql = "SELECT 1 FROM events WHERE job_id = ? AND attempt = ? AND kind = 'batch chosen'"
         return self._store.row(sql, (job.id, job.attempt)) is not None
 
     def keep_probe(self, job: Job, record: Mapping[str, Any]) -> None:
-        """Write down how the batch of an attempt was found, or how far that is."""
+        """Store how the batch of an attempt was found, or how far the probing is."""
         self._store.execute(
             "UPDATE attempts SET probe = ? WHERE job_id = ? AND number = ?", (json.dumps(record), job.id, job.attempt)
         )
 
     def probe(self, job_id: int, attempt: int) -> dict[str, Any] | None:
-        """How the batch of an attempt was found; None where none was looked for."""
+        """Return how the batch of an attempt was found; None if it was not probed."""
         row = self._store.row("SELECT probe FROM attempts WHERE job_id = ? AND number = ?", (job_id, attempt))
         return json.loads(row["probe"]) if row and row["probe"] else None
 
     def stopping(self, job_id: int) -> None:
-        """The stop asked for has been passed on to the supervisor."""
+        """Record that the supervisor has received the request to stop."""
         self._store.execute("UPDATE jobs SET phase = 'stopping' WHERE id = ? AND state = 'RUNNING'", (job_id,))
 
     def ended(
         self, job: Job, state: State, reason: Reason, end: Exit | None, usage: Mapping[str, Any] | None = None
     ) -> None:
-        """An attempt is over: outcome, event, notice, leases freed."""
+        """Record how a job ended, with event and notice; free its leases; update its dependents and its group."""
         assert reason in REASONS[state], (state, reason)
         at = end.finished_at if end else clock.text(clock.now())
-        told = end if state is not State.LOST else None  # a code that was not the program's own says nothing
+        told = end if state is not State.LOST else None  # the exit code of a lost job is not the program's own
         started_at = end.started_at if end else clock.text(job.started_at) if job.started_at else None
         with self._store.transaction():
             self._transition(
@@ -211,9 +214,9 @@ class Jobs:
             self._let_go(job.id, state)
 
     def _let_go(self, job_id: int, state: State) -> None:
-        """Those that waited for this one may start now; those that never can are cancelled, and so on.
+        """Update the jobs that wait for this one: unblock them, or cancel them if they needed its success.
 
-        Of a group whose last one that was, it is told.
+        Cancelled jobs are handled in the same way. Write a notice for each group that is now done.
         """
         ended, gone = [(job_id, state is State.SUCCEEDED)], []
         while ended:
@@ -244,9 +247,10 @@ class Jobs:
         self, job: Job, why: str, after: tuple[State, Reason] | None = None, usage: Mapping[str, Any] | None = None,
         end: Exit | None = None, retry: Retry | None = None,
     ) -> None:  # fmt: skip
-        """A new attempt is to be made, at the place in the queue the job had; a retry may have to wait.
+        """Queue the job again for a new attempt, in its old position; a retry may have to wait first.
 
-        `after` tells how the last attempt ended; without it, it was never executed and nobody need be told.
+        `after` is how the last attempt ended. None means that it never ran; then, and in a series of retries, there is
+        no notice.
         """
         begin_at = clock.text(clock.now() + timedelta(seconds=retry.wait_s)) if retry and retry.wait_s else None
         with self._store.transaction():
@@ -265,19 +269,19 @@ class Jobs:
                 self._outbox.add("requeued", said, job.id)
 
     def boot_id(self, job: Job) -> str:
-        """Of the boot in which the job's latest attempt was claimed."""
+        """Return the id of the boot in which the job's latest attempt was claimed."""
         sql = "SELECT boot_id FROM attempts WHERE job_id = ? AND number = ?"
         return str(self._store.row(sql, (job.id, job.attempt))["boot_id"])
 
     def use_retry(self, job: Job) -> bool:
-        """Take one of the retries the job was given; False if there is none left."""
+        """Use one of the job's retries. Return False if none is left."""
         took = self._store.execute(
             "UPDATE jobs SET retries_left = retries_left - 1 WHERE id = ? AND retries_left > 0", (job.id,)
         )
         return bool(took.rowcount == 1)
 
     def pause_before_s(self, job: Job) -> float | None:
-        """How long the latest attempt had to wait as a retry; None if it is none."""
+        """Return how many seconds the latest attempt had to wait before it could start; None if it is not a retry."""
         if job.attempt < 2:
             return None
         sql = "SELECT json_extract(data, '$.wait_s') FROM events WHERE job_id = ? AND attempt = ? AND kind = 'requeued'"
@@ -285,7 +289,7 @@ class Jobs:
         return None if row is None or row[0] is None else float(row[0])
 
     def cancel_waiting(self, job: Job, reason: Reason, by: str) -> bool:
-        """QUEUED → CANCELLED; False if it has left the queue meanwhile."""
+        """Move a job from QUEUED to CANCELLED. Return False if it has left the queue meanwhile."""
         with self._store.transaction():
             cancelled = self._cancel(job.id, reason, by)
             if cancelled:
@@ -307,9 +311,9 @@ class Jobs:
         return bool(changed)
 
     def ask_to_stop(self, job: Job, reason: Reason, by: str) -> bool:
-        """Write the stop on a live job; the runner passes it on. False if one is on it already or it has ended.
+        """Record a request to stop a live job; the runner passes it on. Return False if nothing was recorded.
 
-        A person's word comes over the scheduler's and the watch's: what they stop is to come back, perhaps.
+        A second request counts only if it is a person's and the first is not: a preempted job would be queued again.
         """
         with self._store.transaction():
             changed = self._store.execute(
@@ -323,7 +327,7 @@ class Jobs:
             return bool(changed)
 
     def was_pushed_aside(self, job: Job) -> bool:
-        """Whether the scheduler had asked its latest attempt to make room, whoever wants it stopped now."""
+        """Return whether the scheduler has preempted the latest attempt, even if a person has stopped it since."""
         asked = self._store.row(
             "SELECT 1 FROM events WHERE job_id = ? AND attempt = ? AND kind = 'stop asked'"
             " AND json_extract(data, '$.reason') = 'PREEMPTED'",
@@ -334,7 +338,7 @@ class Jobs:
     def note(
         self, job_id: int | None, attempt: int | None, kind: str, data: Mapping[str, Any], at: str | None = None
     ) -> None:
-        """Write down a fact."""
+        """Add an event."""
         self._store.execute(
             "INSERT INTO events (job_id, attempt, at, kind, data) VALUES (?, ?, ?, ?, ?)",
             (job_id, attempt, at or clock.text(clock.now()), kind, json.dumps(data)),
@@ -351,27 +355,27 @@ class Jobs:
 
 
 def _told_of(job: Job, state: State | None, end: Exit | None, usage: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is told of every attempt that is over: who asked for that, how long it ran, what it used."""
+    """Return what the event and the notice of an ended attempt say: who stopped it, how long it ran, what it used."""
     said: dict[str, Any] = {"attempt": job.attempt, "gpus": list(job.gpus), "usage": usage}
     if job.stop:
         said |= {"by": job.stop.by, "stop_reason": job.stop.reason.value}
     if end:
         said |= {"duration_s": end.duration_s} | ({"why": end.spawn_error} if end.spawn_error else {})
-        if state is not State.LOST:  # there the code was not the program's own, and says nothing
+        if state is not State.LOST:  # the exit code of a lost job is not the program's own
             said |= {"exit_code": end.exit_code, "signal": end.signal}
-    elif job.started_at:  # nobody saw its end: it is over now
+    elif job.started_at:  # its end was not recorded: count until now
         said |= {"duration_s": (clock.now() - job.started_at).total_seconds(), "duration_about": True}
     return said
 
 
 @lru_cache(maxsize=256)
 def _spec_of(stored: str) -> JobSpec:
-    """The runner looks at a job several times on its way."""
+    """Parse a spec. Cached, because the runner reads each job several times."""
     return JobSpec.from_json(json.loads(stored))
 
 
 def job_of(row: Any) -> Job:
-    """A job from its row."""
+    """Make a job from its row."""
     stop = None
     if row["stop_reason"]:
         at = clock.moment(row["stop_at"])

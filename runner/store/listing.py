@@ -1,4 +1,4 @@
-"""Parts of the queue for people to look at, found by index however long it is."""
+"""Lists and counts of jobs for people, found by index so that the length of the queue does not matter."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ UNFINISHED = (State.QUEUED, State.STARTING, State.RUNNING)
 class Overview(NamedTuple):
     """How many jobs there are of each kind."""
 
-    queued: int  # that may start
-    not_yet: int  # queued as well, but held, or waiting for other jobs or for their time
+    queued: int  # ready to start
+    not_yet: int  # queued too, but held, or waiting for other jobs or for their begin time
     running: int
     ended: dict[State, int]
 
@@ -40,14 +40,14 @@ class Happened(NamedTuple):
 
 
 class Listing:
-    """What has ended, what is under way, what comes next."""
+    """Ended, live and queued jobs, and events."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._jobs = Jobs(store)
 
     def finished(self, states: Collection[State] = FINAL_STATES, limit: int = NO_LIMIT) -> list[Job]:
-        """The latest that ended so, the latest last."""
+        """Return the jobs that ended last in one of these states, the newest last."""
         marks = ", ".join("?" * len(states))
         rows = self._store.rows(
             f"SELECT * FROM jobs INDEXED BY jobs_finished WHERE finished_at IS NOT NULL AND state IN ({marks})"  # noqa: S608
@@ -57,11 +57,14 @@ class Listing:
         return [job_of(row) for row in reversed(rows)]
 
     def live(self) -> list[Job]:
-        """Those under way, by when they began."""
+        """Return the live jobs, ordered by when they started."""
         return sorted(self._jobs.live(), key=lambda job: (job.started_at or job.submitted_at, job.id))
 
     def queued(self, limit: int = NO_LIMIT, skip: int = 0) -> list[Job]:
-        """Those that wait, in the order they are to start; so many of them, after so many."""
+        """Return `limit` queued jobs after the first `skip`: ready ones in start order, then the others.
+
+        Without a limit, the ready ones are ordered by priority and position only.
+        """
         if limit < 0:
             rows = self._store.rows("SELECT * FROM jobs WHERE state = 'QUEUED' ORDER BY ready DESC, rank, position")
             return [job_of(row) for row in rows[skip:]]
@@ -75,13 +78,13 @@ class Listing:
         return first + [job_of(row) for row in held]
 
     def rows(self, states: Collection[State]) -> list[Any]:
-        """The rows of all that are in one of these states, by number."""
+        """Return the rows of all jobs in these states, ordered by number."""
         marks = ", ".join("?" * len(states))
         wanted = [state.value for state in states]
         return self._store.rows(f"SELECT * FROM jobs WHERE state IN ({marks}) ORDER BY id", wanted)  # noqa: S608
 
     def ahead_of(self, job_id: int) -> int:
-        """How many waiting jobs come before this one."""
+        """Return how many ready jobs are before this one by priority and position, of all owners."""
         found = self._store.row(
             "SELECT count(*) FROM jobs AS other, (SELECT rank, position FROM jobs WHERE id = ?) AS this"
             " WHERE other.state = 'QUEUED' AND other.ready = 1"
@@ -93,8 +96,8 @@ class Listing:
     def unfinished(
         self, *, owner: str | None = None, group: str | None = None, states: Collection[State] = UNFINISHED
     ) -> list[int]:
-        """The numbers of all that wait or are under way, or of those of one owner, one group, these states."""
-        # the states are named as the index names them, or it would not be used; the planner would rather read all jobs
+        """Return the numbers of queued and live jobs: all, or those of one owner, one group or these states."""
+        # The states must be written as in the index, or SQLite cannot use it. Left alone, the planner reads all jobs.
         wanted = [state.value for state in states]
         index = "jobs_of_owner" if group is None else "jobs_of_group"
         rows = self._store.rows(
@@ -106,20 +109,20 @@ class Listing:
         return [row["id"] for row in rows]
 
     def held(self) -> list[int]:
-        """The numbers of those that somebody keeps from starting."""
+        """Return the numbers of held jobs."""
         rows = self._store.rows(
             "SELECT id FROM jobs INDEXED BY jobs_not_ready WHERE state = 'QUEUED' AND ready = 0 AND held_by IS NOT NULL"
         )
         return sorted(row["id"] for row in rows)
 
     def unfinished_of(self, owner: str) -> list[int]:
-        """The same of one owner."""
+        """Return the numbers of an owner's queued and live jobs."""
         return self.unfinished(owner=owner)
 
     def queued_of(self, owner: str) -> int:
-        """How many jobs of one owner wait."""
+        """Return how many queued jobs an owner has."""
         found = self._store.row(
-            # the states are named as the index names them, or it would not be used
+            # the states must be written as in the index, or SQLite cannot use it
             "SELECT count(*) FROM jobs WHERE owner = ? AND state IN ('QUEUED', 'STARTING', 'RUNNING')"
             " AND state = 'QUEUED'",
             (owner,),
@@ -127,9 +130,9 @@ class Listing:
         return int(found[0])
 
     def overview(self, since: str) -> Overview:
-        """How many jobs there are of each kind; of those that ended, only what ended since then."""
+        """Count the jobs of each kind; of the ended ones, only those that ended since then."""
         unfinished = self._store.rows(
-            # by name, since the planner would rather read every job there ever was
+            # the index is named because the planner would read all jobs
             "SELECT state, count(*) FROM jobs INDEXED BY jobs_of_owner"
             " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') GROUP BY state"
         )
@@ -148,11 +151,11 @@ class Listing:
         )
 
     def last_event(self) -> int:
-        """The number of the newest event there is; 0 without any."""
+        """Return the number of the newest event; 0 if there is none."""
         return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
 
     def events_after(self, number: int) -> list[Happened]:
-        """What happened to jobs since that event, in order: its cost is that of the news, however long the queue."""
+        """Return the events of jobs after this event, in order. The cost depends on these only, not on the queue."""
         rows = self._store.rows(
             "SELECT id, job_id, attempt, kind, data FROM events WHERE id > ? AND job_id IS NOT NULL ORDER BY id",
             (number,),
@@ -160,7 +163,7 @@ class Listing:
         return [Happened(*row) for row in rows]
 
     def numbered(self, beginning: str, limit: int, *, unfinished: bool = False) -> list[Job]:
-        """The newest whose numbers begin with these digits, or of them those that have not ended; the newest first."""
+        """Return the newest jobs whose numbers begin with these digits, newest first; perhaps only unfinished ones."""
         if unfinished:
             numbers = [number for number in reversed(self.unfinished()) if str(number).startswith(beginning)]
             return [job for number in numbers[:limit] if (job := self._jobs.get(number))]
@@ -174,7 +177,7 @@ class Listing:
         return found
 
     def _numbers_that_begin(self, digits: str) -> Iterator[tuple[int, int]]:
-        """12 is 12, 120 to 129, 1200 to 1299 …, as far as there are jobs; nothing is 1 and all after it."""
+        """Yield ranges of numbers: for 12, 12 to 12, 120 to 129, 1200 to 1299 …, up to the newest job; for "", all."""
         last = int(self._store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
         if not digits:
             yield 1, last

@@ -1,4 +1,4 @@
-"""What is to be sent to which chat: written in the transaction of what it tells, sent afterwards."""
+"""Messages to chats: written in the transaction of what they report, sent afterwards."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from runner.store.connection import Store
 
-# What goes before what in one chat. Within a lane order is kept, so that a job's notices come in theirs.
+# Lanes of a chat. Each lane keeps its order, so that a job's notices arrive in the right order.
 LANES = ("answer", "reply", "send", "file", "edit")
-LONGEST_WAIT_S = 3600.0  # nobody is asked to wait longer; a later time was stored before the clock was set back
+LONGEST_WAIT_S = 3600.0  # no wait is longer; a later stored time means that the clock was set back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One call to be made."""
+    """One call to the Bot API that is still to be made."""
 
     id: int
     chat: int
@@ -35,11 +35,11 @@ class Message:
     created_at: datetime
     expires_at: datetime | None
     tries: int
-    begun: bool  # a try was made whose end is not known: it may have arrived
+    begun: bool  # the result of the last try is unknown: it may have arrived
 
 
 class Shown(NamedTuple):
-    """A message as it stands in its chat, or will when it is sent."""
+    """A message as the chat shows it, or will show it once it is sent."""
 
     id: int
     chat: int
@@ -49,18 +49,18 @@ class Shown(NamedTuple):
 
 
 class Messages:
-    """Everything on its way out, and where what was sent is to be found."""
+    """Messages that wait to be sent, and the numbers of those that were sent."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waits: dict[int, tuple[str, float]] = {}  # until when, as stored and by the monotonic clock
+        self._waits: dict[int, tuple[str, float]] = {}  # by id: end of the wait, as stored and by the monotonic clock
 
     def add(
         self, chat: int, method: str, body: Mapping[str, Any], *, lane: str = "send", person: int | None = None,
         job_id: int | None = None, notice_id: int | None = None, lasts_s: float | None = None,
         at: datetime | None = None,
     ) -> int:  # fmt: skip
-        """One more to be sent, about what happened `at` that time; stale after `lasts_s`."""
+        """Queue a message and return its id. It is about what happened `at` that time, and expires in `lasts_s` s."""
         assert lane in LANES, lane
         now = clock.now()
         expires = None if lasts_s is None else clock.text(now + timedelta(seconds=lasts_s))
@@ -72,18 +72,18 @@ class Messages:
         return int(added.lastrowid)
 
     def due(self, chat: int | None = None, now: float | None = None) -> list[Message]:
-        """The first of each lane of each chat that is not waiting for a later try."""
+        """Return the first message of each lane of each chat, except those that wait for a retry."""
         now = clock.monotonic() if now is None else now
         return [_message(row) for row in self._first(chat) if self._wait_ends(row) <= now]
 
     def next_try_in(self, now: float) -> float | None:
-        """Seconds until the next one is to be tried again that was not due at that time."""
+        """Return the seconds from `now` until the next retry; None if no first message waits for one."""
         ends = {row["id"]: self._wait_ends(row) for row in self._first(None)}
         self._waits = {number: wait for number, wait in self._waits.items() if number in ends}
         return min((end - now for end in ends.values() if end > now), default=None)
 
     def _first(self, chat: int | None) -> list[Any]:
-        """The first of each lane of each chat; edits of different messages do not wait for each other."""
+        """Return the first message of each lane of each chat; for edits, the first of each edited message."""
         wanted = "told_at IS NULL AND parked IS NULL" + ("" if chat is None else " AND chat = :chat")
         return self._store.rows(
             "SELECT * FROM messages WHERE id IN ("  # noqa: S608
@@ -94,7 +94,7 @@ class Messages:
         )
 
     def _wait_ends(self, row: Any) -> float:
-        """When one may be tried, by the monotonic clock: the stored time is read once, and may be off by any step."""
+        """Return when a message may be tried, by the monotonic clock: later steps of the wall clock do not matter."""
         stored = row["next_try_at"]
         at = clock.moment(stored)
         if at is None:
@@ -106,15 +106,15 @@ class Messages:
         return known[1]
 
     def waiting(self) -> int:
-        """How many are on their way."""
+        """Return how many messages wait to be sent."""
         return int(self._store.row("SELECT count(*) FROM messages WHERE told_at IS NULL AND parked IS NULL")[0])
 
     def begin(self, message_id: int) -> None:
-        """A try is made now; should we die in it, it may have arrived."""
+        """Record that a try begins. If the process dies during it, the message may have arrived."""
         self._store.execute("UPDATE messages SET begun = 1, tries = tries + 1 WHERE id = ?", (message_id,))
 
     def told(self, message_id: int, number: int | None = None) -> None:
-        """It has arrived, under this number in its chat."""
+        """Mark a message as done; `number` is its number in the chat, None if it has none."""
         self._store.execute(
             "UPDATE messages SET told_at = ?, message = ?, begun = 0 WHERE id = ?",
             (clock.text(clock.now()), number, message_id),
@@ -123,7 +123,7 @@ class Messages:
     def again(
         self, message_id: int, after_s: float, *, arrived_perhaps: bool, body: Mapping[str, Any] | None = None
     ) -> None:
-        """To be tried once more, perhaps in another form."""
+        """Schedule a retry in `after_s` seconds, perhaps with another body."""
         at = clock.text(clock.now() + timedelta(seconds=after_s))
         self._waits[message_id] = (at, clock.monotonic() + after_s)
         self._store.execute(
@@ -132,11 +132,11 @@ class Messages:
         )
 
     def park(self, message_id: int, why: str) -> None:
-        """It cannot be delivered; kept, and shown."""
+        """Mark a message as undeliverable. It is kept, and counted by `/status`."""
         self._store.execute("UPDATE messages SET parked = ?, begun = 0 WHERE id = ?", (why, message_id))
 
     def parked(self, since: str) -> list[tuple[str, int]]:
-        """Why messages could not be delivered since then, and how many."""
+        """Return the reasons why messages since then are undeliverable, with counts, the most frequent first."""
         rows = self._store.rows(
             "SELECT parked, count(*) AS n FROM messages WHERE parked IS NOT NULL AND created_at > ?"
             " GROUP BY parked ORDER BY n DESC",
@@ -145,7 +145,7 @@ class Messages:
         return [(row["parked"], row["n"]) for row in rows]
 
     def unpark(self, person: int, chat: int, since: str) -> int:
-        """They can be reached there again: what was parked since then is sent after all."""
+        """Queue unreachable messages since then again: the person is back in this chat. Return how many."""
         changed = self._store.execute(
             "UPDATE messages SET parked = NULL, next_try_at = NULL WHERE person = ? AND chat = ?"
             " AND parked LIKE 'unreachable%' AND lane IN ('reply', 'send', 'file') AND created_at > ?",
@@ -154,7 +154,7 @@ class Messages:
         return int(changed.rowcount)
 
     def supersede(self, chat: int, number: int) -> None:
-        """A newer edit of this message makes those still waiting pointless."""
+        """Drop waiting edits of this message: a newer edit replaces them."""
         self._store.execute(
             "UPDATE messages SET told_at = ? WHERE lane = 'edit' AND chat = ? AND told_at IS NULL AND parked IS NULL"
             " AND json_extract(body, '$.message_id') = ?",
@@ -162,7 +162,7 @@ class Messages:
         )
 
     def supersede_menu(self, chat: int) -> None:
-        """The same for the commands that are offered there."""
+        """Drop waiting changes of the command menu in this chat: a newer one replaces them."""
         self._store.execute(
             "UPDATE messages SET told_at = ? WHERE method = 'setMyCommands' AND chat = ? AND told_at IS NULL"
             " AND parked IS NULL",
@@ -170,16 +170,17 @@ class Messages:
         )
 
     def job_of(self, chat: int, number: int) -> int | None:
-        """Which job the message of this number is about."""
+        """Return the job that the message with this number is about, or None."""
         row = self._store.row(
             "SELECT job_id FROM messages WHERE chat = ? AND message = ? AND job_id IS NOT NULL", (chat, number)
         )
         return row["job_id"] if row else None
 
     def shown_about(self, job_id: int, since: str, limit: int) -> list[Shown]:
-        """The latest about a job, which was submitted then: those that were sent, and those that nobody is at yet.
+        """Return the latest messages about a job: those that were sent, and those that are not being sent yet.
 
-        A message that was about something else before, such as a question, is found by the edit that made it so.
+        `since` is when the job was submitted. A message that was about something else before, such as a question, is
+        found by the edit that made it a message about the job.
         """
         rows = self._store.rows(
             "SELECT * FROM messages INDEXED BY messages_by_age WHERE created_at >= ? AND job_id = ?"
@@ -191,7 +192,7 @@ class Messages:
         return [Shown(row["id"], row["chat"], row["person"], row["message"], self._as_it_is(row)) for row in rows]
 
     def _as_it_is(self, row: Any) -> dict[str, Any]:
-        """The body of its latest edit, sent or about to be; that of the message itself if there was none."""
+        """Return the body of its latest edit, sent or waiting; without an edit, its own body."""
         edit = row["message"] and self._store.row(
             "SELECT body FROM messages WHERE chat = :chat AND lane = 'edit' AND (message = :number"
             " OR (told_at IS NULL AND parked IS NULL AND json_extract(body, '$.message_id') = :number))"
@@ -202,14 +203,14 @@ class Messages:
         return found
 
     def change(self, message_id: int, body: Mapping[str, Any]) -> None:
-        """Another body for one that is not sent yet; what is being sent stays as it is."""
+        """Replace the body of a message, unless it was sent or is being sent."""
         self._store.execute(
             "UPDATE messages SET body = ? WHERE id = ? AND told_at IS NULL AND NOT begun",
             (json.dumps(body), message_id),
         )
 
     def move(self, chat: int, became: int) -> None:
-        """A chat has a new id: what waits goes there; message numbers start anew, so that edits have no aim."""
+        """Send what waits to the new id of a chat. Drop waiting edits: message numbers are different there."""
         self._store.execute(
             "UPDATE messages SET told_at = ? WHERE lane = 'edit' AND chat = ? AND told_at IS NULL AND parked IS NULL",
             (clock.text(clock.now()), chat),
@@ -221,7 +222,7 @@ class Messages:
         )
 
     def forget(self, before: str) -> int:
-        """Drop those settled before this time."""
+        """Delete messages from before this time that are done or undeliverable. Return how many."""
         return int(
             self._store.execute(
                 "DELETE FROM messages WHERE created_at < ? AND (told_at IS NOT NULL OR parked IS NOT NULL)", (before,)

@@ -1,4 +1,4 @@
-"""Notices: what somebody is to be told, written in the same transaction as what happened."""
+"""Notices: events that people get a message about, written in the same transaction as what happened."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """Notices wait here until they have been told."""
+    """Notices, which wait here until the bot has turned them into messages."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def add(self, kind: str, data: Mapping[str, Any], job_id: int | None = None) -> int:
-        """A notice to be told; its number."""
+        """Add a notice and return its number."""
         added = self._store.execute(
             "INSERT INTO notices (job_id, kind, data, created_at) VALUES (?, ?, ?, ?)",
             (job_id, kind, json.dumps(data), clock.text(clock.now())),
@@ -29,7 +29,7 @@ class Outbox:
         return int(added.lastrowid)
 
     def has_arrived(self, notice_id: int) -> bool:
-        """Whether somebody has it, or nobody was to be told: all that it became is settled but for what failed."""
+        """Return whether a message about it was delivered, or the bot had nobody to send one to."""
         told = self._store.row("SELECT told_at FROM notices WHERE id = ?", (notice_id,))
         rows = self._store.rows("SELECT told_at, message FROM messages WHERE notice_id = ?", (notice_id,))
         if told is None or told["told_at"] is None:
@@ -37,29 +37,29 @@ class Outbox:
         return not rows or any(row["told_at"] is not None and row["message"] is not None for row in rows)
 
     def open(self, limit: int = 100) -> list[Notice]:
-        """Notices not yet told, oldest first."""
+        """Return notices that are not yet turned into messages, oldest first."""
         rows = self._store.rows(
             "SELECT * FROM notices WHERE told_at IS NULL AND parked IS NULL ORDER BY id LIMIT ?", (limit,)
         )
         return [_notice(row) for row in rows]
 
     def about(self, job_id: int) -> list[Notice]:
-        """All notices of one job, told or not."""
+        """Return all notices about a job, oldest first."""
         return [_notice(r) for r in self._store.rows("SELECT * FROM notices WHERE job_id = ? ORDER BY id", (job_id,))]
 
     def forget_untold(self, before: str) -> None:
-        """What happened before this time need not be told any more."""
+        """Mark open notices from before this time as handled: they are too old to send."""
         self._store.execute(
             "UPDATE notices SET told_at = ? WHERE told_at IS NULL AND created_at < ?",
             (clock.text(clock.now()), before),
         )
 
     def told(self, notice_id: int) -> None:
-        """It has arrived."""
+        """Mark a notice as handled: its messages, if any, are in the same transaction."""
         self._store.execute("UPDATE notices SET told_at = ? WHERE id = ?", (clock.text(clock.now()), notice_id))
 
     def forget(self, before: str, at_most: int) -> int:
-        """Drop some of those from before this time, told or not: nobody wants to hear them any more."""
+        """Delete up to `at_most` notices from before this time, handled or not. Return how many were deleted."""
         sql = "DELETE FROM notices WHERE id IN (SELECT id FROM notices WHERE created_at < ? LIMIT ?)"
         return int(self._store.execute(sql, (before, at_most)).rowcount)
 

@@ -1,4 +1,4 @@
-"""Who was let in by pairing, how each wants to be told, and the codes that are still good."""
+"""People who were paired, their notification settings, and the pairing codes that are still valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE_BYTES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """What is remembered of somebody; a role only if it came by pairing."""
+    """What is stored about a person; `role` is set only by pairing."""
 
     id: int
     role: str | None = None
@@ -28,26 +28,26 @@ class Person:
     paired_by: str | None = None
     paired_at: str | None = None
     noise: str = "all"
-    quiet: tuple[int, int] | tuple[()] | None = None  # minutes since midnight; () is never, None the box's own
+    quiet: tuple[int, int] | tuple[()] | None = None  # minutes since midnight; () is never, None is the box's setting
 
 
 class People:
-    """Everybody the chat has met and let in."""
+    """Everybody the chat has stored something about."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def get(self, person_id: int) -> Person:
-        """What is known of them; nothing of a person never met."""
+        """Return what is stored about a person; defaults if nothing is."""
         row = self._store.row("SELECT * FROM people WHERE id = ?", (person_id,))
         return _person(row) if row else Person(id=person_id)
 
     def paired(self) -> list[Person]:
-        """Those who have a role by pairing."""
+        """Return everybody with a role from pairing."""
         return [_person(row) for row in self._store.rows("SELECT * FROM people WHERE role IS NOT NULL ORDER BY id")]
 
     def note_name(self, person_id: int, name: str) -> None:
-        """How they call themselves now: for reading, never for rights."""
+        """Store a person's current name. It is only shown, never used for rights."""
         self._store.execute(
             "INSERT INTO people (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
             " WHERE name IS NOT excluded.name",
@@ -55,11 +55,11 @@ class People:
         )
 
     def set_noise(self, person_id: int, noise: str) -> None:
-        """How much they want to hear."""
+        """Set how many notices a person wants."""
         self._set(person_id, "noise", noise)
 
     def set_quiet(self, person_id: int, hours: tuple[int, int] | tuple[()] | None) -> None:
-        """When they want to hear it without a sound."""
+        """Set the hours in which a person gets messages without a sound."""
         self._set(person_id, "quiet", None if hours is None else json.dumps(hours))
 
     def _set(self, person_id: int, column: str, value: Any) -> None:
@@ -72,7 +72,7 @@ class People:
     # -- pairing -----------------------------------------------------------------------------------
 
     def invite(self, role: str, made_by: str) -> str:
-        """A code that gives this role once, to whoever sends it in time. Only its digest is kept."""
+        """Return a code that gives this role to the first person who sends it in time. Only its digest is stored."""
         code = secrets.token_urlsafe(CODE_BYTES)
         expires = clock.text(clock.now() + timedelta(seconds=PAIRING_S))
         with self._store.transaction():
@@ -81,13 +81,13 @@ class People:
         return code
 
     def invitations(self) -> int:
-        """How many codes are still good."""
+        """Return how many codes are still valid."""
         row = self._store.row("SELECT count(*) FROM pairings WHERE expires_at > ?", (clock.text(clock.now()),))
         return int(row[0])
 
     def invitation(self, code: str) -> tuple[str, str] | None:
-        """Role and maker of a code that is still good."""
-        # Found by digest: how long the search takes tells nothing about a code.
+        """Return the role of a valid code and who made it; None if it is not valid."""
+        # Looked up by digest, so that the time this takes reveals nothing about valid codes.
         row = self._store.row(
             "SELECT role, made_by FROM pairings WHERE digest = ? AND expires_at > ?",
             (_digest(code), clock.text(clock.now())),
@@ -95,7 +95,7 @@ class People:
         return (row["role"], row["made_by"]) if row else None
 
     def accept(self, code: str, person_id: int, name: str) -> str | None:
-        """Use up a code; the role it gave, or None."""
+        """Use up a code and return the role it gave; None if it is not valid."""
         with self._store.transaction():
             found = self.invitation(code)
             if found is None:
@@ -110,22 +110,22 @@ class People:
             return found[0]
 
     def revoke(self, person_id: int) -> bool:
-        """Take back a role given by pairing; False if there was none."""
+        """Remove a role given by pairing. Return False if there was none."""
         took = self._store.execute("UPDATE people SET role = NULL WHERE id = ? AND role IS NOT NULL", (person_id,))
         return bool(took.rowcount == 1)
 
     def forget_invitations(self) -> int:
-        """Make every code still out there useless; how many there were."""
+        """Delete all codes. Return how many there were."""
         return int(self._store.execute("DELETE FROM pairings").rowcount)
 
-    # -- groups that grew --------------------------------------------------------------------------
+    # -- groups with a new id ----------------------------------------------------------------------
 
     def note_successor(self, chat: int, became: int) -> None:
-        """A group has a new id since it became a supergroup."""
+        """Store the new id of a group that has become a supergroup."""
         self._store.execute("INSERT OR REPLACE INTO successors VALUES (?, ?)", (chat, became))
 
     def successors(self) -> dict[int, int]:
-        """The new id of each group that has one."""
+        """Return the new id of each group that has one, by its old id."""
         return {row["chat"]: row["became"] for row in self._store.rows("SELECT chat, became FROM successors")}
 
 

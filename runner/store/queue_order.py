@@ -1,4 +1,4 @@
-"""Holding single jobs, and the order of those that wait."""
+"""Hold and release single jobs, and change the order of queued ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 FRONT = "front"  # the smallest position given so far
-AROUND = 64  # how many on each side are spread out where there is no room between two
+AROUND = 64  # jobs on each side that are spread out if there is no room between two
 TOO_NARROW = 1e-6
 _FROM = "FROM jobs INDEXED BY jobs_in_order WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND position"
 _FOLLOWING, _PRECEDING = f"SELECT min(position) {_FROM} > ?", f"SELECT max(position) {_FROM} < ?"
@@ -25,21 +25,21 @@ _UPPER = f"SELECT id, position {_FROM} > ? ORDER BY position LIMIT ?"
 
 
 class Order:
-    """Moves queued jobs; callers give each change a transaction with what belongs to it."""
+    """Holds, releases and moves queued jobs, within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._box, self._line = Box(store), Line(store)
 
     def hold(self, job: Job, by: str) -> bool:
-        """Keep a waiting job from starting; False if it is held already or waits no more."""
+        """Keep a queued job from starting. Return False if it is already held or has left the queue."""
         changed = self._store.execute(
             "UPDATE jobs SET held_by = ?, ready = 0 WHERE id = ? AND state = 'QUEUED' AND held_by IS NULL", (by, job.id)
         ).rowcount
         return bool(changed)
 
     def release(self, job: Job) -> bool:
-        """Let a held job start again, at the place it has; False if it is not held."""
+        """Release a held job; it keeps its position. Return False if it is not held."""
         changed = self._store.execute(
             "UPDATE jobs SET held_by = NULL, ready = (blockers = 0 AND begin_at IS NULL)"
             " WHERE id = ? AND state = 'QUEUED' AND held_by IS NOT NULL",
@@ -48,8 +48,8 @@ class Order:
         return bool(changed)
 
     def to_front(self, job: Job) -> bool:
-        """Before all others of its owner and priority, held ones too; False if no other waits before it."""
-        if not self._nearest(job, "<", "DESC"):  # which are those kept back, too, where there are no others
+        """Move a job before all others of its owner and priority, held ones too. Return False if none is before it."""
+        if not self._nearest(job, "<", "DESC"):  # also finds jobs that may not start yet
             return False
         first = self._beginning()
         self._box.set(FRONT, first)
@@ -57,7 +57,7 @@ class Order:
         return True
 
     def to_back(self, job: Job) -> bool:
-        """Behind all others of its owner and priority, held ones too; False if it is there already."""
+        """Move a job behind all others of its owner and priority, held ones too. Return False if it is already last."""
         last = self._neighbour(job, self._end(), after=False)
         if last is None or last[1] == job.id:
             return False
@@ -65,30 +65,30 @@ class Order:
         return True
 
     def move_up(self, job: Job) -> int | None:
-        """Change places with the one before it, of its owner and priority; that one's number, or None.
+        """Swap positions with the job before it, of the same owner and priority. Return that job's number, or None.
 
-        One that may start passes those that may not, unless there is none other.
+        A ready job skips jobs that may not start yet, unless there are only such jobs before it.
         """
         return self._swap(job, max(self._nearest(job, "<", "DESC"), default=None))
 
     def move_down(self, job: Job) -> int | None:
-        """Change places with the one behind it, of its owner and priority; that one's number, or None."""
+        """Swap positions with the job behind it, like `move_up`. Return that job's number, or None."""
         return self._swap(job, min(self._nearest(job, ">", "ASC"), default=None))
 
     def put_beside(self, job: Job, other: Job, *, after: bool) -> bool:
-        """Right before or after another of its owner and priority; False if it is there already."""
+        """Move a job right before or after another of its owner and priority. Return False if it is already there."""
         beside = self._neighbour(job, other.position, after=after)
         if beside is not None and beside[1] == job.id:
             return False
         self._place(job.id, self._beside(other.id, after=after))
         return True
 
-    # -- places --------------------------------------------------------------------------------------
+    # -- positions -----------------------------------------------------------------------------------
 
     def _beside(self, job_id: int, *, after: bool) -> float:
-        """A place that nobody has, right before or after this job's, in the middle of what is between it and the next.
+        """Return a free position right before or after this job: the middle of the gap to the next job.
 
-        So a move writes one row. Where there is no more room between two, those around them are spread out first.
+        So a move writes one row. If the gap is too narrow, the jobs around it are spread out first.
         """
         for around in (AROUND, 8 * AROUND, 64 * AROUND):
             at = float(self._store.row("SELECT position FROM jobs WHERE id = ?", (job_id,))["position"])
@@ -107,15 +107,15 @@ class Order:
         return float(self._beginning() if found is None else found)
 
     def _beginning(self) -> int:
-        """The place of the next job that is put first."""
+        """Return the position for the next job that is moved to the front."""
         return min(0, int(self._box.get(FRONT, 0))) - 1
 
     def _end(self) -> int:
-        """The place of the next job that is submitted."""
+        """Return the position of the next job that is submitted."""
         return 1 + int(self._store.row("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")[0])
 
     def _spread(self, position: float, around: int) -> None:
-        """Give those around a place the same distance from each other; the outermost stay where they are."""
+        """Space the jobs around a position evenly. On a side with `around` jobs, the outermost one stays."""
         lower, upper = self._store.rows(_LOWER, (position, around)), self._store.rows(_UPPER, (position, around))
         low = lower.pop()["position"] if len(lower) == around else self._beginning()
         high = upper.pop()["position"] if len(upper) == around else self._end()
@@ -133,9 +133,9 @@ class Order:
         return number
 
     def _nearest(self, job: Job, side: str, direction: str) -> list[tuple[float, int]]:
-        """Position and number of the nearest on that side in each lane that may start, by one index seek each.
+        """Return position and number of the nearest ready job on that side in each lane, by one index seek each.
 
-        Where none of those is there, or the job itself may not start, also of the nearest that may not.
+        If there is none, or the job itself is not ready, add the nearest job that is not ready.
         """
         may_start = self._store.row("SELECT ready FROM jobs WHERE id = ?", (job.id,))["ready"]
         found = [
@@ -151,7 +151,7 @@ class Order:
         return nearest if nearest and may_start else nearest + self._nearest_kept_back(job, side, direction)
 
     def _nearest_kept_back(self, job: Job, side: str, direction: str) -> list[tuple[float, int]]:
-        """The nearest on that side that is held, waits for others or for its time; none or one."""
+        """Return position and number of the nearest job on that side that may not start yet; at most one."""
         rows = self._store.rows(
             "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"  # noqa: S608
             f" AND position {side} ? ORDER BY position {direction}",
@@ -160,7 +160,7 @@ class Order:
         return [(row["position"], row["id"]) for row in rows if _compares(request_in(row["lane"]), job)][:1]
 
     def _neighbour(self, job: Job, position: float, *, after: bool) -> tuple[float, int] | None:
-        """Position and number of the next that compares with it on that side of a place, held ones too."""
+        """Return position and number of the next comparable job on that side of a position, ready or not; or None."""
         side, direction = (">", "ASC") if after else ("<", "DESC")
         found = self._nearest(replace(job, position=position), side, direction)
         kept_back = self._store.execute(
@@ -179,5 +179,5 @@ class Order:
 
 
 def _compares(request: Request, job: Job) -> bool:
-    """Places count among one person's jobs of one level."""
+    """Return whether positions are comparable: same owner, same priority, and both or neither preemptible."""
     return request.owner == job.spec.owner and request.level == request_of(job.spec).level

@@ -1,4 +1,4 @@
-"""Whether there is anything left to do, and what was done since that was last so."""
+"""Whether any work is left, and which jobs ended since an event."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
 
 
 class Done(NamedTuple):
-    """What has ended since some fact."""
+    """What has ended since an event."""
 
-    states: dict[str, int]  # how many jobs in which
-    attempts: int  # how many of them had been started
+    states: dict[str, int]  # number of jobs by state
+    attempts: int  # how many of them had an attempt
     last_event: int
-    since: str | None  # when the first of them was
+    since: str | None  # when the first event of an attempt was; None if there was none
 
 
 class Standstill:
-    """Asked at every tick: each answer is a seek in an index."""
+    """Queries for every tick, answered from indexes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def any_to_do(self) -> bool:
-        """Whether anything is under way, waits and may start, or will when its time has come."""
+        """Return whether any job is live, is ready, or only waits for its begin time."""
         found = self._store.row(
             "SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('STARTING', 'RUNNING'))"
             " OR EXISTS (SELECT 1 FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
@@ -33,7 +33,7 @@ class Standstill:
         return bool(found[0])
 
     def held(self) -> int:
-        """How many wait without being allowed to start: held, or for one that is held."""
+        """Return how many queued jobs are not ready. If no work is left, they are held or wait for a held job."""
         found = self._store.row(
             "SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_of_owner"
             " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND state = 'QUEUED')"
@@ -42,11 +42,11 @@ class Standstill:
         return int(found[0])
 
     def last_event(self) -> int:
-        """The number of the latest fact."""
+        """Return the number of the newest event; 0 if there is none."""
         return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
 
     def done_since(self, event: int) -> Done:
-        """What ended after this fact."""
+        """Return what ended after this event."""
         rows = self._store.rows(
             "SELECT json_extract(data, '$.state') AS state, count(*) AS n, count(attempt) AS attempts, max(id) AS last"
             " FROM events WHERE id > ? AND kind = 'ended' GROUP BY 1",

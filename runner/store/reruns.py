@@ -1,4 +1,4 @@
-"""Running jobs again: which of them became which, and what they still have to wait for."""
+"""Reruns: which job was run again as which, and which jobs a rerun has to wait for."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _MOST_NAMED = 500  # in one statement
 
 
 class Awaited(NamedTuple):
-    """What a job that is run again comes after."""
+    """The jobs that a rerun depends on."""
 
     after: tuple[int, ...] = ()
     after_ok: tuple[int, ...] = ()
-    in_vain: tuple[int, ...] = ()  # whose success it was to come after, and which have ended without
+    in_vain: tuple[int, ...] = ()  # ended without the success that it depends on
 
 
 class Reruns:
-    """Part of the caller's transaction."""
+    """Queries about reruns, within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def awaited(self, spec: JobSpec) -> Awaited:
-        """Of what it waited for, that which has not ended; what was run again counts as what that became."""
+        """Return its dependencies that have not ended or did not succeed. A job counts as its latest rerun."""
         latest = self._latest({*spec.after, *spec.after_ok})
         states = self._states(latest.values())
         unfinished = {number for number, state in states.items() if not state.final}
@@ -43,7 +43,7 @@ class Reruns:
         )
 
     def _latest(self, numbers: Collection[int]) -> dict[int, int]:
-        """Each of these jobs, or what it was last run again as."""
+        """Map each of these jobs to its latest rerun, or to itself."""
         found, look_at = {number: number for number in numbers}, set(numbers)
         while look_at:
             again: dict[int, int] = {}
@@ -68,7 +68,7 @@ class Reruns:
         return found
 
     def was_stopped(self, job_id: int) -> bool:
-        """Whether somebody's stop is why a job never ran: its own, or that of what it came after, at any remove."""
+        """Return whether a person stopped this job, or a job that it depended on, directly or through others."""
         seen = set()
         while job_id not in seen:
             seen.add(job_id)
@@ -80,7 +80,7 @@ class Reruns:
 
 
 def parents_first(after: Mapping[int, Collection[int]]) -> list[int]:
-    """These jobs, each behind those of them that it comes after; otherwise in the order they are given in."""
+    """Return these jobs, each behind those it depends on; otherwise in the given order."""
     placed: dict[int, None] = {}
     for number in after:
         path = [number]
@@ -88,7 +88,7 @@ def parents_first(after: Mapping[int, Collection[int]]) -> list[int]:
             waits_for = [other for other in after[path[-1]] if other in after and other not in placed]
             waits_for = [
                 other for other in waits_for if other not in path
-            ]  # there are no circles; if there were, go on
+            ]  # there are no cycles; if there were one, ignore it
             if waits_for:
                 path.append(waits_for[0])
             else:

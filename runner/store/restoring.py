@@ -1,4 +1,4 @@
-"""The way back from the copy of the queue. The folder with the copies may hang: nobody waits for it for ever."""
+"""Restore the queue from its copy. The folder with the copies may hang, so reading it has a time-out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AT_ONCE = 1 << 20
 
 
 class Copy(NamedTuple):
-    """A whole copy, brought to the local disk and ready to be used."""
+    """A complete copy on the local disk, ready for use."""
 
     path: str
     origin: str
@@ -34,10 +34,10 @@ class Copy(NamedTuple):
 
 
 def newest_copy(folder: str | None, path: str) -> Copy | None:
-    """Fetch the newest whole copy of the queue that belongs at `path`; None if there is none.
+    """Fetch the newest complete copy of the queue that belongs at `path`; None if there is none.
 
-    What was under way when the copy was made is taken up by the runner like after any crash: adopted where
-    it still runs, LOST where nothing is left of it, never run twice.
+    The runner treats jobs that were live when the copy was made as after any crash: it adopts them if they still run,
+    and otherwise records them as LOST. It never takes them for jobs that have not run.
     """
     if copy := _fetched(path + RESCUED, path):
         return copy
@@ -65,9 +65,9 @@ def _fetched(origin: str, path: str) -> Copy | None:
 
 
 def rescue(store: Store) -> None:
-    """Save what this process still has open of a queue whose file was deleted; the next start restores it."""
+    """Save the content of a deleted queue file that this process still has open. The next start restores it."""
     path = os.path.join(store.home, DATABASE)
-    if os.path.exists(path):  # another queue, or what is left of this one
+    if os.path.exists(path):  # it was not deleted, or another queue is there
         return
     arriving = f"{path}{RESCUED}.new"
     try:
@@ -83,12 +83,12 @@ def rescue(store: Store) -> None:
 
 
 def forget_rescued(path: str) -> None:
-    """Remove what was saved of a queue that is there again: it grows old."""
+    """Delete what `rescue` saved: the queue was restored, so it is out of date."""
     remove(path + RESCUED)
 
 
 class _Fetching(threading.Thread):
-    """Copies one file from the folder, in a thread that may be left behind."""
+    """Copies one file from the folder, in a thread that is abandoned if the folder hangs."""
 
     def __init__(self, origin: str, target: str) -> None:
         super().__init__(name="fetching", daemon=True)
@@ -98,7 +98,7 @@ class _Fetching(threading.Thread):
         self.start()
 
     def is_there(self) -> bool:
-        """Wait until it is copied; False if there is no such file. OperatorError if nothing moves any more."""
+        """Wait until the file is copied. Return False if there is none; raise OperatorError if reading fails."""
         while self.is_alive():
             self.join(max(0.0, self._moved_at + ANSWERS_WITHIN_S - time.monotonic()))
             if self.is_alive() and time.monotonic() > self._moved_at + ANSWERS_WITHIN_S:
@@ -116,7 +116,7 @@ class _Fetching(threading.Thread):
         ) from self._error
 
     def run(self) -> None:
-        """Copy piece by piece."""
+        """Copy the file in pieces."""
         try:
             with open(self._origin, "rb") as source:
                 target = os.open(self._target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
@@ -129,8 +129,8 @@ class _Fetching(threading.Thread):
 
 
 def _made_ready(origin: str, arriving: str, home: str) -> Copy | None:
-    """Check a copy and bring it to this program's schema; None if it is not whole."""
-    from runner.store import schema  # slow to load, and hardly ever needed
+    """Check a copy and upgrade it to this version's schema. Return None if it is damaged or empty."""
+    from runner.store import schema  # slow to import, and rarely needed
 
     try:
         with contextlib.closing(connect(arriving)) as connection:
@@ -159,32 +159,32 @@ def _refuse_strangers_copy(origin: str, theirs: str | None, home: str) -> None:
 
 
 def _expect_nothing_of_what_was_claimed(path: str) -> None:
-    """A job on its way to its start when the copy was made may have run since: it must not look as if it had not."""
+    """Mark STARTING jobs as RUNNING: they may have run since the copy was made, and must not be started again."""
     with contextlib.closing(connect(path)) as connection:
         connection.execute("UPDATE jobs SET state = 'RUNNING', phase = 'running' WHERE state = 'STARTING'")
         connection.commit()
 
 
 def lineage_of(path: str) -> str | None:
-    """Which queue a database holds."""
+    """Return the lineage of the queue in a database, or None."""
     with contextlib.closing(connect(path)) as connection:
         return box_value(connection, "lineage")
 
 
 def box_value(connection: Any, name: str) -> str | None:
-    """A text that the box remembers."""
+    """Return a value from the box as text, or None."""
     row = connection.execute("SELECT value FROM box WHERE name = ?", (name,)).fetchone()
     return str(json.loads(row[0])) if row else None
 
 
 def create(path: str) -> None:
-    """Create an empty file for a database, in place of what is there."""
+    """Create an empty file for a database; delete what is there."""
     remove(path)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def remove(path: str) -> None:
-    """Remove a database with all that belongs to it, if it is there."""
+    """Delete a database with its WAL, index and journal, if they exist."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + suffix)

@@ -1,4 +1,4 @@
-"""Removing what nobody needs any more: output, run directories and rows of finished jobs, what was said long ago."""
+"""Delete what is no longer needed: output, run directories, snapshots and rows of ended jobs; old messages."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ UNTOLD_DAYS = 30
 KEEP_TALK, KEEP_UPDATES = timedelta(days=30), timedelta(days=7)
 TIDY_EVERY = timedelta(days=1)
 TIDIED_AT = "tidied at"
-SUBMITTING_S = 600.0  # a copy of code so young may be of a job that is just being submitted
+SUBMITTING_S = 600.0  # a younger snapshot may belong to a job that is just being submitted
 AT_ONCE = 500  # rows per transaction, so that the runner never waits long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How long to keep what, in seconds, and how much in all. None: for ever."""
+    """How long to keep what, in seconds, and how many MiB in total. None: no limit."""
 
     keep_logs: float | None = None
     keep_runs: float | None = None
@@ -48,19 +48,19 @@ class Rules:
 
 @dataclass(slots=True)
 class Removed:
-    """What was done."""
+    """What was removed."""
 
     logs: int = 0
     runs: int = 0
     jobs: int = 0
     snapshots: int = 0
     bytes: int = 0
-    dry_run: bool = False  # only count
-    folders: set[str] = field(default_factory=set)  # counted already
+    dry_run: bool = False  # count only, remove nothing
+    folders: set[str] = field(default_factory=set)  # already counted
 
 
 def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
-    """Apply the rules now. Jobs that wait or run are never touched."""
+    """Apply the rules now. Queued and live jobs are never touched."""
     removed = Removed(dry_run=dry_run)
     if rules.keep_jobs is not None:
         _forget_jobs(store, rules.keep_jobs, removed)
@@ -78,7 +78,7 @@ def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
 
 
 def tidy(store: Store) -> bool:
-    """Forget what was said long ago: notices, updates, buttons, messages. Once a day; False if that has been done."""
+    """Delete old notices, messages, buttons and updates. Return False if that was done within the last day."""
     box, now = Box(store), clock.now()
     if (last := clock.moment(box.get(TIDIED_AT))) and last <= now < last + TIDY_EVERY:
         return False
@@ -97,7 +97,7 @@ def _older(finished_at: str, than_s: float | None) -> bool:
 
 
 def _finished_runs(store: Store) -> Iterator[tuple[str, int]]:
-    """Finished jobs, or jobs no longer known, that still have a run directory."""
+    """Yield end time and number of each job with a run directory that has ended, or that is no longer stored ("")."""
     final = {state.value for state in FINAL_STATES}
     for name in _run_names(store.home):
         row = store.row("SELECT state, finished_at FROM jobs WHERE id = ?", (int(name),))
@@ -129,7 +129,7 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
                 "DELETE FROM events WHERE job_id = ?",
                 "DELETE FROM attempts WHERE job_id = ?",
                 "DELETE FROM watches WHERE job_id = ?",
-                # what was never told is told without its job, as long as anybody may still want to hear it
+                # an open notice is still sent without its job, unless it is too old
                 f"DELETE FROM notices WHERE job_id = ? AND coalesce(told_at, parked, created_at < '{stale}')",  # noqa: S608
                 "DELETE FROM jobs WHERE id = ?",
             ):
@@ -164,7 +164,7 @@ def _remove_logs(folder: str, removed: Removed) -> None:
 
 
 def _fit(store: Store, limit_bytes: int, removed: Removed) -> None:
-    """Oldest finished first, until all run directories fit, with the copies of code that they and waiting jobs need."""
+    """Remove run directories, oldest first, until they and all needed snapshots fit into the limit."""
     needed, _ = _needed_snapshots(store, removed)
     sizes = {name: size_of(os.path.join(store.home, code_copy.FOLDER, name)) for name in needed}
     total = size_of(os.path.join(store.home, "runs")) + sum(sizes.values())
@@ -177,11 +177,11 @@ def _fit(store: Store, limit_bytes: int, removed: Removed) -> None:
         for name, jobs in needed.items():
             if job_id in jobs:
                 jobs.remove(job_id)
-                total -= 0 if jobs else sizes[name]  # it goes with the last that needs it
+                total -= 0 if jobs else sizes[name]  # it is removed with the last job that needs it
 
 
 def _remove_snapshots(store: Store, removed: Removed) -> None:
-    """Copies of code that no job needs: none that waits or runs, and none that still has its run directory."""
+    """Remove snapshots that no queued or live job and no job with a run directory needs."""
     parent = os.path.join(store.home, code_copy.FOLDER)
     old = [name for name in _names(parent) if _is_old(os.path.join(parent, name))]
     if not old:
@@ -191,7 +191,7 @@ def _remove_snapshots(store: Store, removed: Removed) -> None:
         folder = os.path.join(parent, name)
         size = size_of(folder)
         if not removed.dry_run:
-            with store.transaction():  # whoever submits looks in a transaction whether it is there
+            with store.transaction():  # `submit` checks in a transaction that its snapshot exists
                 newer = store.rows("SELECT spec FROM jobs WHERE id > ?", (last,))
                 if any(_snapshot_in(row["spec"]) == name for row in newer):
                     continue
@@ -202,7 +202,7 @@ def _remove_snapshots(store: Store, removed: Removed) -> None:
 
 
 def _needed_snapshots(store: Store, removed: Removed) -> tuple[dict[str, set[int]], int]:
-    """Their names with the jobs that need them, and the last job that was looked at."""
+    """Return each needed snapshot with the jobs that need it, and the number of the last job that was read."""
     last = int(store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
     runs = {name for name in _run_names(store.home) if os.path.join(store.home, "runs", name) not in removed.folders}
     final = {state.value for state in FINAL_STATES}
@@ -223,7 +223,7 @@ def _snapshot_in(spec: str) -> str | None:
 
 
 def _put_aside(parent: str, name: str) -> str:
-    """Out of the way at once: nobody must find half of it."""
+    """Rename a snapshot before it is deleted, so that no job finds half of it. Return the new path."""
     aside = os.path.join(parent, f"{code_copy.UNFINISHED}-removed-{name.removeprefix(code_copy.UNFINISHED)}")
     os.rename(os.path.join(parent, name), aside)
     return aside
@@ -244,7 +244,7 @@ def _names(folder: str) -> list[str]:
 
 
 def size_of(folder: str) -> int:
-    """Bytes on disk below a folder."""
+    """Return the bytes on disk of all files in a folder."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -256,7 +256,7 @@ def size_of(folder: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """In a process of its own: the state folder, and the rules as JSON."""
+    """Prune and tidy, in a process of its own. Arguments: the state folder, and the rules as JSON."""
     home, rules = arguments
     try:
         store = open_store(home, begin=False)

@@ -1,4 +1,4 @@
-"""The queue as the scheduler sees it: who waits, who runs, who holds what."""
+"""What the scheduler reads from the queue: queued jobs, live jobs and leases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
 
 CPU = "cpu"  # the resource a job without GPUs holds a lease on
-# a job that was pushed aside, or tried again, did not wait while it ran
+# the time that earlier attempts ran does not count as waiting
 _RAN_S = (
     "CASE attempt WHEN 0 THEN 0 ELSE (SELECT total(julianday(a.finished_at) - julianday(a.started_at)) * 86400"
     " FROM attempts AS a WHERE a.job_id = jobs.id) END AS ran_s"
@@ -36,7 +36,7 @@ class Lease(NamedTuple):
     slot: int
     job_id: int
     attempt: int
-    memory_mib: int | None = None  # promised on that GPU; None for its slot's share
+    memory_mib: int | None = None  # reserved for it on that GPU; None: its slot's share
 
 
 class UnderWay(NamedTuple):
@@ -48,11 +48,11 @@ class UnderWay(NamedTuple):
     probing: bool = False
     limit_s: float | None = None
     started_at: str | None = None
-    time_warning: str | None = None  # for which limit of which attempt it was warned
+    time_warning: str | None = None  # the limit and attempt of the last time-limit warning
 
 
 class NotReady(NamedTuple):
-    """A queued job that may not start, whatever room there is."""
+    """A queued job that may not start yet, even if there is room."""
 
     job: Waiting
     held: bool
@@ -60,7 +60,7 @@ class NotReady(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A job whose turn it is at some time."""
+    """A ready job, as listed in start order."""
 
     id: int
     request: Request
@@ -73,16 +73,16 @@ _PLACES = (
 
 
 class Line:
-    """As little of each job as a pass of the scheduler needs."""
+    """Queries that read only what a pass of the scheduler needs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def waiting(self, per_lane: int) -> list[Waiting]:
-        """The first queued jobs of every lane.
+        """Return the first ready jobs of every lane.
 
-        Jobs of one lane ask for the same, so where the first cannot start the later ones cannot either:
-        this is all the scheduler needs to see of a queue of any length.
+        Jobs of one lane ask for the same resources: if the first cannot start, the later ones cannot either.
+        So the scheduler needs no more than this, however long the queue is.
         """
         now = clock.now()
         return [
@@ -96,7 +96,7 @@ class Line:
         ]
 
     def turns(self, limits: Limits, per_lane: int) -> Iterator[Turn]:
-        """The order in which all that may start would, as little of each as that takes: a queue may be long."""
+        """Yield ready jobs, up to `per_lane` of each lane, in start order. Reads few columns: the queue may be long."""
         now = clock.now()
         younger = clock.text(now - timedelta(seconds=limits.age_s)) if limits.age_s else ""
         levels: Levels[Turn] = {}
@@ -120,7 +120,7 @@ class Line:
         return float(self._store.row(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,))["ran_s"])  # noqa: S608
 
     def not_ready(self, limit: int) -> list[NotReady]:
-        """The first that may not start yet, for they are held, wait for others, or for their time."""
+        """Return the first jobs that may not start yet: held, or waiting for other jobs or for their begin time."""
         now = clock.now()
         rows = self._store.rows(
             "SELECT id, lane, position, submitted_at, held_by, begin_at FROM jobs INDEXED BY jobs_not_ready"
@@ -137,12 +137,12 @@ class Line:
         ]
 
     def count_not_ready(self) -> int:
-        """How many those are in all."""
+        """Return how many queued jobs may not start yet."""
         sql = "SELECT count(*) FROM jobs INDEXED BY jobs_not_ready WHERE state = 'QUEUED' AND ready = 0"
         return int(self._store.row(sql)[0])
 
     def lanes(self) -> list[str]:
-        """The distinct lanes of queued jobs, by one index seek each."""
+        """Return the distinct lanes of ready jobs, by one index seek each."""
         first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
         rows = self._store.rows(
             f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"  # noqa: S608
@@ -151,7 +151,7 @@ class Line:
         return [row["lane"] for row in rows]
 
     def running(self) -> list[Running]:
-        """The jobs that hold something."""
+        """Return the STARTING and RUNNING jobs."""
         now = clock.now()
         rows = self._store.rows(
             f"SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at, {_RAN_S} FROM jobs"  # noqa: S608
@@ -168,14 +168,14 @@ class Line:
         return found
 
     def leases(self) -> list[Lease]:
-        """Who holds what."""
+        """Return all leases."""
         rows = self._store.rows("SELECT resource, slot, job_id, attempt, memory_mib FROM leases")
         return [Lease(*row) for row in rows]
 
     def let_begin(self) -> float | None:
-        """Let those start whose time has come; in how many seconds the next one's comes, or None."""
+        """Unblock jobs whose begin time has come. Return the seconds until the next begin time, or None."""
         now = clock.now()
-        self._store.execute(  # the clock may have been set back since a retry was put off
+        self._store.execute(  # if the clock was set back, a retry must not wait longer than LONGEST_S
             "UPDATE jobs SET begin_at = ? WHERE begin_at > ? AND attempt > 0"
             " AND begin_at IS NOT json_extract(spec, '$.begin_at')",
             [clock.text(now + timedelta(seconds=LONGEST_S))] * 2,
@@ -189,7 +189,7 @@ class Line:
 
 
 def _some(levels: Levels[Turn]) -> Levels[Turn]:
-    """Without those who have nobody there."""
+    """Drop owners without jobs."""
     return {level: {name: found for name, found in owners.items() if found} for level, owners in levels.items()}
 
 

@@ -1,4 +1,4 @@
-"""The tables, as a list of migrations that only ever grows."""
+"""The tables, as a list of migrations. New ones are only added at the end."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ migrations = Migrations("nightshift")
 
 @migrations()
 def m001_queue(db: sqlite_utils.Database) -> None:
-    """Jobs and what happened to them, who holds which GPU, who is to be told, who did what."""
+    """Jobs, attempts, leases, events, notices, inbox, audit, environments, workspaces, box."""
     _run(db, _QUEUE)
 
 
 @migrations()
 def m002_chat(db: sqlite_utils.Database) -> None:
-    """People and their rights, what they are to be sent, the buttons under it; holding single jobs; GPU use."""
+    """People, pairing, threads, buttons and messages; holding single jobs; GPU usage of attempts."""
     _run(db, _CHAT)
 
 
 @migrations()
 def m003_watch(db: sqlite_utils.Database) -> None:
-    """The watch over live jobs."""
+    """The state of the watchdogs over live jobs."""
     _run(db, _WATCH)
 
 
 @migrations()
 def m004_probe(db: sqlite_utils.Database) -> None:
-    """How the batch of an attempt was found, and what is known of the memory of jobs of its kind."""
+    """How the batch of an attempt was found, and the memory that each kind of job is known to need."""
     _run(db, _PROBE)
 
 
 @migrations()
 def m005_scheduling(db: sqlite_utils.Database) -> None:
-    """What a job waits for besides room, memory promised on GPUs, groups, and who had how much of late."""
+    """Dependencies and begin times, memory reserved by leases, groups, kinds of jobs, and fair shares."""
     _run(db, _SCHEDULING)
     _name_kinds(db)
 
 
 @migrations()
 def m006_places(db: sqlite_utils.Database) -> None:
-    """Places in the order of all that is unfinished; what a page of the queue asks for is in the index itself."""
+    """An index on the positions of unfinished jobs; all columns that a page of the queue needs are in an index."""
     _run(db, _PLACES)
 
 
@@ -303,14 +303,14 @@ CREATE INDEX jobs_waiting ON jobs (lane, rank, position, submitted_at, attempt) 
 
 
 def _name_lanes(db: sqlite_utils.Database) -> None:
-    """Lanes are named by what this program knows to ask for; those of an older one are named anew."""
+    """Write the lanes of unfinished jobs again: an older version may have named them differently."""
     unfinished = db.execute("SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')").fetchall()
     lanes = [(lane_of(request_of(JobSpec.from_json(json.loads(spec)))), job_id) for job_id, spec in unfinished]
     db.conn.executemany("UPDATE jobs SET lane = ? WHERE id = ?", lanes)
 
 
 def _name_kinds(db: sqlite_utils.Database) -> None:
-    """Of which kind jobs are that were there before kinds were written down: all to come, and the latest that ran."""
+    """Set the kinds of jobs from before kinds were stored: all unfinished ones and the latest successful ones."""
     found = db.execute(
         "SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
         " UNION ALL SELECT * FROM (SELECT id, spec FROM jobs WHERE state = 'SUCCEEDED' ORDER BY id DESC LIMIT ?)",
@@ -328,7 +328,7 @@ def migrate(path: str) -> None:
 
 
 def apply(connection: Any) -> None:
-    """The same over a connection."""
+    """Apply the migrations over an open connection."""
     db = sqlite_utils.Database(connection)
     migrations.apply(db)
     _name_lanes(db)
@@ -338,7 +338,7 @@ def apply(connection: Any) -> None:
 
 
 def name(path: str, home: str) -> None:
-    """Write down, once, which queue this is: a lineage of its own, and the folder it belongs to."""
+    """Store, once, which queue this is: a random lineage, and the folder it belongs to."""
     with closing(connect(path)) as connection:
         for key, value in (("lineage", secrets.token_hex(16)), ("home", home)):
             connection.execute("INSERT OR IGNORE INTO box VALUES (?, ?)", (key, json.dumps(value)))
@@ -346,7 +346,7 @@ def name(path: str, home: str) -> None:
 
 
 def note(path: str, kind: str, data: dict[str, Any]) -> None:
-    """Leave a notice in a database that nobody uses yet."""
+    """Add a notice to a database that is not in use yet."""
     with closing(connect(path)) as connection:
         connection.execute(
             "INSERT INTO notices (kind, data, created_at) VALUES (?, ?, ?)",

@@ -1,4 +1,4 @@
-"""Another spec for a queued job, and all that is reckoned from it."""
+"""Replace the spec of a queued job, and everything that is computed from it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Edits:
-    """Part of the caller's transaction."""
+    """Works within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._dependencies, self._groups = Dependencies(store), Groups(store)
 
     def put(self, job: Job, spec: JobSpec) -> bool:
-        """Replace the spec of a queued job; False if it waits no more. Retries it has used stay used."""
+        """Replace the spec of a queued job. Return False if it has left the queue. Used retries stay used."""
         before = job.spec
         changed = self._store.execute(
             "UPDATE jobs SET spec = ?, lane = ?, rank = ?, kind = ?, shape = ?,"
@@ -49,7 +49,7 @@ class Edits:
         return True
 
     def forget_batch(self, job: Job) -> None:
-        """What earlier attempts found is of another job now; how they found it is still there to be read."""
+        """Forget the batch that was found before the edit. The latest probe record stays, marked as `edited`."""
         self._store.execute("UPDATE jobs SET batch_size = NULL WHERE id = ?", (job.id,))
         self._store.execute(
             "UPDATE attempts SET probe = json_set(probe, '$.edited', json('true'))"

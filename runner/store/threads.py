@@ -1,4 +1,4 @@
-"""Where in which chat a job was asked for: there its notices go."""
+"""The chat and message that each job was submitted from: its notices go there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Thread(NamedTuple):
-    """The message a job came from."""
+    """The message that a job was submitted with."""
 
     job_id: int
     person: int
@@ -19,21 +19,24 @@ class Thread(NamedTuple):
 
 
 class Threads:
-    """One for each job that came from a chat."""
+    """One row for each job that came from a chat."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def start(self, thread: Thread) -> None:
-        """Remember where a job was asked for."""
+        """Store where a job was submitted."""
         self._store.execute("INSERT OR REPLACE INTO threads VALUES (?, ?, ?, ?, ?)", thread)
 
     def get(self, job_id: int) -> Thread | None:
-        """Where this job was asked for; None for one that came from a terminal."""
+        """Return where a job was submitted; None if it came from a terminal."""
         return _thread(self._store.row("SELECT * FROM threads WHERE job_id = ?", (job_id,)))
 
     def of_group(self, name: str, after: int) -> tuple[list[Thread], bool]:
-        """Where its jobs with higher numbers were asked for, each place once; and whether one came from elsewhere."""
+        """Return where its jobs numbered above `after` were submitted, once per person and chat.
+
+        Also return whether one of them came from a terminal.
+        """
         rows = self._store.rows(
             "SELECT threads.*, min(jobs.id) AS first FROM jobs LEFT JOIN threads ON threads.job_id = jobs.id"
             " WHERE jobs.group_name = ? AND jobs.id > ? GROUP BY person, chat ORDER BY first",
@@ -43,12 +46,12 @@ class Threads:
         return [thread for thread in found if thread], len(found) < len(rows)
 
     def begun_by(self, chat: int, message: int) -> list[int]:
-        """The jobs that were asked for in this message."""
+        """Return the jobs that were submitted with this message."""
         sql = "SELECT job_id FROM threads WHERE chat = ? AND message = ? ORDER BY job_id"
         return [row["job_id"] for row in self._store.rows(sql, (chat, message))]
 
     def move(self, chat: int, became: int) -> None:
-        """A chat has a new id."""
+        """Record the new id of a chat. Message numbers are different there, so they are dropped."""
         self._store.execute("UPDATE threads SET chat = ?, message = NULL WHERE chat = ?", (became, chat))
 
 

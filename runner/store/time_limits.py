@@ -1,4 +1,4 @@
-"""Time limits of jobs that have not ended: giving more, and who was warned of which."""
+"""Changed time limits of jobs, and which warnings about them were given."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Times:
-    """Part of the caller's transaction."""
+    """Works within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def give(self, job: Job, limit_s: float) -> None:
-        """Another time limit, for this attempt and those to come."""
+        """Set the time limit of a job, for this attempt and later ones."""
         spec = replace(job.spec, time_limit_s=limit_s)
         self._store.execute(
             "UPDATE jobs SET spec = ?, lane = ? WHERE id = ?",
@@ -28,5 +28,5 @@ class Times:
         )
 
     def warned(self, job_id: int, mark: str) -> None:
-        """It was warned of this limit of this attempt."""
+        """Record that the warning for this limit of this attempt was given."""
         self._store.execute("UPDATE jobs SET time_warning = ? WHERE id = ?", (mark, job_id))

@@ -1,4 +1,4 @@
-"""What is remembered of the watch over a live job: its countdown, who kept it, what was held against it."""
+"""What the idle and hung watchdogs store about a job: its countdown, who kept it, and the evidence against it."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ if TYPE_CHECKING:
 
 
 class Keep(NamedTuple):
-    """Somebody wants a job left alone: until a moment of the monotonic clock, or for good."""
+    """A request to leave a job alone, until a moment of the monotonic clock or for good (`until` is None)."""
 
     by: str
     until: float | None
-    until_at: str | None  # the same on the wall, for people, and for after a restart of the machine
-    boot_id: str = ""  # of the monotonic clock
+    until_at: str | None  # the same by the wall clock, for people and for after a reboot
+    boot_id: str = ""  # the boot that `until` belongs to
 
 
 class Watched(NamedTuple):
-    """One row."""
+    """The watchdogs' row for one job."""
 
     attempt: int
     state: dict[str, Any]
     keep: Keep | None
     warning: int | None  # the notice that warned of the stop
-    put_off_until: float | None  # by the monotonic clock, because the warning had not arrived
+    put_off_until: float | None  # by the monotonic clock, because the warning was not delivered
     evidence: dict[str, Any] | None
 
 
 class Watches:
-    """One row for each job that was ever watched."""
+    """One row for each job that was watched or kept."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def of(self, job_ids: Iterable[int]) -> dict[int, Watched]:
-        """The rows of these jobs."""
+        """Return the rows of these jobs; jobs without one are left out."""
         wanted = list(job_ids)
         marks = ", ".join("?" * len(wanted))
         rows = self._store.rows(f"SELECT * FROM watches WHERE job_id IN ({marks})", wanted)  # noqa: S608
         return {row["job_id"]: _watched(row) for row in rows}
 
     def begin(self, job_id: int, attempt: int, state: str) -> None:
-        """Watch a new attempt; that somebody kept the job holds for this one too."""
+        """Begin to watch a new attempt. A `keep` of the job stays in force."""
         self._store.execute(
             "INSERT INTO watches (job_id, attempt, state) VALUES (?, ?, ?) ON CONFLICT (job_id) DO UPDATE SET"
             " attempt = excluded.attempt, state = excluded.state, warning = NULL, put_off_until = NULL,"
@@ -54,30 +54,30 @@ class Watches:
         )
 
     def save(self, job_id: int, state: str) -> None:
-        """How far the countdown is (JSON), for the next runner."""
+        """Store how far the countdown is (JSON), for the next runner."""
         self._store.execute("UPDATE watches SET state = ? WHERE job_id = ?", (state, job_id))
 
     def warned(self, job_id: int, notice: int | None, evidence: Mapping[str, Any] | None) -> None:
-        """A warning was written, or its reason is gone."""
+        """Store the notice of a warning and its evidence; None for both clears them."""
         self._store.execute(
             "UPDATE watches SET warning = ?, put_off_until = NULL, evidence = ? WHERE job_id = ?",
             (notice, None if evidence is None else json.dumps(evidence), job_id),
         )
 
     def put_off(self, job_id: int, until: float) -> None:
-        """The stop has to wait for this moment."""
+        """Put off the stop until this moment of the monotonic clock."""
         self._store.execute("UPDATE watches SET put_off_until = ? WHERE job_id = ?", (until, job_id))
 
     def judged(self, job_id: int, evidence: Mapping[str, Any]) -> None:
-        """It is stopped on these grounds."""
+        """Store the evidence on which a job is stopped."""
         self._store.execute("UPDATE watches SET evidence = ? WHERE job_id = ?", (json.dumps(evidence), job_id))
 
     def end(self, job_id: int) -> None:
-        """It is over: its countdown is of no use any more, what was held against it is."""
+        """Clear the countdown of an attempt that has ended; keep the evidence."""
         self._store.execute("UPDATE watches SET state = '{}' WHERE job_id = ?", (job_id,))
 
     def keep(self, job_id: int, keep: Keep) -> None:
-        """Leave a job alone; what was held against it counts no more."""
+        """Store a request to leave a job alone, and clear its warning and evidence."""
         self._store.execute(
             "INSERT INTO watches (job_id, attempt, keep) VALUES (?, 0, ?) ON CONFLICT (job_id) DO UPDATE SET"
             " keep = excluded.keep, warning = NULL, put_off_until = NULL, evidence = NULL",

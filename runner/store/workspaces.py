@@ -1,4 +1,4 @@
-"""Workspaces, and the environment each was last seen to have."""
+"""Workspaces, and the last captured environment of each."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class Workspaces:
-    """Named places to run jobs in."""
+    """Named folders and environments to run jobs in."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def all(self) -> list[Workspace]:
-        """By name."""
+        """Return all workspaces, ordered by name."""
         rows = self._store.rows("SELECT body FROM workspaces ORDER BY name")
         return [Workspace(**json.loads(row["body"])) for row in rows]
 
     def get(self, name: str) -> Workspace:
-        """One of them; UserError names those there are."""
+        """Return a workspace. Raise UserError, with the names there are, if it does not exist."""
         row = self._store.row("SELECT body FROM workspaces WHERE name = ?", (name,))
         if row is None:
             known = ", ".join(workspace.name for workspace in self.all()) or "none yet"
@@ -34,11 +34,11 @@ class Workspaces:
         return Workspace(**json.loads(row["body"]))
 
     def default(self) -> Workspace | None:
-        """The one a chat job gets that names none."""
+        """Return the workspace for chat jobs that name none; None if there is no default."""
         return next((workspace for workspace in self.all() if workspace.default), None)
 
     def put(self, workspace: Workspace) -> None:
-        """Add or replace one; the first, or one marked so, is the default."""
+        """Add or replace a workspace. It becomes the default if it is marked so or is the only one."""
         with self._store.transaction():
             others = [other for other in self.all() if other.name != workspace.name]
             only = Workspace(**{**asdict(workspace), "default": workspace.default or not others})
@@ -48,19 +48,19 @@ class Workspaces:
             self._write(only)
 
     def remove(self, name: str) -> None:
-        """Forget one; its jobs keep what they were submitted with."""
+        """Delete a workspace. Its jobs keep the environment they were submitted with."""
         self.get(name)
         self._store.execute("DELETE FROM workspaces WHERE name = ?", (name,))
 
     def environment(self, workspace: Workspace) -> tuple[str, dict[str, str]]:
-        """Key and variables of its environment: captured once, and again when something it depends on changed."""
+        """Return key and variables of its environment. Capture it if something it depends on has changed."""
         now = stamp(workspace)
         return self.known_environment(workspace, now) or self.keep_environment(
             workspace, now, environment_of(workspace)
         )
 
     def known_environment(self, workspace: Workspace, now: str) -> tuple[str, dict[str, str]] | None:
-        """Key and variables as captured before, if nothing has changed by this stamp."""
+        """Return key and variables as captured before; None if the stamp has changed or nothing was captured."""
         row = self._store.row("SELECT stamp, environment FROM workspaces WHERE name = ?", (workspace.name,))
         if not row or row["stamp"] != now or not row["environment"]:
             return None
@@ -68,7 +68,7 @@ class Workspaces:
         return (row["environment"], json.loads(kept["variables"])) if kept else None
 
     def keep_environment(self, workspace: Workspace, now: str, variables: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Remember what was captured under this stamp; its key and itself."""
+        """Store the captured variables with this stamp. Return their key and the variables."""
         key = fingerprint(variables)
         with self._store.transaction():
             self._store.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables)))
