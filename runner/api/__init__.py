@@ -1,4 +1,4 @@
-"""What others may call: the terminal and the chat reach jobs through here alone."""
+"""The interface of the queue: the terminal and the bot reach jobs only through it."""
 
 from runner.api.queue import Queue, job_spec
 

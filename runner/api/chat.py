@@ -1,4 +1,4 @@
-"""What the chat face uses besides the queue itself."""
+"""What the bot may import besides the queue itself."""
 
 from runner import clock
 from runner.api.outlook import Outlook

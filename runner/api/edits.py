@@ -1,4 +1,4 @@
-"""Another spec for a job that waits: what is named is set, what is cleared goes, the rest stays. Pure."""
+"""Edit the spec of a queued job: set the named options, clear others, keep the rest. Writes nothing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 COMMAND, PLACE = "command", "workspace"
 _ALWAYS_THERE = frozenset({"dir", "workspace"})
-_BY_THEMSELVES = frozenset({"env", "probe", "workspace", "snapshot"})  # not just put in the place of what was there
-_NAMES: dict[str, str] = {}  # field of the spec -> what its option is called
+_BY_THEMSELVES = frozenset({"env", "probe", "workspace", "snapshot"})  # need more than replacing the old value
+_NAMES: dict[str, str] = {}  # field of the spec -> name of its option
 _CLEARED: dict[str, str] = {}  # what --clear takes -> field of the spec
 for _option in OPTIONS:
     _long = [flag[2:] for flag in _option.flags if flag.startswith("--")]
@@ -54,25 +54,25 @@ CLEAR = Option(("--clear",), "time,after", "clear", "take these away, by the nam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is to be changed: options as `runner.config.options` reads them with CLEAR among them, and perhaps the
+    """What to change: options as `runner.config.options` reads them, with CLEAR among them, and perhaps the
     command."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     command: str | None = None
     argv: Sequence[str] | None = None
     script: bool = False
-    workspace: Workspace | None = None  # where `values` names another, with the environment captured for it
+    workspace: Workspace | None = None  # set if `values` names another one; `environment` is the one captured for it
     environment: tuple[str, Mapping[str, str]] | None = None
-    copies: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # of the code, by the folder they were taken of
+    copies: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # snapshots, by the folder they were taken of
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is to be changed."""
+        """Return whether there is nothing to change."""
         return not self.values and self.command is None and self.argv is None
 
 
 def edited(spec: JobSpec, edit: Edit) -> JobSpec:
-    """The spec with that changed; UserError where its parts contradict each other."""
+    """Return the edited spec. Raise UserError if its options contradict each other."""
     values = edit.values
     changed: dict[str, Any] = {key: _DEFAULTS[key] for key in values.get("clear", ())}
     changed |= {key: values[key] for key in values if key in _DEFAULTS and key not in _BY_THEMSELVES}
@@ -86,7 +86,7 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
     elif edit.command is not None:
         changed |= {"command": edit.command, "argv": None, "script": edit.script}
     if changed.get("command", spec.command) != spec.command:
-        changed["parameters"] = {}  # a sweep's values were those of the command it had
+        changed["parameters"] = {}  # a sweep's parameters belong to the old command
     found = replace(spec, **changed)
     if values.get("snapshot") or (found.snapshot and found.dir != spec.dir):
         found = replace(found, snapshot=edit.copies.get(found.dir, {}))
@@ -97,13 +97,13 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
 
 
 def to_copy(spec: JobSpec, edit: Edit) -> str | None:
-    """The folder whose code has to be copied before a job can be edited so; None if there is no need."""
+    """Return the folder that needs a snapshot before this edit can be made; None if no snapshot is needed."""
     found = edited(spec, edit)
     return found.dir if found.snapshot == {} else None
 
 
 def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
-    """Another workspace brings its folder and environment along; a folder is named from the one it had."""
+    """Return the changes of workspace and folder. A relative folder starts at the workspace's folder, or the job's."""
     changed: dict[str, Any] = {}
     folder = spec.dir
     if edit.workspace is not None and edit.environment is not None:
@@ -138,9 +138,9 @@ def _probe(before: JobSpec, after: JobSpec, edit: Edit) -> dict[str, Any] | None
     if asked is None and same and "probe" not in edit.values.get("clear", ()):
         return kept
     if kept is not None and _asks(before) and not _asks(after) and not kept.get("batch_arg"):
-        kept = None  # the placeholder asked for it, and is gone
+        kept = None  # only the placeholder asked for a probe, and it is gone
     if asked is not None and "profile" in asked:
-        kept = None  # two profiles at once would mix two programs
+        kept = None  # two profiles at once would mix the settings of two programs
     wanted = {"probe": {**(kept or {}), **(asked or {})}} if asked is not None or kept is not None else {}
     return probe_asked(wanted, command=after.command, argv=after.argv, script=after.script)
 
@@ -150,7 +150,7 @@ def _asks(spec: JobSpec) -> bool:
 
 
 def differences(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
-    """Both values of each field that is not the same, in JSON's own types; of variables only the names."""
+    """Return old and new value of each field that differs, as JSON types; for environment variables only names."""
     old, new = before.to_json(), after.to_json()
     found = {key: (old[key], new[key]) for key in old if old[key] != new[key]}
     if "env" in found:
@@ -159,17 +159,17 @@ def differences(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
 
 
 def _without(variables: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """The names whose value the others do not have."""
+    """Return the names of variables that the others lack or have with another value."""
     return sorted(name for name in variables if others.get(name) != variables[name])
 
 
 def affects_probe(changed: Mapping[str, Any]) -> bool:
-    """Whether what was measured of its memory holds no more."""
+    """Return whether the change makes earlier memory measurements invalid."""
     return not _PROBED.isdisjoint(changed)
 
 
 def in_words(changed: Mapping[str, tuple[Any, Any]]) -> str:
-    """`time 6h → 4h, priority normal → high`; of a command only that it is another."""
+    """Return the changes in words: `time 6h → 4h, priority normal → high`. A command itself is not shown."""
     said: dict[str, str] = {}
     for key, (before, after) in changed.items():
         name = _NAMES[key]
@@ -193,7 +193,7 @@ def _variables(before: Sequence[str], after: Sequence[str]) -> str:
 
 
 def as_typed(key: str, value: Any) -> str:
-    """The value of an option as one would type it."""
+    """Return the value of an option as one would type it."""
     if key in _TYPED:
         return _TYPED[key](value)
     if not value and value != 0:
@@ -250,7 +250,7 @@ _TYPED: dict[str, Callable[[Any], str]] = {
 
 
 def options_of(spec: JobSpec) -> str:
-    """The options a job has now that are not the usual ones, as one would type them; variables by their names alone."""
+    """Return a job's options that are not the defaults, as one would type them; variables without their values."""
     told = []
     for key in dict.fromkeys(option.key for option in OPTIONS):
         value = getattr(spec, key)

@@ -1,4 +1,4 @@
-"""What can be asked of a group of jobs, and done with it."""
+"""Status, results, changes and reruns of a group of jobs."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ SUGGESTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A group at one moment."""
+    """The status of a group at one moment."""
 
     group: Group
     counts: Mapping[State, int]
     left_s: float | None
-    in_vain: int = 0  # cancelled, because what they were to come after did not succeed
+    in_vain: int = 0  # cancelled, because a job they depend on did not succeed
 
     @property
     def total(self) -> int:
-        """How many jobs it has."""
+        """Return how many jobs it has."""
         return sum(self.counts.values())
 
     @property
     def line(self) -> str:
-        """`sweep-3: 4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h left`."""
+        """Return one line, like `sweep-3: 4 of 9 done, 1 failed, 2 running, 2 waiting, about 2h left`."""
         limit = f"; at most {self.group.at_most} at once" if self.group.at_most and self.unfinished else ""
         return f"{self.group.name}: {status_words(self.counts, self.left_s, self.in_vain)}{limit}"
 
     @property
     def unfinished(self) -> bool:
-        """Whether one of them waits or runs."""
+        """Return whether any of its jobs is queued or live."""
         return any(count for state, count in self.counts.items() if not state.final)
 
 
 def find(queue: Queue, name: str) -> Group:
-    """The group of this name; UserError with those that there are if there is none."""
+    """Return the group of this name. Raise UserError, with the latest groups, if there is none."""
     found = queue.groups.get(name)
     if found is None:
         known = queue.groups.latest(SUGGESTED)
@@ -62,13 +62,13 @@ def find(queue: Queue, name: str) -> Group:
 
 
 def standing(queue: Queue, name: str) -> Standing:
-    """How far it is."""
+    """Return the status of a group."""
     group, counts = find(queue, name), queue.groups.counts(name)
     return Standing(group, counts, _left_s(queue, name, counts), queue.groups.in_vain(name))
 
 
 def _left_s(queue: Queue, name: str, counts: Mapping[State, int]) -> float | None:
-    """Until all are done, if they take as long as those that succeeded and as many run as now; None if unknown."""
+    """Return the seconds until all are done, from the average duration and how many run now; None if unknown."""
     running = counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0)
     usual_s = queue.groups.usual_s(name) if running else None
     if usual_s is None:
@@ -79,18 +79,18 @@ def _left_s(queue: Queue, name: str, counts: Mapping[State, int]) -> float | Non
 
 
 def members(queue: Queue, name: str) -> list[Job]:
-    """Its jobs, without those that failed and were run again."""
+    """Return its jobs, without those that did not succeed and were run again."""
     find(queue, name)
     return [job for one in queue.groups.current(name) if (job := queue.jobs.get(one.id))]
 
 
 def folders(queue: Queue, jobs: Sequence[Job]) -> dict[int, str]:
-    """Where the output is of those that have any."""
+    """Return the run directory of the latest attempt of each job that has one."""
     return {job.id: rundir.folder_of(queue.home, job.id, job.attempt) for job in jobs if job.attempt}
 
 
 def change(queue: Queue, name: str, changes: Mapping[str, Any]) -> str:
-    """Another limit (`at_most`), another `metric`; a sentence about it."""
+    """Change the limit (`at_most`) or the `metric` of a group. Return a sentence about it."""
     find(queue, name)
     said = []
     with queue.store.transaction():
@@ -108,7 +108,7 @@ def change(queue: Queue, name: str, changes: Mapping[str, Any]) -> str:
 def rerun(
     queue: Queue, name: str, numbers: Sequence[int], owner: str | None = None, keys: Sequence[str] | None = None
 ) -> list[int]:
-    """Queue these of its jobs again, all or none, each after what it came after; the new numbers."""
+    """Queue these jobs of a group again, all or none, each after those it depends on. Return the new numbers."""
     key_of = dict(zip(numbers, keys, strict=True)) if keys else {}
     with queue.store.transaction():
         ordered = in_order(queue, numbers)
@@ -118,7 +118,7 @@ def rerun(
 
 
 def in_order(queue: Queue, numbers: Sequence[int]) -> list[int]:
-    """These jobs, each as often as it is named, behind those of them that it comes after."""
+    """Return these jobs, each behind those it depends on; repeated numbers stay repeated."""
     jobs = {number: queue.jobs.get(number) for number in numbers}
     after = {number: (*job.spec.after, *job.spec.after_ok) if job else () for number, job in jobs.items()}
     times = Counter(numbers)
@@ -126,7 +126,7 @@ def in_order(queue: Queue, numbers: Sequence[int]) -> list[int]:
 
 
 def kept_values(parameters: Mapping[str, Values]) -> dict[str, Any]:
-    """The values of a sweep as they are kept: lists, and ranges as they are typed."""
+    """Return the values of a sweep as they are stored: lists, and ranges as one would type them."""
     return {
         name: f"{'log' if values.logarithmic else 'lin'}:{values.low:g}..{values.high:g}"
         if isinstance(values, Range)

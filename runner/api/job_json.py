@@ -1,4 +1,4 @@
-"""Jobs for programs: the keys of the JSON output."""
+"""Jobs as JSON: the keys of `ls --json`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_ESTIMATE = dict.fromkeys(("estimated_start", "estimated_start_not_before", "e
 
 
 def described(job: Job, waiting_for: str | None, starts: Mapping[str, str | None] | None = None) -> dict[str, Any]:
-    """All that `ls --json` tells of a job."""
+    """Return everything that `ls --json` says about a job."""
     spec = job.spec
     return {
         "id": job.id,
@@ -64,7 +64,7 @@ def described(job: Job, waiting_for: str | None, starts: Mapping[str, str | None
 
 
 def described_row(row: Any, waiting_for: str | None, starts: Mapping[str, str | None] | None = None) -> dict[str, Any]:
-    """The same from a job's row, without making a job of it: that is most of the time a long list takes."""
+    """Return the same from a job's row. Making a Job of each row would take most of the time of a long list."""
     spec = json.loads(row["spec"])
     told = {key: spec.get(name, usual) for key, name, usual in _OF_SPEC}
     stop = {"reason": row["stop_reason"], "by": row["stop_by"], "at": row["stop_at"]} if row["stop_reason"] else None

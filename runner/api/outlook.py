@@ -1,4 +1,4 @@
-"""What is to be expected of the night: when each waiting job starts, and when nothing is left to do."""
+"""The forecast: when each queued job starts, and when the queue is empty."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
     from runner.store.scheduling_queries import Lease
 
-EXACTLY = 30  # jobs that are looked at one by one; those behind them are summed up
-ROUGHLY = 3_000  # jobs that get an estimate of their own, where somebody asks for one
+EXACTLY = 30  # jobs that are simulated one by one; those behind them are summed up
+ROUGHLY = 3_000  # jobs that get a rough estimate of their own, on request
 SOON_S = 60.0
-NEAREST_S = 30.0  # a job that begins at 23:59 does not start about 23:58
+NEAREST_S = 30.0  # added before seconds are cut off, so that 23:58:59 becomes 23:59
 FURTHEST_S = 1000 * 365 * 86400.0
-KEPT_S = 5.0  # what nobody wrote down shows within this time
+KEPT_S = 5.0  # changes without an event show after at most this time
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A forecast and the moment it was made."""
+    """A forecast and when it was made."""
 
     at: datetime
     forecast: Forecast
-    queued: int = 0  # that were looked at or summed up
-    held: int = 0  # that were not: nobody knows when they are released
-    stands_still: bool = False  # nothing starts at all
-    behind: Callable[[], Mapping[int, Estimate]] = field(default=dict, compare=False)  # costs time, so only if asked
+    queued: int = 0  # jobs in the forecast
+    held: int = 0  # not in the forecast: nobody knows when they are released
+    stands_still: bool = False  # no job starts at all
+    behind: Callable[[], Mapping[int, Estimate]] = field(default=dict, compare=False)  # slow, so only on request
 
     def start(self, job_id: int) -> Estimate:
-        """When a job starts."""
+        """Return when a job starts."""
         found = self.forecast.starts.get(job_id)
         return found if found is not None else self.behind().get(job_id, NOBODY_KNOWS)
 
     def described(self) -> dict[int, dict[str, str | None]]:
-        """The starts for programs."""
+        """Return the start times of all jobs in the forecast, for the JSON output."""
         return {
             job_id: {
                 "estimated_start": self._text(found.about_s),
@@ -65,7 +65,7 @@ class Outlook:
         }
 
     def start_words(self, job_id: int) -> str:
-        """When a job starts, in words; empty if that is not known."""
+        """Return when a job starts, in words; empty if unknown."""
         found = self.start(job_id)
         if found.about_s is not None:
             return f"about {self._clock(found.about_s, NEAREST_S)}" if found.about_s else "any moment"
@@ -74,7 +74,7 @@ class Outlook:
         return f"not before {self._clock(found.earliest_s)}" if (found.earliest_s or 0.0) >= SOON_S else ""
 
     def done_words(self) -> str:
-        """When nothing is left to do, in words; empty where nothing waits, or nothing starts."""
+        """Return when the queue is empty, in words; "" if nothing waits or nothing starts."""
         if self.stands_still or not self.queued:
             return ""
         done, doubt = self.forecast.done, self._doubt()
@@ -100,7 +100,7 @@ class Outlook:
         return f"{self._clock(after_s, up_s)}, in {format_duration(after_s)}"
 
     def _clock(self, after_s: float | None, up_s: float = 0.0) -> str:
-        """A moment to come by the clock on the wall, as short as it stays clear; by the minute before, if not told."""
+        """Return a future time by the wall clock, as short as is clear. Seconds are cut off after adding `up_s`."""
         assert after_s is not None
         here = self._moment(after_s + up_s).astimezone()
         if after_s < 20 * 3600:
@@ -111,7 +111,7 @@ class Outlook:
         return None if after_s is None else clock.text(self._moment(after_s))
 
     def _moment(self, after_s: float) -> datetime:
-        """Limits that nobody means add up beyond the end of the calendar."""
+        """Return the moment in `after_s` seconds, with a cap: huge time limits would overflow datetime."""
         return self.at + timedelta(seconds=min(after_s, FURTHEST_S))
 
 
@@ -120,7 +120,7 @@ def _jobs(count: int) -> str:
 
 
 class Foresight:
-    """The outlook of one process: reckoned anew when something that decides it has changed, and every few seconds."""
+    """Caches the outlook for one process, for a few seconds or until something that it depends on changes."""
 
     def __init__(self) -> None:
         self._facts: tuple[Any, ...] = ()
@@ -129,7 +129,7 @@ class Foresight:
     def outlook(
         self, store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool
     ) -> Outlook:
-        """Look ahead from what is written down now, unless that was just done."""
+        """Return the outlook from the current state of the queue, or the cached one."""
         limits = box_limits(store)
         facts = (
             Listing(store).last_event(), rooms, cpu_slots, leases, stands_still,
@@ -139,7 +139,7 @@ class Foresight:
         if kept and facts == self._facts and timedelta() <= clock.now() - kept.at < timedelta(seconds=KEPT_S):
             return kept
         found = outlook(store, rooms, cpu_slots, leases, limits, stands_still=stands_still)
-        if not store.connection.in_transaction:  # what is not committed may never have been
+        if not store.connection.in_transaction:  # uncommitted changes may be rolled back
             self._facts, self._kept = facts, found
         return found
 
@@ -148,7 +148,7 @@ def outlook(
     store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], limits: Limits, *,
     stands_still: bool = False,
 ) -> Outlook:  # fmt: skip
-    """Look ahead from what is written down now."""
+    """Compute the outlook from the current state of the queue."""
     at, line = clock.now(), Line(store)
     if stands_still:
         return Outlook(at, Forecast(), stands_still=True)
@@ -164,7 +164,7 @@ def outlook(
     lengths = {number: one.length for number, one in known.items()}
     lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping and not job.comes_back}  # within its grace
     rest = durations.of_the_rest([job.id for job in queued])
-    if len(not_ready) > EXACTLY:  # how those behind hang together is anybody's guess
+    if len(not_ready) > EXACTLY:  # the dependencies of those behind are not read
         rest.append(Rest(line.count_not_ready() - EXACTLY, 0, UNKNOWN))
     scene = Scene(
         queued=queued, later=later, running=running, rooms=rooms, cpu_slots=cpu_slots, limits=limits, lengths=lengths,
@@ -181,7 +181,7 @@ def outlook(
 
 
 def _behind(store: Store, limits: Limits, found: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
-    """About when those start that were only summed up."""
+    """Estimate when the jobs start that were only summed up."""
     turns = islice(Line(store).turns(limits, ROUGHLY), ROUGHLY)
     rest = [turn for turn in turns if turn.id not in exactly]
     known = Durations(store).of([job.id for job in rest])

@@ -1,4 +1,4 @@
-"""What a submission asks for of a batch size: options and profile, as the spec keeps them."""
+"""The probe settings of a submitted job, from its options, its profile and its workspace."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def probe_asked(
     script: bool,
     workspace: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """What is asked for, over the job's profile, over what its workspace says; None where nothing is. Raises UserError.
+    """Return the probe settings of a job; None if no probe is asked for. Raise UserError if they cannot work.
 
-    Only what was said is kept: the rest is the box's own, and is settled when the job starts.
+    The job's options override its profile, and that overrides the workspace. Settings that none of them names are left
+    out: the box's own are used when the job starts.
     """
     asked = values.get("probe")
     texts = [command] if argv is None else list(argv)
@@ -34,7 +35,7 @@ def probe_asked(
         return None
     place, job = dict(workspace or {}), dict(asked or {})
     theirs, own = place.pop("profile", None), job.pop("profile", None)
-    below = {} if own else _of_profile(theirs)  # two profiles at once would mix two programs
+    below = {} if own else _of_profile(theirs)  # two profiles at once would mix the settings of two programs
     found = {**below, **place, **_of_profile(own), **job}
     if found.get("batch_arg") and not placed and argv is None:
         _refuse_unappendable(command, script=script)
@@ -53,7 +54,7 @@ def _of_profile(name: str | None) -> dict[str, Any]:
 
 
 def _refuse_unappendable(command: str, *, script: bool) -> None:
-    """An argument goes to the end of the command, which must then be the end of the program's own words."""
+    """Raise UserError if an argument added at the end of the command would not reach the program."""
     text = command.strip()
     if script or "\n" in text or "#" in text or text.endswith((";", "&", ")", "}")) or re.search(r"[^|]\|[^|]", text):
         raise UserError(
@@ -63,7 +64,7 @@ def _refuse_unappendable(command: str, *, script: bool) -> None:
 
 
 def refuse_unprobable(spec: JobSpec) -> None:
-    """UserError for a probe that could never measure anything."""
+    """Raise UserError for a probe without a GPU, or for {grad_accum} without a probe."""
     if spec.probe is None:
         if any(ACCUMULATION in text for text in (spec.command, *(spec.argv or ()))):
             raise UserError(f"{ACCUMULATION} is known only with --probe, or {BATCH} in the command.")

@@ -1,4 +1,4 @@
-"""The queue of one state folder, as one caller uses it."""
+"""The queue of one state folder, as the terminal and the bot use it: submit, rerun, edit, stop, keep, pause."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHORTEST_KEEP_S = 1.0
 
 
 class Queue(Extending):
-    """The queue of one state folder, as one caller uses it."""
+    """The queue of one state folder, used by one actor."""
 
     def __enter__(self) -> Queue:
         return self
@@ -49,7 +49,7 @@ class Queue(Extending):
         self.store.close()
 
     def acting_as(self, actor: str) -> Queue:
-        """The same queue over the same connection, used by somebody else."""
+        """Return the same queue, over the same connection, for another actor."""
         other = copy.copy(self)
         other.actor = actor
         return other
@@ -63,10 +63,10 @@ class Queue(Extending):
         keys: Sequence[str] | None = None,
         sweep: Template | None = None,
     ) -> list[int]:
-        """Queue jobs, all or none; `variables` holds the captured environments by key. Durable on return.
+        """Queue jobs, all or none, and return their numbers. Durable on return.
 
-        A job whose key was used before is the one that was queued then, and nothing is changed. A sweep's jobs are one
-        group, of the name that it gives or of a new one.
+        `variables` holds the captured environments by key. For a key in `keys` that was used before, the job of that
+        time is returned unchanged. The jobs of a sweep form one group, with the name it gives or a new one.
         """
         specs = [self.limited(spec) for spec in specs]
         if any(spec.snapshot is not None for spec in specs):
@@ -77,11 +77,11 @@ class Queue(Extending):
                 self.check(spec)
         with self.store.transaction():
             for spec in specs:
-                self._refuse_thawed(spec)  # here nobody can remove it any more: that is done in a transaction too
+                self._refuse_thawed(spec)  # in the transaction, since snapshots are removed in one too
             known = [self.jobs.of_key(key) for _, key in keyed]
             for (spec, _), before in zip(keyed, known, strict=True):
                 if before is None:
-                    self._refuse_unmet(spec)  # again: what it waits for may have ended since
+                    self._refuse_unmet(spec)  # again: its dependencies may have ended meanwhile
             for name, captured in variables.items():
                 self.jobs.keep_environment(name, captured)
             if sweep is not None and None in known:
@@ -94,13 +94,13 @@ class Queue(Extending):
         return ids
 
     def frozen(self, specs: Sequence[JobSpec]) -> list[JobSpec]:
-        """The same jobs, with a copy of the code for each that asks for one and has none. Not within a transaction."""
+        """Return the specs, with a snapshot for each that asks for one and has none. Not within a transaction."""
         from runner.snapshot import code_copy
 
         return code_copy.freeze(specs, self.home)
 
     def copies(self, folders: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """A copy of the code in each of these, for `Edit`. Not within a transaction."""
+        """Take a snapshot of each of these folders, for `Edit`. Not within a transaction."""
         from runner.snapshot import code_copy
 
         return {folder: code_copy.take(folder, self.home) for folder in folders}
@@ -112,19 +112,19 @@ class Queue(Extending):
             code_copy.refuse_gone(self.home, spec)
 
     def limited(self, spec: JobSpec) -> JobSpec:
-        """With the box's own time limit where it names none."""
+        """Return the spec, with the box's default time limit if it names none."""
         usual_s = self.box.get(TIMES, {}).get("usual_s")
         return replace(spec, time_limit_s=usual_s) if spec.time_limit_s is None and usual_s is not None else spec
 
     def check(self, spec: JobSpec) -> None:
-        """Refuse at once what could never run."""
+        """Raise UserError for a job that could never run here."""
         if not spec.command.strip():
             raise UserError(f"There is no command. Try: {self._typed('submit -- python train.py')}")
         refuse_unrunnable(spec)
         self._refuse_too_long(spec)
         self._refuse_unmet(spec)
         known = self.snapshot()
-        if known is not None and not (spec.gpus and self.gpu_trouble()):  # what cannot be read may come back
+        if known is not None and not (spec.gpus and self.gpu_trouble()):  # GPUs that cannot be read may come back
             rooms = _existing(known[0], int(self.box.get("slots", 1)))
             reason = never_fits(request_of(spec), rooms, int(self.box.get("cpu slots", 1)), box_limits(self.store))
             if reason:
@@ -138,7 +138,7 @@ class Queue(Extending):
             raise UserError(f"Jobs may run for {format_duration(longest_s)} here: use --time, up to that.")
 
     def _refuse_unmet(self, spec: JobSpec) -> None:
-        """A job that waits for what cannot happen any more."""
+        """Raise UserError if a job it depends on does not exist, or ended without the success it needs."""
         for other in (*spec.after, *spec.after_ok):
             state = self.job(other).state
             if other in spec.after_ok and state.final and state is not State.SUCCEEDED:
@@ -151,10 +151,10 @@ class Queue(Extending):
         self, job_id: int, changes: Sequence[str] = (), key: str | None = None, owner: str | None = None,
         *, in_order: bool = False,
     ) -> int:  # fmt: skip
-        """The same job again, perhaps with some arguments changed: a new number and a new run id.
+        """Queue the same job again, perhaps with some arguments changed. Return its new number.
 
-        It comes after those it came after that have not ended, or are run again. Who names it wants it whatever became
-        of the others; `in_order` refuses it if a success it was to come after did not come.
+        It waits for those of its dependencies, or their reruns, that have not ended. Failed dependencies are ignored;
+        with `in_order`, a dependency that did not succeed as required raises UserError.
         """
         if (known := self.jobs.of_key(key)) is not None:
             return known
@@ -194,7 +194,7 @@ class Queue(Extending):
     # -- editing -----------------------------------------------------------------------------------
 
     def edit(self, job_id: int, edit: Edit) -> str:
-        """Change what a waiting job is to be, checked as when it is submitted; a sentence about it."""
+        """Edit a queued job, with the same checks as on submit. Return a sentence about it."""
         if edit.is_empty:
             raise UserError(f"What is to be changed? Try: {self._typed(f'edit {job_id} --time 4h')}")
         folder = to_copy(self._queued(job_id).spec, edit)
@@ -225,7 +225,7 @@ class Queue(Extending):
         return f"Job {job_id} is edited: {in_words(changed)}."
 
     def _check_edited(self, job_id: int, spec: JobSpec, edit: Edit) -> None:
-        """What it waited for before may be gone by now, and is nobody's mistake: only what is named anew is checked."""
+        """Check an edited job, but only newly named dependencies: its old ones may have ended or been deleted."""
         after, after_ok = (tuple(edit.values.get(key, ())) for key in ("after", "after_ok"))
         self.check(replace(spec, after=after, after_ok=after_ok))
         other = Dependencies(self.store).that_waits_for(job_id, (*after, *after_ok))
@@ -237,7 +237,7 @@ class Queue(Extending):
     # -- acting ------------------------------------------------------------------------------------
 
     def stop(self, job_id: int, reason: Reason = Reason.USER) -> str:
-        """Cancel a waiting job or have a live one stopped; a sentence about what was done."""
+        """Cancel a queued job or ask a live one to stop. Return a sentence about what was done."""
         with self.store.transaction():
             job = self.job(job_id)
             if job.state in FINAL_STATES:
@@ -253,7 +253,7 @@ class Queue(Extending):
         return said
 
     def keep(self, job_id: int, for_s: float | None = None) -> str:
-        """Leave a job alone however idle its GPUs are: for a while, or for good; a sentence about it."""
+        """Keep a job from being stopped as idle, for `for_s` seconds or for good. Return a sentence about it."""
         if for_s is not None and for_s < SHORTEST_KEEP_S:
             raise UserError("That is no time to keep a job for: write it like 30m, 2h or 1d.")
         until = None if for_s is None else time.monotonic() + for_s
@@ -279,7 +279,7 @@ class Queue(Extending):
         self._set("draining", {"by": self.actor, "at": clock.text(clock.now())}, "drain")
 
     def resume(self) -> None:
-        """Go on, whatever held the queue."""
+        """Start jobs again after a pause, a drain or the breaker."""
         with self.store.transaction():
             for name in ("paused", "draining", "streak"):
                 self.box.set(name, None)
@@ -288,7 +288,7 @@ class Queue(Extending):
         self.ring()
 
     def cancel_when_empty(self) -> bool:
-        """The command that is due since nothing is left to do is not to be run; False if none is."""
+        """Cancel the command that is due because the queue is empty. Return False if none is due."""
         with self.store.transaction():
             due = self.when_empty()
             if due is None:
@@ -308,13 +308,13 @@ class Queue(Extending):
 
 
 def _existing(snapshot: Snapshot, slots: int) -> list[Room]:
-    """The GPUs as they would be with nobody on them."""
+    """Return the usable GPUs as if nothing ran on them."""
     usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
     return [room_of(replace(gpu, memory_used_mib=0), (), slots, None) for gpu in usable]
 
 
 def _why_unsupported(snapshot: Snapshot) -> str:
-    """What the driver says of GPUs none of which jobs can be given."""
+    """Return why no GPU of the box can be used for jobs, in the driver's words."""
     said = ". ".join(f"GPU {gpu.index} {gpu.detail}" for gpu in snapshot.gpus)
     return f"This box has no GPU for jobs. {said}. For a job that needs none: --gpus 0"
 

@@ -1,4 +1,4 @@
-"""Jobs that wait: holding single ones, and the order in which they start."""
+"""Hold and release queued jobs, and change the order in which they start."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BESIDE = ("before", "after")
 
 
 class Ordering(View):
-    """The queue of one state folder, to put in order."""
+    """Adds hold, release and move to the queue."""
 
     def hold(self, job_id: int) -> str:
-        """Keep a waiting job from starting until it is released; a sentence about it."""
+        """Keep a queued job from starting until it is released. Return a sentence about it."""
         with self.store.transaction():
             job = self._queued(job_id)
             if not Order(self.store).hold(job, self.actor):
@@ -34,7 +34,7 @@ class Ordering(View):
         return f"Job {job_id} is held: it does not start before {self._typed(f'release {job_id}')}."
 
     def release(self, job_id: int) -> str:
-        """Let a held job start again, at the place it has; a sentence about it."""
+        """Release a held job; it keeps its position. Return a sentence about it."""
         with self.store.transaction():
             job = self._queued(job_id)
             if not Order(self.store).release(job):
@@ -44,7 +44,7 @@ class Ordering(View):
         return f"Job {job_id} is released."
 
     def move(self, job_id: int, where: str, other: int | None = None) -> str:
-        """Put a waiting job `first`, `sooner`, `later` or `last`, or `before` or `after` another; a sentence."""
+        """Move a queued job `first`, `sooner`, `later`, `last`, or `before` or `after` another. Return a sentence."""
         if where in BESIDE:
             if other is None:
                 raise UserError(f"{where.capitalize()} which job? Try: {self._typed(f'move {job_id} {where} 14')}")
@@ -56,7 +56,7 @@ class Ordering(View):
         return verbs[where](job_id)
 
     def to_front(self, job_id: int) -> str:
-        """Put a waiting job before all others of its owner and priority; a sentence about it."""
+        """Move a queued job before all others of its owner and priority. Return a sentence about it."""
         with self.store.transaction():
             job = self._queued(job_id)
             among = self._among(job)
@@ -67,7 +67,7 @@ class Ordering(View):
         return self._placed(job, f"first{among}")
 
     def to_back(self, job_id: int) -> str:
-        """Put a waiting job behind all others of its owner and priority; a sentence about it."""
+        """Move a queued job behind all others of its owner and priority. Return a sentence about it."""
         with self.store.transaction():
             job = self._queued(job_id)
             among = self._among(job)
@@ -78,7 +78,7 @@ class Ordering(View):
         return self._placed(job, f"last{among}")
 
     def move_up(self, job_id: int) -> str:
-        """Put a waiting job one place further to the front; a sentence about it."""
+        """Move a queued job one position towards the front. Return a sentence about it."""
         with self.store.transaction():
             job = self._queued(job_id)
             other = Order(self.store).move_up(job)
@@ -89,7 +89,7 @@ class Ordering(View):
         return self._placed(job, f"before job {other}")
 
     def move_down(self, job_id: int) -> str:
-        """Put a waiting job one place further to the back; a sentence about it."""
+        """Move a queued job one position towards the back. Return a sentence about it."""
         with self.store.transaction():
             job = self._queued(job_id)
             other = Order(self.store).move_down(job)
@@ -100,7 +100,7 @@ class Ordering(View):
         return self._placed(job, f"after job {other}")
 
     def move_beside(self, job_id: int, other_id: int, *, after: bool) -> str:
-        """Put a waiting job right before or after another one; a sentence about it."""
+        """Move a queued job right before or after another one. Return a sentence about it."""
         where = "after" if after else "before"
         with self.store.transaction():
             job, other = self._queued(job_id), self._queued(other_id)
@@ -112,7 +112,7 @@ class Ordering(View):
         return self._placed(job, f"{where} job {other_id}")
 
     def _refuse_incomparable(self, job: Job, other: Job) -> None:
-        """Places compare among jobs of one person and one priority."""
+        """Raise UserError unless both jobs have the same owner and priority, and both or neither are preemptible."""
         if job.id == other.id:
             raise UserError(f"Job {job.id} cannot be moved beside itself.")
         if job.spec.owner != other.spec.owner:
@@ -135,7 +135,7 @@ class Ordering(View):
         return job
 
     def _among(self, job: Job) -> str:
-        """Among whom it is first or last, where that is not all there are."""
+        """Return among which jobs it is first or last, like " of yours"; empty if among all."""
         owner, request = job.spec.owner, request_of(job.spec)
         waiting = [request_in(lane) for lane in self.line.lanes()]
         told = ""
@@ -148,7 +148,7 @@ class Ordering(View):
         return told
 
     def _placed(self, job: Job, where: str, *, moved: bool = True) -> str:
-        """Where a job stands now; one that may not start yet is listed behind all that may, and has its place later."""
+        """Return a sentence about a job's position. For a job that may not start yet, the position counts later."""
         if job.held_by:
             return f"Job {job.id} is held by {job.held_by}. Once it is released it is {where}."
         blockers = Dependencies(self.store).of([job.id]).get(job.id, [])
@@ -163,6 +163,6 @@ class Ordering(View):
         self.audit.add(self.actor, action, {"job": job_id, **(more or {})})
 
     def ring(self) -> None:
-        """Wake the runner and the bot, as far as there are any."""
+        """Wake the runner and the bot, if they are up."""
         doorbell.ring(self.home, home.RUNNER_BELL)
         doorbell.ring(self.home, home.BOT_BELL)

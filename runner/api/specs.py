@@ -1,4 +1,4 @@
-"""From options to a spec, and what could never run."""
+"""Make a spec from options, and refuse specs that could never run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def job_spec(
     values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None = None, script: bool = False, owner: str,
     folder: str, environment_key: str, umask: int, workspace: Any = None,
 ) -> JobSpec:  # fmt: skip
-    """A spec from options as `runner.config.options` reads them. Raises UserError where one says nothing without
-    another."""
+    """Return a spec from options as `runner.config.options` reads them. Raise UserError if options contradict each
+    other, or one needs another."""
     if values.get("retry_on") and not values.get("retries"):
         raise UserError(NO_RETRIES)
     if values.get("gpus") == 0 and (values.get("gpu_mem_mib") or values.get("gpu_type")):
@@ -67,7 +67,7 @@ def job_spec(
 
 
 def refuse_unrunnable(spec: JobSpec) -> None:
-    """UserError for what could run on no box."""
+    """Raise UserError for a spec that could not run on any box."""
     for text in (spec.command, *(spec.argv or ()), spec.dir, *spec.env, *spec.env.values()):
         _refuse_unusable(text)
     if len(spec.command) > LONGEST_COMMAND:
@@ -80,7 +80,7 @@ def refuse_unrunnable(spec: JobSpec) -> None:
 
 
 def _refuse_unusable(text: str) -> None:
-    """What no process can be given as an argument or a variable."""
+    """Raise UserError for text that cannot be an argument or variable of a process."""
     if "\0" in text:
         raise UserError("There is a NUL byte in it; send text.")
     try:
@@ -90,6 +90,6 @@ def _refuse_unusable(text: str) -> None:
 
 
 def _is_shell(spec: JobSpec) -> bool:
-    """A script may be another language's; what ends in & there is none of our business."""
+    """Return whether the command is run by a shell. A script in another language is not checked for `&`."""
     first = spec.command.partition("\n")[0]
     return not (spec.script and first.startswith("#!") and not first.rstrip().endswith("sh"))

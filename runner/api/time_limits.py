@@ -1,4 +1,4 @@
-"""More time for jobs than their limit."""
+"""Extend the time limit of jobs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHORTEST_S = 1.0
 
 
 class Extending(Ordering):
-    """The queue of one state folder, to give its jobs more time."""
+    """Adds `extend` to the queue."""
 
     def extend(self, job_id: int, by_s: float, limit_s: float | None = None) -> str:
-        """Give a job more time than its limit, or than the one it had; a sentence about it.
+        """Extend a job's time limit by `by_s` seconds, counted from `limit_s` if given. Return a sentence about it.
 
-        Inside a transaction of the caller's, `pass_on_limit` is to be called when that is over.
+        Inside a transaction of the caller, call `pass_on_limit` after the commit.
         """
         with self.store.transaction():
             job = self.job(job_id)
@@ -42,13 +42,13 @@ class Extending(Ordering):
         return f"Job {job_id} may run for {format_duration(limit_s)} in all{until}."
 
     def pass_on_limit(self, job_id: int) -> None:
-        """Tell the supervisor of a live job, which then need not wait for a runner; not before it is committed."""
+        """Give the new limit to the supervisor of a live job, even if no runner is up. Not within a transaction."""
         if not self.store.connection.in_transaction:
-            with contextlib.suppress(OSError):  # the runner goes on trying
+            with contextlib.suppress(OSError):  # the runner tries again
                 extend_limit.pass_on(self.home, self.job(job_id))
 
     def _extended_s(self, job: Job, by_s: float, base_s: float | None) -> float:
-        """The new limit, if it may be."""
+        """Return the new limit. Raise UserError if the job cannot be extended that far."""
         before_s, longest_s = job.spec.time_limit_s, self.box.get(TIMES, {}).get("longest_s")
         if job.state.final:
             raise UserError(f"Job {job.id} has already ended ({job.state.value.lower()}).")

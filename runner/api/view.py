@@ -1,4 +1,4 @@
-"""What can be seen of the queue."""
+"""Read the queue: jobs, why they wait, GPUs, output, usage, the forecast."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ if TYPE_CHECKING:
 RECENT = timedelta(hours=24)
 STARTS_NEXT = "starts next"
 TRIED = f"{STARTS_NEXT}, and shows whether the paused queue may go on"
-NAMED = 5  # held jobs, in one sentence
-NEXT_TIME_OF_YEAR = timedelta(days=300)  # a day and a month say which one is meant
+NAMED = 5  # held jobs listed in one sentence
+NEXT_TIME_OF_YEAR = timedelta(days=300)  # within this time, day and month are clear without the year
 
 
 def at_the_terminal(words: str) -> str:
-    """How a command is typed, for the sentences that name one; the chat has its own."""
+    """Return a command as one types it in the terminal. The chat has its own function for this."""
     return f"`nightshift {words}`"
 
 
 class Asked(NamedTuple):
-    """A queued job of which somebody wants to know why it waits."""
+    """A queued job, with what is needed to say why it waits."""
 
     job: Waiting
     held_by: str | None
     begin_at: datetime | None
-    retry: str = ""  # which one it waits for until then
+    retry: str = ""  # the retry that it waits for until then
 
 
 class View:
-    """The queue of one state folder, to look at."""
+    """The queue of one state folder, for reading."""
 
     def __init__(
         self, folder: str | None = None, *, actor: str, typed: Callable[[str], str] = at_the_terminal,
@@ -84,21 +84,21 @@ class View:
         self._foresight: Foresight | None = None
 
     def job(self, job_id: int) -> Job:
-        """One job; UserError if there is none of that number."""
+        """Return one job. Raise NoSuchJobError if there is none with this number."""
         found = self.jobs.get(job_id)
         if found is None:
             raise NoSuchJobError(f"There is no job {job_id}. {self._typed('ls')} lists the jobs there are.")
         return found
 
     def describe(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
-        """Jobs for programs: the keys of the JSON output."""
+        """Return jobs as dicts with the keys of the JSON output."""
         jobs = list(jobs)
         reasons = self.waiting_reasons(jobs)
         starts = self.outlook().described() if reasons else {}
         return [described(job, reasons.get(job.id), starts.get(job.id)) for job in jobs]
 
     def describe_rows(self, rows: Sequence[Any]) -> Iterator[dict[str, Any]]:
-        """The same from the rows of jobs, one after the other: for many."""
+        """Yield the same from the rows of jobs, one by one: faster for long lists."""
         queued = [row for row in rows if row["state"] == State.QUEUED.value]
         reasons = self._reasons([_asked_in(row) for row in queued])
         starts = self.outlook().described() if reasons else {}
@@ -106,7 +106,7 @@ class View:
             yield described_row(row, reasons.get(row["id"]), starts.get(row["id"]))
 
     def waiting_reasons(self, jobs: Iterable[Job]) -> dict[int, str]:
-        """Why each queued job among these waits."""
+        """Return why each queued job among these waits."""
         return self._reasons([asked(job) for job in jobs if job.state is State.QUEUED])
 
     def _reasons(self, queued: Sequence[Asked]) -> dict[int, str]:
@@ -126,10 +126,10 @@ class View:
         }
 
     def tried_next(self) -> int | None:
-        """The job that shows, or is about to show, whether a queue that the breaker paused may go on."""
+        """Return the job that tries, or is about to try, a queue that the breaker paused; None if there is none."""
         if not self.box.get("paused") or not self.runner_is_up():
             return None
-        with self.store.transaction():  # or the runner could claim it between two looks, and none would be seen
+        with self.store.transaction():  # otherwise the runner could claim the job between two reads
             paused = self.box.get("paused")
             if not paused or "jobs" not in paused or self.box.get("draining"):
                 return None
@@ -140,21 +140,21 @@ class View:
             return starts[0].job_id if starts else None
 
     def _plan(self, wanted: Sequence[Waiting], *, alone: bool = False) -> Plan:
-        """What the runner would do with these now, beside those at the front of the queue or alone."""
+        """Return what the scheduler would do with these jobs now, alone or together with the front of the queue."""
         leases = self.leases()
         cpu_slots = int(self.box.get("cpu slots", 1))
         cpu_taken = sum(lease.resource == CPU for lease in leases)
         rooms = self._standing(leases).rooms()
-        # Those at the front keep what they wait for from the ones behind them, whichever of them were asked about.
+        # GPUs may be reserved for jobs at the front, so these count even if nobody asked about them.
         front = [] if alone else self.line.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
         asked_for = {one.id: one for one in (*wanted, *front)}
         free_cpu_slots = range(cpu_taken, cpu_slots)
         return choose(list(asked_for.values()), rooms, free_cpu_slots, self.line.running(), box_limits(self.store))
 
     def outlook(self) -> Outlook:
-        """When those that wait are to start, and when nothing is left to do, as far as anybody knows."""
+        """Return the forecast: when queued jobs start, and when the queue is empty."""
         if self._foresight is None:
-            from runner.api.outlook import Foresight  # only who asks pays for it
+            from runner.api.outlook import Foresight  # imported only when needed
 
             self._foresight = Foresight()
         leases = self.leases()
@@ -163,17 +163,17 @@ class View:
         return self._foresight.outlook(self.store, rooms, cpu_slots, leases, stands_still=stands_still)
 
     def takes(self, job_id: int) -> Known:
-        """What tells how long a job takes."""
+        """Return what is known about how long a job takes."""
         from runner.store.durations import Durations
 
         return Durations(self.store).of([job_id])[job_id]
 
     def leases(self) -> list[Lease]:
-        """Who holds what."""
+        """Return all leases."""
         return self.line.leases()
 
     def _why_not_ready(self, one: Asked, blockers: Sequence[Blocker]) -> str | None:
-        """What keeps it from being considered at all, however much room there is."""
+        """Return why a job may not start even if there is room; None if it may."""
         if one.held_by:
             return f"held by {one.held_by}; {self._typed(f'release {one.job.id}')} lets it start"
         if blockers:
@@ -184,7 +184,7 @@ class View:
         return self.held() if self.runner_is_up() else "no runner is up"
 
     def held(self) -> str | None:
-        """Who or what holds the queue, and how it goes on; None if nothing does."""
+        """Return why no more jobs start (paused or draining) and how to resume; None if jobs may start."""
         paused = self.box.get("paused")
         goes_on = f"{self._typed('resume')} goes on"
         if paused and paused["by"] == "breaker":
@@ -196,7 +196,7 @@ class View:
         return None
 
     def held_back(self, job_ids: Collection[int]) -> str | None:
-        """What somebody has to lift before all of these can end; None if nothing."""
+        """Return the pause, drain or hold that a person must lift before all of these can end; None without one."""
         if general := self.held():
             return general
         held = [number for number in self.listing.held() if number in job_ids]
@@ -207,21 +207,21 @@ class View:
         return f"held until somebody releases them: job {named}; {release} or {kill}"
 
     def when_empty(self) -> dict[str, Any] | None:
-        """The command that is to be run since nothing is left to do, with `due_at` (None: held by a pause)."""
+        """Return the command due because the queue is empty, with `due_at` (None while paused); None without one."""
         due = self.box.get(WHEN_EMPTY)
         return None if due is None or due["cancelled_by"] or due["ran_at"] else dict(due)
 
     def snapshot(self) -> tuple[Snapshot, float] | None:
-        """The last known GPUs, and how old that knowledge is in seconds."""
+        """Return the last known state of the GPUs and its age in seconds; None if there is none."""
         return read_published(self.home)
 
     def gpu_trouble(self) -> str | None:
-        """What the driver says where not even the list of GPUs is known; None if there is one, or is to be none."""
+        """Return the driver's error if not even the list of GPUs is known; None if it is, or the box has no GPUs."""
         found = self.snapshot()
         return found[0].trouble if found and not found[0].gpus else None
 
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs for programs; what is not known, or no longer known, is None."""
+        """Return the GPUs as dicts for the JSON output; values that are unknown or out of date are None."""
         return self._standing(self.leases()).described()
 
     def _standing(self, leases: Sequence[Lease]) -> Standing:
@@ -231,7 +231,7 @@ class View:
         return Standing(self.snapshot(), leases, Rules(slots=int(self.box.get("slots", 1)), **free))
 
     def log(self, job_id: int, attempt: int | None = None) -> Log:
-        """The output of a job's latest attempt, or of the one named."""
+        """Return the output of a job's latest attempt, or of the given one."""
         job = self.job(job_id)
         number = attempt or job.attempt
         if number == 0:
@@ -239,19 +239,19 @@ class View:
         return Log(rundir.folder_of(self.home, job_id, number))
 
     def last_log_at(self, job_id: int) -> datetime | None:
-        """When the latest attempt's output last grew; None if there is none."""
+        """Return when the output of the latest attempt last changed; None if there is no output."""
         job = self.job(job_id)
         folder = rundir.folder_of(self.home, job.id, job.attempt)
         times = [_changed_at(os.path.join(folder, name)) for name in (rundir.OUTPUT, *rundir.TAILS)]
         return max((moment for moment in times if moment), default=None)
 
     def evidence(self, job_id: int) -> dict[str, Any] | None:
-        """What the watch over its GPUs holds, or held, against a job; None if nothing."""
+        """Return the watchdogs' evidence against a job; None if there is none."""
         found = self.watches.of([job_id]).get(job_id)
         return found.evidence if found else None
 
     def watched(self, job_id: int) -> dict[str, Any] | None:
-        """How the watch over a live job's GPUs sees it, as of some seconds ago, and who asked to keep it."""
+        """Return what the watchdogs last stored about a job, and who kept it; None if nothing is stored."""
         found = self.watches.of([job_id]).get(job_id)
         if found is None:
             return None
@@ -259,12 +259,12 @@ class View:
         return {"idle": found.state.get("why"), "kept": kept, "evidence": found.evidence}
 
     def usage(self, job_id: int) -> dict[str, Any] | None:
-        """What the latest attempt used of its GPUs, so far or in all; None if nothing is known."""
+        """Return the GPU usage of the latest attempt, so far or in total; None if unknown."""
         job = self.job(job_id)
         return self.used.of(job.id, job.attempt)
 
     def probe(self, job_id: int) -> dict[str, Any] | None:
-        """How the batch of the latest attempt was found, or how far that is; None if none was looked for."""
+        """Return how the batch of the latest attempt was found, or how far the probing is; None without a probe."""
         job = self.job(job_id)
         if job.spec.probe is None or not job.attempt:
             return None
@@ -292,11 +292,11 @@ class View:
         }
 
     def environment_of(self, job: Job) -> dict[str, str]:
-        """The variables a job was given, as far as they can be read now; they may hold secrets."""
+        """Return the environment variables of a job, as far as they can be read now. They may contain secrets."""
         return {**self.jobs.environment(job.spec.environment), **self.env_file_of(job), **job.spec.env}
 
     def env_file_of(self, job: Job) -> dict[str, str]:
-        """Those of them that came from an env file, which is where secrets belong."""
+        """Return the variables from a job's env file, which is where secrets belong; empty if it cannot be read."""
         from runner.config.env_file import read_env_file
 
         try:
@@ -305,30 +305,30 @@ class View:
             return {}
 
     def unfinished_of(self, owner: str) -> list[int]:
-        """The numbers of an owner's jobs that wait or are under way."""
+        """Return the numbers of an owner's queued and live jobs."""
         return self.listing.unfinished_of(owner)
 
     def unfinished(
         self, *, owner: str | None = None, group: str | None = None, states: Collection[State] = UNFINISHED
     ) -> list[int]:
-        """The numbers of all that wait or are under way, or of those of one owner, one group, these states."""
+        """Return the numbers of queued and live jobs: all, or those of one owner, one group or these states."""
         return self.listing.unfinished(owner=owner, group=group, states=states)
 
     def queued_of(self, owner: str) -> int:
-        """How many jobs of an owner wait."""
+        """Return how many queued jobs an owner has."""
         return self.listing.queued_of(owner)
 
     def overview(self) -> Overview:
-        """How many jobs wait, are held, run, and ended in the last 24 hours."""
+        """Count jobs that are ready, not ready, live, and that ended in the last 24 hours."""
         return self.listing.overview(clock.text(clock.now() - RECENT))
 
     def runner_is_up(self) -> bool:
-        """Whether a runner holds this state folder."""
+        """Return whether a runner is up for this state folder."""
         return process_lock.holder(self.home, home.RUNNER_LOCK) is not None
 
 
 def _how_it_is_tried(paused: Mapping[str, Any]) -> str:
-    """How a queue that the breaker paused finds out whether it may go on."""
+    """Return, in words, which job tries a queue that the breaker paused, and when; empty if none does."""
     if paused.get("trial"):
         return f", and #{paused['trial']} shows whether it may go on"
     if not paused.get("again"):
@@ -343,14 +343,14 @@ def _how_it_is_tried(paused: Mapping[str, Any]) -> str:
 
 
 def asked(job: Job) -> Asked:
-    """A queued job as the scheduler wants to see it."""
+    """Return a queued job in the form that the scheduler needs, with why it may not be ready."""
     waited_s = (clock.now() - job.submitted_at).total_seconds()
     waiting = Waiting(job.id, request_of(job.spec), job.position, waited_s)
     return Asked(waiting, job.held_by, job.begin_at, _retry(job))
 
 
 def _retry(job: Job) -> str:
-    """Which retry it waits for; empty if it waits for the time it was given."""
+    """Return which retry a job waits for; empty if it waits for the begin time in its spec."""
     if not job.attempt or job.begin_at == clock.moment(job.spec.begin_at):
         return ""
     used = job.spec.retries - job.retries_left
@@ -358,7 +358,7 @@ def _retry(job: Job) -> str:
 
 
 def begins(one: Asked) -> str | None:
-    """When it may start, if that is still to come."""
+    """Return when a job may start, in words; None if its begin time has passed or it has none."""
     now = clock.now()
     if one.begin_at is None or one.begin_at <= now:
         return None
@@ -369,7 +369,7 @@ def begins(one: Asked) -> str | None:
 
 
 def _asked_in(row: Any) -> Asked:
-    """The same from a job's row."""
+    """Return the same as `asked`, from a job's row."""
     if row["begin_at"]:
         return asked(job_of(row))
     submitted_at = clock.moment(row["submitted_at"])
