@@ -14,15 +14,15 @@ from statistics import mean
 
 from benchmarks.trainers import NIGHT_S, TRAINERS, Night, Trainer
 from runner.batch import (
+    BatchPlan,
+    BatchSettings,
     Failed,
-    Known,
     Measured,
+    MemoryHistory,
     OutOfMemory,
-    Plan,
     Plateau,
     Probe,
     Run,
-    Settings,
     Unmeasured,
     choose,
 )
@@ -32,7 +32,7 @@ NIGHTS = 60
 DOCUMENT = Path(__file__).parents[1] / "docs" / "batch.md"
 BEGIN, END = "<!-- table: made by python -m benchmarks.batch --write -->", "<!-- end of table -->"
 STOP_S = 2.0  # to end a probe, and to see its memory back
-SETTINGS = Settings()
+SETTINGS = BatchSettings()
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Result:
     samples: float = 0.0
     restarts: int = 0
     ended: bool = False  # memory ran out late, and nobody began again
-    known: Known | None = None
+    known: MemoryHistory | None = None
     probes: int = 0
 
 
 # -- ours --------------------------------------------------------------------------------------------------------------
 
 
-def ours(night: Night, chance: Random, known: Known | None = None) -> Result:
+def ours(night: Night, chance: Random, known: MemoryHistory | None = None) -> Result:
     trainer = night.trainer
     settings = replace(SETTINGS, bounded=trainer.bounded_s is not None)
     plan = _begun(trainer, settings, known)
@@ -61,14 +61,14 @@ def ours(night: Night, chance: Random, known: Known | None = None) -> Result:
     return _run(night, plan, clock_s, chance)
 
 
-def _begun(trainer: Trainer, settings: Settings, known: Known | None) -> Plan:
+def _begun(trainer: Trainer, settings: BatchSettings, known: MemoryHistory | None) -> BatchPlan:
     if trainer.neighbour_mib[0]:
-        return Plan.unprobed(settings, trainer.room_mib, "others use this GPU")
+        return BatchPlan.unprobed(settings, trainer.room_mib, "others use this GPU")
     if known is not None:
         run = choose(known, trainer.room_mib, settings)
         if run is not None:
-            return Plan.remembered(settings, trainer.room_mib, known.line, run)
-    return Plan.start(settings, trainer.room_mib)
+            return BatchPlan.remembered(settings, trainer.room_mib, known.line, run)
+    return BatchPlan.start(settings, trainer.room_mib)
 
 
 def _probe(night: Night, probe: Probe, chance: Random) -> Measured | OutOfMemory | Failed | Unmeasured:
@@ -94,7 +94,7 @@ def _measured(seen: Plateau, at: float, ended_by: EndedBy) -> Measured:
     return Measured(seen.peak_mib, 0.0, at, ended_by, seen.settled_s)
 
 
-def _run(night: Night, plan: Plan, clock_s: float, chance: Random) -> Result:
+def _run(night: Night, plan: BatchPlan, clock_s: float, chance: Random) -> Result:
     """The real run, restarted where memory runs out; what it had trained is lost, unless it resumes."""
     trainer, kept = night.trainer, 0.0
     while isinstance(plan.step, Run):
@@ -105,7 +105,7 @@ def _run(night: Night, plan: Plan, clock_s: float, chance: Random) -> Result:
         falls_at = night.falls_at_s(batch, noise, clock_s)
         if falls_at is None or clock_s + falls_at >= NIGHT_S:
             samples = kept + max(NIGHT_S - clock_s, 0.0) * trainer.rate(batch)
-            learned = Known.of(plan)
+            learned = MemoryHistory.of(plan)
             learned = learned.refined(batch, night.peak_mib(batch, noise), whole=True) if learned else None
             return Result(batch, clock_s, samples, plan.restarts, known=learned, probes=plan.probes)
         if trainer.resumes_every_s:

@@ -18,11 +18,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.box import COMMAND, KEY, VARIABLES, Box, a_box, until
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.events import MESSAGE, Event
+from bot.local_chat.bot_api.events import MESSAGE, ChatEvent
 from runner import clock, rundir
 from runner.api.chat import Workspace, stamp
 from runner.model import Exit, Reason, State
+from tests.telegram.api import BotApi
 from tests.telegram.http import HttpServer
 
 JOBS, WAITING, AT_WORK, ROUNDS = 10_000, 2_000, 60, 100
@@ -66,7 +66,7 @@ def a_full_box() -> Iterator[Box]:
         with box.queue.store.transaction():
             for number in ids:
                 _ran(box, number, for_s=600 + 60 * (number % KINDS))
-            box.queue.store.execute("UPDATE notices SET told_at = created_at")
+            box.queue.store.execute("UPDATE notices SET handled_at = created_at, delivered_at = created_at")
         box.submit(*[box.spec("python train.py --seed 2", gpus=1) for _ in range(WAITING)])
         folder = Path(rundir.folder_of(box.home, 5, 1))
         folder.mkdir(parents=True)
@@ -84,7 +84,7 @@ def _at_work(box: Box) -> Iterator[None]:
     with box.queue.store.transaction():
         for job in box.queue.listing.queued():
             box.queue.stop(job.id)
-        box.queue.store.execute("UPDATE notices SET told_at = created_at")
+        box.queue.store.execute("UPDATE notices SET handled_at = created_at, delivered_at = created_at")
     busy = box.submit(*[box.spec("sleep 10000", gpus=1, time="3h", priority="high") for _ in range(GPUS)])
     box.queue.resume()
     try:
@@ -143,7 +143,7 @@ async def _measured(api: BotApi, person: int) -> dict[str, list[float]]:
 async def _reply_ms(api: BotApi, person: int, text: str) -> float:
     said = asyncio.get_running_loop().create_future()
 
-    def look(event: Event) -> None:
+    def look(event: ChatEvent) -> None:
         if event.kind == MESSAGE and event.by_bot and not said.done():
             said.set_result(time.perf_counter())
 

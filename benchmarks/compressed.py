@@ -27,7 +27,7 @@ from benchmarks.box import Box, a_box
 from benchmarks.night import BOOT_S, GPUS, NIGHT_S, OK, Job, Night
 from benchmarks.night_box import ORACLE, SHIPPED, Ours
 from benchmarks.night_job import Work
-from runner.config.options import read_words
+from runner.config.option_reader import read_words
 from runner.gpu.sim import state
 from runner.gpu.sim.state import Claim
 from runner.model import State

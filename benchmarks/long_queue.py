@@ -46,8 +46,10 @@ def _measured(size: int) -> dict[str, float]:
         return {
             "first page": _ms(lambda: queue.listing.queued(PAGE)),
             "page in the middle": _ms(lambda: queue.listing.queued(PAGE, skip=size // 2)),
-            "move across all": _ms(lambda: queue.move(1 + alike, "after", 1 + (size // alike - 2) * alike), rounds=1),
-            "move to the end": _ms(lambda: queue.move(1 + 2 * alike, "last"), rounds=1),
+            "move across all": _ms(
+                lambda: queue.order.move(1 + alike, "after", 1 + (size // alike - 2) * alike), rounds=1
+            ),
+            "move to the end": _ms(lambda: queue.order.move(1 + 2 * alike, "last"), rounds=1),
             "ls --json, by job": _ms(lambda: _list(queue), rounds=1) / size,
         }
 
@@ -59,7 +61,7 @@ def _spec(number: int) -> JobSpec:
 
 
 def _list(queue: Queue) -> None:
-    for described in queue.describe_rows(queue.listing.rows(list(State))):
+    for described in queue.view.describe_rows(queue.listing.rows(list(State))):
         json.dumps(described)
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from benchmarks.night import CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
 from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
-from runner.batch import OutOfMemory, Plan, Run, oom
+from runner.batch import BatchPlan, OutOfMemory, Run, oom
 from runner.idle import hung_rule
 from runner.model import Exit, State
-from runner.schedule.choice import Limits, Room, Running, Waiting, choose
+from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose
 from runner.schedule.request import Request
 from runner.watchdogs import failure_streak
 
@@ -38,7 +38,7 @@ OOM_SAID = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 G
 class Way:
     """How nightshift is set up. These are the defaults."""
 
-    hung: hung_rule.Policy = hung_rule.DEFAULT
+    hung: hung_rule.HungPolicy = hung_rule.DEFAULT
     breaker: int = 3
     breaker_within_s: float = 10.0
     breaker_again_s: float = 300.0
@@ -85,7 +85,7 @@ class Ours:
     counted_s: float = 0.0  # GPU seconds
     waiting: dict[int, tuple[Job, float, float]] = field(default_factory=dict)  # job, work it has, since when
     live: dict[int, Live] = field(default_factory=dict)
-    plans: dict[int, Plan] = field(default_factory=dict)
+    plans: dict[int, BatchPlan] = field(default_factory=dict)
     healed: set[int] = field(default_factory=set)  # their fault does not come again
     tried: set[int] = field(default_factory=set)  # had their retry
     streak: failure_streak.Streak = field(default_factory=failure_streak.Streak)
@@ -94,7 +94,7 @@ class Ours:
     tries: int = 0
     trial: int | None = None  # the job that shows whether it is the box
     up: bool = True
-    came: bool = True  # somebody new may push others aside, though no GPU is free
+    came: bool = True  # somebody new may preempt others, though no GPU is free
     wasted: dict[str, float] = field(default_factory=dict)
     _events: list[tuple[float, int, str, int]] = field(default_factory=list)
     _free_from: dict[int, float] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class Ours:
             return
         if (
             one.how == SPINS
-            and self.way.hung.action is hung_rule.Action.YIELD
+            and self.way.hung.action is hung_rule.HungAction.YIELD
             and not self.waiting
             and not self.way.at_once
         ):
@@ -201,11 +201,11 @@ class Ours:
         for gpu in one.gpus:
             self._free_from[gpu] = self.now_s + (0.0 if self.way.at_once else NEXT_S)
         self._at(self.now_s + NEXT_S, "look", 0)
-        if how in (OK, "pushed"):
+        if how in (OK, "preempted"):
             self._lose(PROBES, one.lead_s * job.gpus)
         if how == OK:
             self._count(job, done_s)
-        elif how == "pushed":
+        elif how == "preempted":
             self._count(job, done_s)  # it saves when it is told to stop
             self.waiting[job.id] = job, one.had_s + done_s, self.now_s
         elif self._goes_on(one, how):
@@ -288,7 +288,7 @@ class Ours:
 
     def _morning(self, one: Live) -> None:
         """Still running, and it will come to its end."""
-        if one.how in (OK, "pushed"):
+        if one.how in (OK, "preempted"):
             self._count(one.job, one.done_s(self.night.length_s))
         else:
             self._count(one.job, -one.had_s)
@@ -309,10 +309,10 @@ class Ours:
             queued = [one for one in queued if one.id in unlike]
         queued = _first_of_each_kind(queued)
         running = [self._running(one) for one in self.live.values()]
-        plan = choose(queued, [self._room(gpu) for gpu in range(GPUS)], (), running, Limits(use=self._use()))
-        for push in plan.pushes if not self.paused else ():
-            one = self.live[push.job_id]
-            one.stopping, one.how = True, "pushed"
+        plan = choose(queued, [self._room(gpu) for gpu in range(GPUS)], (), running, BoxLimits(use=self._use()))
+        for preemption in plan.preemptions if not self.paused else ():
+            one = self.live[preemption.job_id]
+            one.stopping, one.how = True, "preempted"
             one.ends_s = min(one.ends_s, self.now_s + (0.0 if self.way.at_once else GRACE_S))
             self._at(one.ends_s, "ends", one.job.id)
         for start in plan.starts if not self.paused else plan.starts[:1]:
@@ -334,7 +334,9 @@ class Ours:
         request = self._request(one.job, one.had_s)
         ran_s = self.now_s - one.began_s
         ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
-        return Running(one.job.id, request, tuple(map(str, one.gpus)), ends_in_s, one.waited_s, one.stopping)
+        return Running(
+            one.job.id, request, tuple(map(str, one.gpus)), ends_in_s, one.waited_s, one.stopping, ran_s=ran_s
+        )
 
     def _room(self, gpu: int) -> Room:
         taken = any(gpu in one.gpus for one in self.live.values())

@@ -7,8 +7,7 @@ from functools import cache
 
 from benchmarks.night import TOTAL_MIB, Job
 from runner import idle
-from runner.batch import Measured, OutOfMemory, Plan, Probe
-from runner.batch import Settings as BatchSettings
+from runner.batch import BatchPlan, BatchSettings, Measured, OutOfMemory, Probe
 from runner.idle import hung_rule
 
 
@@ -19,14 +18,14 @@ def idle_stop_s(busy_s: float) -> float:
     window = idle.Window(idle.DEFAULT, ("GPU-0",), 0.0)
     for second in range(1, 3600):
         at = began + second
-        sample = window.take(idle.Reading(at, {"GPU-0": 95.0 if at <= busy_s else 0.0}))
-        if sample and window.judge(at).action is idle.Action.STOP:
+        sample = window.take(idle.LoadReading(at, {"GPU-0": 95.0 if at <= busy_s else 0.0}))
+        if sample and window.judge(at).action is idle.IdleAction.STOP:
             return at
     return math.inf
 
 
 @cache
-def hung_s(busy_s: float, policy: hung_rule.Policy) -> float:
+def hung_s(busy_s: float, policy: hung_rule.HungPolicy) -> float:
     """When a job that spins after so long is found to, from its start."""
     pulses, began = hung_rule.Pulses(), max(0.0, busy_s - 900.0)
     for second in range(0, 7200, 10):
@@ -39,10 +38,10 @@ def hung_s(busy_s: float, policy: hung_rule.Policy) -> float:
     return math.inf
 
 
-def found_batch(job: Job) -> tuple[Plan, float]:
+def found_batch(job: Job) -> tuple[BatchPlan, float]:
     """The plan with its real run, and how long its probes took: 15 s to load, memory at rest 4 s later."""
     settings = BatchSettings()
-    plan, spent_s = Plan.start(settings, TOTAL_MIB), 0.0
+    plan, spent_s = BatchPlan.start(settings, TOTAL_MIB), 0.0
     while isinstance(plan.step, Probe):
         took_s = 19.0 + plan.step.quiet_s
         mib = 1_500 + plan.step.batch * job.mib / 20

@@ -39,7 +39,7 @@ def simple_gpu_scheduler(night: Night) -> float:
     return _in_order(night, 0.0, 0.0)
 
 
-def loop_of_seed_000(night: Night) -> float:
+def probing_loop(night: Night) -> float:
     """One loop for each GPU: look every 5 s, measure each command for two minutes, then run it."""
     return _in_order(night, 120.0, 2.5)
 
@@ -88,7 +88,7 @@ class Row:
 def row(number: int) -> Row:
     night = Night.of(number)
     ours, oracle = Ours(night, SHIPPED), Ours(night, ORACLE)
-    shares = oracle.share(), Ours(night, FORESIGHT).share(), simple_gpu_scheduler(night), loop_of_seed_000(night)
+    shares = oracle.share(), Ours(night, FORESIGHT).share(), simple_gpu_scheduler(night), probing_loop(night)
     return Row(night, *shares, ours.share(), ours.wasted, oracle.wasted)
 
 
@@ -123,7 +123,7 @@ def _verdict(made: tuple[Row, ...]) -> str:
 
 def _by_night(made: tuple[Row, ...]) -> str:
     columns = "night", "jobs", "oracle", "nightshift", "of the oracle's", "of foresight's"
-    head = f"| {' | '.join(columns)} | simple_gpu_scheduler | seed 000's loop |"
+    head = f"| {' | '.join(columns)} | simple_gpu_scheduler | the blog's loop |"
     return "\n".join([head, "|---" * 8 + "|", *(line_of(row) for row in made)])
 
 

@@ -46,7 +46,7 @@ def _times(box: Box, folder: Path) -> dict[str, float]:
         submits.append(committed - began)
         until(lambda job_id=job_id: box.is_over(job_id))
         began = time.perf_counter()
-        box.queue.describe([box.queue.job(job_id)])
+        box.queue.view.describe([box.queue.job(job_id)])
         looks.append(time.perf_counter() - began)
     named = {"submit (durable)": submits, "commit → first instruction": starts, "show one job": looks}
     return {name: statistics.median(values) * 1e3 for name, values in named.items()}

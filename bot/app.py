@@ -10,22 +10,9 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from telegram import Update
 from telegram.error import InvalidToken
-from telegram.ext import (
-    Application,
-    ApplicationBuilder,
-    ApplicationHandlerStop,
-    CallbackQueryHandler,
-    CommandHandler,
-    ContextTypes,
-    MessageHandler,
-    TypeHandler,
-    filters,
-)
 
 from bot.chat import Chat
-from bot.commands import COMMANDS
 from bot.handlers import (
     batch_fit,
     button_taps,
@@ -42,19 +29,16 @@ from bot.handlers import (
     unknown,
     view,
 )
-from bot.inbound import routing
-from bot.inbound.admission import let_in
 from bot.inbound.dispatch import Dispatcher
 from bot.inbound.heartbeat import beat
 from bot.inbound.poll import POLL_S, Poller
+from bot.inbound.routing import Routes, answer
 from bot.outbound.no_runner import RunnerWatch
 from bot.outbound.notifier import Notifier
 from bot.outbound.sender import Sender
+from bot.outbound.telegram_client import NOT_KNOWN, TelegramClient
 from bot.secrets import quiet_log
-from bot.store_retry import patiently
-from bot.telegram_client import NOT_KNOWN, Wire
-from bot.timeouts import within
-from bot.worker_process import ThreadPerCall
+from bot.waiting import ThreadPerCall, within
 from runner.api.chat import BOT_BELL, BOT_LOCK, Doorbell, descendants, held
 from runner.errors import OperatorError
 
@@ -98,6 +82,10 @@ HANDLERS: dict[str, Handler] = {
     "pair": people.pair,
     "audit": people.audit,
 }
+ROUTES = Routes(
+    commands=HANDLERS, file=submit.attached, unknown_command=unknown.command, words=unknown.words,
+    other=unknown.anything, tap=button_taps.tapped,
+)  # fmt: skip
 NOBODY_COULD_USE_IT = (
     "Nobody could use this bot: name yourself in NIGHTSHIFT_ADMINS, or run `nightshift pair` on this box first and"
     " open the link it prints within ten minutes."
@@ -121,40 +109,44 @@ async def _run(settings: ChatSettings, token: str | None, take_over: bool) -> No
     async with contextlib.AsyncExitStack() as stack:
         os.makedirs(settings.home, mode=0o700, exist_ok=True)
         stack.enter_context(held(settings.home, BOT_LOCK))
-        face = await _face(stack, settings, token)
-        stack.callback(face.chat.close)
-        if not face.chat.gate.admins() and not face.chat.people.invitations():
+        bot = await _bot(stack, settings, token)
+        stack.callback(bot.chat.close)
+        if not bot.chat.gate.admins() and not bot.chat.people.invitations():
             raise OperatorError(NOBODY_COULD_USE_IT)
-        await face.run(stack, take_over=take_over)
+        await bot.run(stack, take_over=take_over)
 
 
-async def _face(stack: contextlib.AsyncExitStack, settings: ChatSettings, token: str | None) -> Face:
+async def _bot(stack: contextlib.AsyncExitStack, settings: ChatSettings, token: str | None) -> Bot:
     """Return a bot that talks to Telegram, or to the page on this machine."""
     if settings.chat == "page":
         from bot.local_chat.embedded import open_page
 
         local = await open_page(stack, settings)
         local.status.chat = chat = Chat(local.settings)
-        return Face(chat, local.wire, local.changed)
+        return Bot(chat, local.client, local.changed)
     if token is None:
         raise OperatorError("There is no NIGHTSHIFT_TOKEN: make a bot with @BotFather, and copy its token.")
-    return Face(Chat(settings, token), Wire(token, settings))
+    return Bot(Chat(settings, token), TelegramClient(token, settings))
 
 
-class Face:
+class Bot:
     """One bot: it handles updates, turns notices into messages and sends them, over one connection to the queue."""
 
     def __init__(
-        self, chat: Chat, wire: Wire, on_change: Callable[[], None] = lambda: None, *, poll_s: float = POLL_S
+        self,
+        chat: Chat,
+        client: TelegramClient,
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        poll_s: float = POLL_S,
     ) -> None:
-        self.chat, self.wire, self._on_change = chat, wire, on_change
-        self.application = build(chat, wire)
-        self.sender = Sender(chat, wire.bot, self._doubt)
+        self.chat, self.client, self._on_change = chat, client, on_change
+        self.sender = Sender(chat, client.bot, self._doubt)
         chat.wake_sender = self.sender.wake
         self.notifier = Notifier(chat)
         self.runner_watch = RunnerWatch(chat, self.notifier.wake)
-        self.dispatcher = Dispatcher(chat, self.application)
-        self.poller = Poller(chat, wire, self.dispatcher.wake, poll_s=poll_s)
+        self.dispatcher = Dispatcher(chat, client.bot, partial(answer, chat, ROUTES))
+        self.poller = Poller(chat, client, self.dispatcher.wake, poll_s=poll_s)
         self._asking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPerCall())
@@ -178,9 +170,8 @@ class Face:
 
     async def connect(self, *, take_over: bool = False) -> None:
         """Learn the bot's own id and name, and tell the queue which bot this is."""
-        await self.wire.connect(take_over=take_over)
-        await self.application.initialize()
-        me = self.wire.bot.bot
+        await self.client.connect(take_over=take_over)
+        me = self.client.bot.bot
         self.chat.username = me.username or ""
         with self.chat.transaction():
             self.chat.meet(me.id, self.chat.username)
@@ -198,8 +189,7 @@ class Face:
             for task in (*tasks, *besides):
                 task.cancel()
             ends = await asyncio.gather(*tasks, *besides, return_exceptions=True)
-            await self.application.shutdown()
-            await self.wire.close()
+            await self.client.close()
         for end in ends:
             if isinstance(end, InvalidToken):
                 raise OperatorError(NOT_KNOWN)
@@ -225,7 +215,7 @@ class Face:
             self._asking = asyncio.ensure_future(self._ask_about_token())
 
     async def _ask_about_token(self) -> None:
-        if await self.wire.is_unknown() and not self._ended.done():
+        if await self.client.is_unknown() and not self._ended.done():
             self._ended.set_exception(OperatorError(NOT_KNOWN))
 
     async def _first(self, doing: Any) -> None:
@@ -237,7 +227,7 @@ class Face:
         else:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self.wire.close()
+            await self.client.close()
 
     async def _say_last_words(self) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
@@ -247,24 +237,3 @@ class Face:
         bell.clear()
         self.notifier.wake()
         self._on_change()
-
-
-def build(chat: Chat, wire: Wire) -> Application[Any, Any, Any, Any, Any, Any]:
-    """Build the application: first the gate, then the handlers. Updates come only from the inbox."""
-    application = ApplicationBuilder().bot(wire.bot).updater(None).build()
-    written = filters.UpdateType.MESSAGE
-
-    async def gate(update: Update, _: ContextTypes.DEFAULT_TYPE) -> None:
-        if await patiently(partial(let_in, chat, update)) is None:
-            raise ApplicationHandlerStop
-
-    application.add_handler(TypeHandler(Update, gate), group=-1)
-    for known in COMMANDS:
-        answer = routing.command(chat, HANDLERS[known.name])
-        application.add_handler(CommandHandler(known.name, answer, filters=written))
-    application.add_handler(MessageHandler(written & filters.Document.ALL, routing.text(chat, submit.attached)))
-    application.add_handler(MessageHandler(written & filters.COMMAND, routing.text(chat, unknown.command)))
-    application.add_handler(MessageHandler(written & filters.TEXT, routing.text(chat, unknown.words)))
-    application.add_handler(MessageHandler(written & ~filters.StatusUpdate.ALL, routing.text(chat, unknown.anything)))
-    application.add_handler(CallbackQueryHandler(routing.tap(chat, button_taps.tapped)))
-    return application

@@ -8,17 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bot.access.gate import Gate, actor_of, person_of
+from bot.access.gate import Gate, person_of
 from bot.access.rate_limit import Rate
+from bot.access.rights import Rights
 from bot.commands import BY_NAME, menu
-from bot.roles import Role
 from bot.secrets.names import is_telling
 from bot.secrets.redact import Redactor, secret_values
-from bot.telegram_html import CAPTION_UNITS, MESSAGE_UNITS, fit
-from bot.text.keyboards import Link, Press
+from bot.store.buttons import Buttons
+from bot.store.inbox import Inbox
+from bot.store.outbox import Outbox
+from bot.store.people import People
+from bot.store.threads import Threads
+from bot.text.buttons import Link, Press
+from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, fit
 from bot.text.outgoing_text import finished
 from runner.api import Queue
-from runner.api.chat import Buttons, Inbox, Listing, Messages, People, Threads, clock
+from runner.api.chat import BoxKey, Listing, clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +37,7 @@ QUESTION = "question"
 QUESTION_S = 300.0
 MENU_S = 3600.0
 REDACTORS = 20
-UNPARKED_FOR = timedelta(days=1)
+RETRY_UNREACHABLE_FOR = timedelta(days=1)
 STILL_NEWS = timedelta(minutes=10)
 
 
@@ -64,7 +69,7 @@ class Chat:
         self.queue = Queue(settings.home, actor="bot", typed=typed_in_chat, begin=True)
         store = self.queue.store
         self.inbox, self.people, self.buttons = Inbox(store), People(store), Buttons(store)
-        self.messages, self.threads, self.listing = Messages(store), Threads(store), Listing(store)
+        self.outbox, self.threads, self.listing = Outbox(store), Threads(store), Listing(store)
         self.gate = Gate(settings, self.people)
         self._secrets = [token] if token else []
         self.redactor = Redactor(self._secrets)
@@ -77,14 +82,14 @@ class Chat:
     def meet(self, bot_id: int, username: str) -> None:
         """Record which bot this is. If it is a different bot, forget the inbox: its updates have other numbers."""
         box = self.queue.box
-        if box.get("bot id") not in {None, bot_id}:
+        if box.get(BoxKey.BOT_ID) not in {None, bot_id}:
             self.inbox.forget_all()
-        if box.get("bot id") is None:  # a box used without a bot so far may have weeks of old notices
-            self.queue.outbox.forget_untold(clock.text(clock.now() - STILL_NEWS))
-        box.set("bot id", bot_id)
-        box.set("bot chat", self.settings.chat)
+        if box.get(BoxKey.BOT_ID) is None:  # a box used without a bot so far may have weeks of old notices
+            self.outbox.skip_notices(clock.text(clock.now() - STILL_NEWS))
+        box.set(BoxKey.BOT_ID, bot_id)
+        box.set(BoxKey.BOT_CHAT, self.settings.chat)
         if self.settings.chat == "telegram":
-            box.set("bot username", username)
+            box.set(BoxKey.BOT_USERNAME, username)
         self.set_menu(None)
         for person in self.gate.everybody():
             self.set_menu(person)
@@ -92,11 +97,11 @@ class Chat:
     def set_menu(self, person: int | None) -> None:
         """Offer a person the commands their role allows. Strangers (and None, the default menu) get only /start."""
         role = self.gate.role_of(person) if person is not None else None
-        shown = menu(role) if role is not None else [BY_NAME["start"]]
-        body = {"commands": [[command.name, command.help] for command in shown]}
-        self.messages.supersede_menu(person or 0)
+        offered = menu(role) if role is not None else [BY_NAME["start"]]
+        body = {"commands": [[command.name, command.help] for command in offered]}
+        self.outbox.supersede_menu(person or 0)
         whose = person if role is not None else None  # taking a menu back needs no rights
-        self.messages.add(person or 0, "setMyCommands", body, lane="edit", person=whose, lasts_s=MENU_S)
+        self.outbox.add(person or 0, "setMyCommands", body, lane="edit", person=whose, lasts_s=MENU_S)
 
     def close(self) -> None:
         """Close the connection to the queue."""
@@ -107,13 +112,13 @@ class Chat:
         """Run the body in one transaction, then wake the runner and the bot, and send the messages written in it."""
         with self.queue.store.transaction():
             yield
-        self.queue.ring()  # processes woken from inside the transaction could not see its changes yet
+        self.queue.ring()
         self.wake_sender()
 
     def heard_from(self, caller: Caller) -> None:
         """Note the name of a person who wrote, and retry messages that could not reach them in the last day."""
         self.people.note_name(caller.id, caller.name)
-        self.messages.unpark(caller.id, caller.chat, clock.text(clock.now() - UNPARKED_FOR))
+        self.outbox.retry_unreachable(caller.id, caller.chat, clock.text(clock.now() - RETRY_UNREACHABLE_FOR))
 
     def name_of(self, actor: str) -> str:
         """Return a person's name, or their id if no name is known. Other actors are returned unchanged."""
@@ -122,12 +127,12 @@ class Chat:
 
     def named(self, text: str) -> str:
         """Return the text with names in place of people's ids."""
-        return re.sub(r"\btg:\d+", lambda found: self.name_of(found[0]), text)
+        return re.sub(r"\btg:\d+", lambda actor: self.name_of(actor[0]), text)
 
     def redactor_for(self, job: Job) -> Redactor:
         """Return a redactor that also hides this job's own secrets."""
-        from_file = {value for value in self.queue.env_file_of(job).values() if is_telling(value)}
-        secrets = frozenset([*self._secrets, *secret_values(self.queue.environment_of(job)), *from_file])
+        from_file = {value for value in self.queue.view.env_file_of(job).values() if is_telling(value)}
+        secrets = frozenset([*self._secrets, *secret_values(self.queue.view.environment_of(job)), *from_file])
         if secrets not in self._redactors:
             self._redactors = dict(list(self._redactors.items())[-REDACTORS:])
             self._redactors[secrets] = Redactor(secrets)
@@ -141,8 +146,8 @@ class Chat:
 
     def probe_of(self, job: Job) -> str | None:
         """Return one line on how the batch of the job's latest attempt was found, or None if it was not probed."""
-        found = self.queue.probe(job.id)
-        return str(found["said"]) if found else None
+        report = self.queue.view.probe(job.id)
+        return str(report["said"]) if report else None
 
     def presentable(self, html: str, limit: int = MESSAGE_UNITS) -> str:
         """Return the text ready to send: without secrets, cut to fit, and with nothing that turns into a stray link."""
@@ -150,9 +155,9 @@ class Chat:
 
     def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
         """Return rows of buttons that only this person can press, without those they may not use."""
-        rights = Rights(self, person)
+        rights = Rights(self.queue, self.gate, person)
         rows = [[one for one in row if isinstance(one, Link) or rights.may_press(one)] for row in rows]
-        asks = any(isinstance(one, Press) and one.question for row in rows for one in row)
+        asks = any(isinstance(one, Press) and one.rule.question for row in rows for one in row)
         question = self.buttons.make(person, QUESTION, once=True, lasts_s=QUESTION_S) if asks else ""
         return [[self._button(person, one, question) for one in row] for row in rows if row]
 
@@ -160,10 +165,11 @@ class Chat:
         """Make one button. Buttons of one question share its id: pressing one makes all of them invalid."""
         if isinstance(one, Link):
             return {"text": one.text, "url": one.url}
-        data = {**one.data, QUESTION: question} if one.question else one.data
-        lasts_s = QUESTION_S if one.question else None
-        nonce = self.buttons.make(person, one.action, one.job_id, data, once=one.question, lasts_s=lasts_s)
-        return {"text": one.text, "data": nonce} | ({"style": one.style} if one.style else {})
+        rule = one.rule
+        data = {**one.data, QUESTION: question} if rule.question else one.data
+        lasts_s = QUESTION_S if rule.question else None
+        nonce = self.buttons.make(person, rule.action, one.job_id, data, once=rule.question, lasts_s=lasts_s)
+        return {"text": one.text or rule.label, "data": nonce} | ({"style": rule.style} if rule.style else {})
 
     def say(
         self, chat: int, person: int, html: str, rows: Sequence[Sequence[Press | Link]] = (), *,
@@ -180,66 +186,10 @@ class Chat:
             body |= {"plot": picture.plot, "caption": self.presentable(picture.caption, CAPTION_UNITS)}
         method = "sendMessage" if picture is None else "sendPhoto"
         lane = "reply" if notice_id is None else "send"
-        self.messages.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)
+        self.outbox.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)
 
     def tell_admins(self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, but: int | None = None) -> None:
         """Send a message to each admin in private, except `but`."""
         for admin in self.gate.admins():
             if admin != but:
                 self.say(admin, admin, html, rows)
-
-
-OF_USERS = frozenset({"rerun", "lines", "script"})
-OF_OWNERS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
-OF_ADMINS = frozenset({"drain", "revoke", "revoked", "people", "cancel links", "cancel when empty"})
-KILL_GROUP, RERUN_FAILED = "kill group", "rerun failed"
-RELEASE_ALL, RESUME = "release all", "resume"
-
-
-def role_to_resume(chat: Chat) -> Role:
-    """Return the role needed to resume the queue: admin if a person paused or drained it, else user."""
-    paused, draining = chat.queue.box.get("paused"), chat.queue.box.get("draining")
-    by_person = draining or (paused and paused["by"] != "breaker")
-    return Role.ADMIN if by_person else Role.USER
-
-
-class Rights:
-    """What one person may press, at the moment a message is written for them."""
-
-    def __init__(self, chat: Chat, person: int) -> None:
-        self._chat, self._actor = chat, actor_of(person)
-        self._role = chat.gate.role_of(person)
-        self._owners: dict[int, str | None] = {}
-
-    def may_press(self, press: Press) -> bool:
-        """Return whether pressing this would do anything for this person."""
-        if press.action in OF_ADMINS:
-            return self._role is Role.ADMIN
-        if press.action in {KILL_GROUP, RERUN_FAILED}:
-            return self._has_any(press.action, str(press.data["group"]))
-        if press.action == RESUME:
-            return self._role is not None and self._role >= role_to_resume(self._chat)
-        if press.action == RELEASE_ALL:
-            return any(self.may_change(number) for number in press.data["jobs"])
-        if press.action in OF_OWNERS and press.job_id is not None:
-            return self.may_change(press.job_id)
-        return press.action not in OF_USERS or self._is_user
-
-    def may_change(self, job_id: int) -> bool:
-        """Return whether this person may change the job: admins may, and users may change their own."""
-        if self._role is Role.ADMIN:
-            return True
-        if job_id not in self._owners:
-            job = self._chat.queue.jobs.get(job_id)
-            self._owners[job_id] = job.spec.owner if job else None
-        return self._is_user and self._owners[job_id] == self._actor
-
-    @property
-    def _is_user(self) -> bool:
-        return self._role is not None and self._role >= Role.USER
-
-    def _has_any(self, action: str, group: str) -> bool:
-        """Return whether the action would affect at least one job of the group that this person may change."""
-        groups = self._chat.queue.groups
-        found = groups.unfinished(group) if action == KILL_GROUP else groups.failed(group)
-        return self._is_user and any(self._role is Role.ADMIN or one.owner == self._actor for one in found)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import stat
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -21,15 +19,15 @@ TELEGRAM = "https://api.telegram.org"
 def _ids(value: Any, sign: int, example: str) -> Any:
     if not isinstance(value, str):
         return value
-    found = []
+    ids = []
     for part in (part.strip() for part in value.split(",")):
         digits = part.removeprefix("-") if sign < 0 else part
         if not (digits.isascii() and digits.isdigit() and len(digits) < 18 and int(digits) > 0) or (
             sign < 0 and not part.startswith("-")
         ):
             raise ValueError(f"{part!r} is not an id: write numbers like {example}, with commas between")
-        found.append(int(part))
-    return tuple(found)
+        ids.append(int(part))
+    return tuple(ids)
 
 
 def _address(value: str) -> str:
@@ -88,9 +86,7 @@ class ChatSettings(FromEnvironment):
         description="Address to fetch while runner and bot are well. A monitoring service then tells you when the box"
         " is gone.",
     )
-    heartbeat_every: Seconds = Field(
-        60.0, ge=5, description="How often to fetch it.", json_schema_extra={"shown_default": "60s"}
-    )
+    heartbeat_every: Seconds = Field(60.0, ge=5, description="How often to fetch it.")
     chat: Literal["telegram", "page"] = Field(
         "telegram", description="telegram, or page: a chat page on this machine instead of Telegram, without a token."
     )
@@ -99,25 +95,11 @@ class ChatSettings(FromEnvironment):
 
 def load() -> ChatSettings:
     """Return the settings in force. Raise OperatorError, which says what is wrong and how to fix it."""
-    found = load_as(ChatSettings)
-    roles = {"ADMINS": found.admins, "USERS": found.users, "VIEWERS": found.viewers}
+    settings = load_as(ChatSettings)
+    roles = {"ADMINS": settings.admins, "USERS": settings.users, "VIEWERS": settings.viewers}
     twice = {person for ids in roles.values() for person in ids if sum(person in other for other in roles.values()) > 1}
     if twice:
         raise OperatorError(
-            f"{min(twice)} stands in more than one of NIGHTSHIFT_ADMINS, USERS and VIEWERS: leave it in one."
+            f"{min(twice)} is in more than one of NIGHTSHIFT_ADMINS, USERS and VIEWERS. Leave it in only one."
         )
-    return found
-
-
-def read_token_file(path: str) -> str:
-    """Return the token in a file. Raise OperatorError if the file is open to others or cannot be read."""
-    path = os.path.expanduser(path)
-    try:
-        with open(path, encoding="ascii") as file:
-            info = os.fstat(file.fileno())
-            if stat.S_ISREG(info.st_mode) and info.st_mode & 0o077:
-                raise OperatorError(f"Others can open {path}, which holds the bot's token.\n  chmod 600 {path}")
-            return file.read(1000).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it holds more than a token"
-        raise OperatorError(f"The token file {path} cannot be read: {why}.") from error
+    return settings

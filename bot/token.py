@@ -11,9 +11,13 @@ import contextlib
 import os
 import re
 import socket
+import stat
 import struct
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from runner.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +51,12 @@ def out_of_sight(command: str) -> None:
     """Take the token out of this process' environment, also as /proc shows it. Does not return if it was there."""
     global _handed  # noqa: PLW0603 - a process has one token or none
     if VARIABLE in os.environ:
-        _start_anew(os.environ.pop(VARIABLE) if command in USERS else "")
+        _start_without_token(os.environ.pop(VARIABLE) if command in USERS else "")
     if DESCRIPTOR_VARIABLE in os.environ:
         _handed = _received(os.environ.pop(DESCRIPTOR_VARIABLE))
 
 
-def _start_anew(token: str) -> NoReturn:
+def _start_without_token(token: str) -> NoReturn:
     """Run this command again in this process, without the token. A short-lived process hands the token over."""
     os.environ.pop(VARIABLE, None)
     if token:
@@ -86,12 +90,12 @@ class Handover:
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()[:LONGEST]
-        self._asked: socket.socket
+        self._requests: socket.socket
 
     def open(self) -> tuple[str, int]:
         """Return the variable's value and the descriptor to inherit."""
-        self._asked, asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._asked.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._requests, asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         descriptor = asking.detach()
         return str(descriptor), descriptor
 
@@ -99,43 +103,36 @@ class Handover:
         """Give the token to this process when it asks. Does not block."""
         import threading
 
-        threading.Thread(target=_give, args=(self._asked, self._token, pid), daemon=True).start()
+        threading.Thread(target=self.give, args=(pid,), daemon=True).start()
 
     def give(self, pid: int) -> None:
-        """Give the token to this process when it asks, and return when that is done."""
-        _give(self._asked, self._token, pid)
+        """Give the token to the process with this pid when it asks, and to no other. Return when that is done."""
+        with self._requests, contextlib.suppress(OSError):
+            self._requests.settimeout(ASKED_WITHIN_S)
+            while (request := _request(self._requests)) is not None:
+                sender, reply = request
+                with reply:
+                    if sender == pid:
+                        reply.send(self._token)
+                        return
 
 
-def _give(asked: socket.socket, token: bytes, pid: int) -> None:
-    """Give the token to the process with this pid when it asks, and to no other."""
-    with asked, contextlib.suppress(OSError):
-        asked.settimeout(ASKED_WITHIN_S)
-        while (request := _request(asked)) is not None:
-            sender, reply = request
-            with reply:
-                if sender == pid:
-                    reply.send(token)
-                    return
-
-
-def _request(asked: socket.socket) -> tuple[int, socket.socket] | None:
+def _request(requests: socket.socket) -> tuple[int, socket.socket] | None:
     """Return the pid that asks and the socket for the answer, or None if nobody is left who could ask."""
     ints = array.array("i")
     while True:
-        text, passed, _, _ = asked.recvmsg(1, socket.CMSG_SPACE(12) + socket.CMSG_SPACE(ints.itemsize))
+        text, passed, _, _ = requests.recvmsg(1, socket.CMSG_SPACE(12) + socket.CMSG_SPACE(ints.itemsize))
         if not text:
             return None
-        found = {kind: data for _, kind, data in passed}
-        if socket.SCM_RIGHTS in found and socket.SCM_CREDENTIALS in found:
-            ints.frombytes(found[socket.SCM_RIGHTS])
+        by_kind = {kind: data for _, kind, data in passed}
+        if socket.SCM_RIGHTS in by_kind and socket.SCM_CREDENTIALS in by_kind:
+            ints.frombytes(by_kind[socket.SCM_RIGHTS])
             for surplus in ints[1:]:
                 os.close(surplus)
-            return struct.unpack("3i", found[socket.SCM_CREDENTIALS])[0], socket.socket(fileno=ints[0])
+            return struct.unpack("3i", by_kind[socket.SCM_CREDENTIALS])[0], socket.socket(fileno=ints[0])
 
 
 def _received(number: str) -> str | None:
-    from runner.errors import OperatorError
-
     guard()
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -166,30 +163,32 @@ def guard() -> None:
 
 def source(settings: ChatSettings) -> Source | None:
     """Find the token: handed over, in the environment's token file, in .env or in systemd's credentials. Else None."""
-    if given := _handed:
-        return Source(VARIABLE, lambda: given)
-    in_env_file = settings.token.get_secret_value() if settings.token else ""
-    if in_env_file and FILE_VARIABLE not in os.environ:
-        return Source(_env_file(settings.home), lambda: _checked_env_file(settings.home, in_env_file))
-    if path := settings.token_file:
-        from bot.settings import read_token_file
-
-        return Source(os.path.expanduser(path), lambda: read_token_file(path))
-    return _credential(os.environ.get("CREDENTIALS_DIRECTORY", ""))
+    if handed_token := _handed:
+        return Source(VARIABLE, lambda: handed_token)
+    if settings.token and FILE_VARIABLE not in os.environ:
+        path, in_env_file = _env_file(settings.home), settings.token.get_secret_value()
+        if in_env_file:
+            return Source(path, partial(_from_env_file, path, in_env_file))
+    if settings.token_file:
+        token_file = os.path.expanduser(settings.token_file)
+        return Source(token_file, partial(_content, token_file, private=True))
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    for credential in (os.path.join(folder, name) for name in CREDENTIALS if folder):
+        if os.path.exists(credential):  # in a folder that only this service can enter, so it need not be private
+            return Source(credential, partial(_content, credential, private=False))
+    return None
 
 
 def find(settings: ChatSettings) -> str | None:
     """Return the token, or None if there is none. Raise OperatorError (which never shows it) if it cannot be one."""
-    from runner.errors import OperatorError
-
-    found = source(settings)
-    if found is None:
+    place = source(settings)
+    if place is None:
         return None
     guard()
-    token = found.read()
+    token = place.read()
     if not re.fullmatch(SHAPE, token):
         raise OperatorError(
-            f"What {found.place} holds is not a bot's token: digits, a colon, then some 35 letters and digits."
+            f"What {place.place} holds is not a bot's token: digits, a colon, then some 35 letters and digits."
             " @BotFather shows it again: /mybots, API Token."
         )
     return token
@@ -201,23 +200,24 @@ def _env_file(home: str) -> str:
     return env_file() or os.path.join(home, ".env")
 
 
-def _checked_env_file(home: str, token: str) -> str:
-    from runner.errors import OperatorError
-
-    path = _env_file(home)
-    if os.path.isfile(path) and os.stat(path).st_mode & 0o077:
+def _refuse_open_to_others(path: str, mode: int) -> None:
+    if stat.S_ISREG(mode) and mode & 0o077:
         raise OperatorError(f"Others can open {path}, which holds the bot's token.\n  chmod 600 {path}")
+
+
+def _from_env_file(path: str, token: str) -> str:
+    if os.path.isfile(path):
+        _refuse_open_to_others(path, os.stat(path).st_mode)
     return token
 
 
-def _credential(folder: str) -> Source | None:
-    # No check of permissions: systemd puts these files into a folder that only this service can enter.
-    for path in (os.path.join(folder, name) for name in CREDENTIALS if folder):
-        if os.path.exists(path):
-            return Source(path, lambda path=path: _content(path))  # type: ignore[misc] # one path each
-    return None
-
-
-def _content(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read(LONGEST).strip()
+def _content(path: str, *, private: bool) -> str:
+    """Return the token in a file. Raise OperatorError if it cannot be read, or is to be private and is not."""
+    try:
+        with open(path, encoding="ascii") as file:
+            if private:
+                _refuse_open_to_others(path, os.fstat(file.fileno()).st_mode)
+            return file.read(LONGEST).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds more than a token"
+        raise OperatorError(f"The token file {path} cannot be read: {why}.") from error

@@ -35,18 +35,18 @@ def may_become(old: State, new: State) -> bool:
     return new in TRANSITIONS[old]
 
 
-def outcome(end: Exit, stop: Stop | None, *, pushed_aside: bool = False) -> tuple[State, Reason]:
+def outcome(end: Exit, stop: Stop | None, *, preempted: bool = False) -> tuple[State, Reason]:
     """Return the final state and reason that an attempt's end means for its job.
 
     Exit 0 is success even if a stop was requested. A stop counts only if it had begun before the program ended:
     a program that failed by itself while the request was on its way has failed. A preempted job saves its state and
     exits, often with 0. Nothing shows whether it had finished its work, so exit 0 is then not success. A job that was
-    already ending at its time limit does not count as preempted. `pushed_aside`: the job was being preempted before
+    already ending at its time limit does not count as preempted. `preempted`: the job was being preempted before
     another stop request replaced the reason.
     """
     if end.spawn_error is not None:
         return State.FAILED, Reason.SPAWN
-    if end.stopped and not end.timed_out and stop is not None and (pushed_aside or stop.reason is Reason.PREEMPTED):
+    if end.stopped and not end.timed_out and stop is not None and (preempted or stop.reason is Reason.PREEMPTED):
         return State.CANCELLED, stop.reason
     if end.exit_code == 0:
         return State.SUCCEEDED, Reason.EXIT

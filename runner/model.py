@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import Enum
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,28 +75,28 @@ class Priority(str, Enum):
         return {"low": -1, "normal": 0, "high": 1}[self.value]
 
 
-T = TypeVar("T")
+R = TypeVar("R", bound="Record")
 
 
-def _from_json(cls: type[T], data: Mapping[str, Any]) -> T:
-    """Build a record from JSON. Ignore fields that a newer version may have added."""
-    known = _names_of(cls)  # type: ignore[arg-type]
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known})
+class Record:
+    """A dataclass that crosses a process border as JSON. Each version reads what other versions have written."""
 
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
-@cache
-def _names_of(cls: type) -> frozenset[str]:
-    """Return the field names of a record type. Cached: it is called for every job that is read, maybe 100,000 times."""
-    return frozenset(f.name for f in fields(cls))
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields. Values are not copied: `asdict` would cost twenty times as much."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-
-def _to_json(record: Any) -> dict[str, Any]:
-    """Return a record of plain values as a dict. `asdict` would copy every value and cost twenty times as much."""
-    return {name: getattr(record, name) for name in record.__slots__}
+    @classmethod
+    def from_json(cls: type[R], data: Mapping[str, Any]) -> R:
+        """Build a record from JSON. Ignore fields that a newer version may have added."""
+        names = cls.__dataclass_fields__
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(Record):
     """What was asked for. It changes only while the job is queued, except the time limit, which may be extended."""
 
     command: str  # as given; an argument list is shown shell-quoted
@@ -134,14 +133,10 @@ class JobSpec:
     hung: str | None = None
     probe: dict[str, Any] | None = None  # how to find its batch size, as runner.api.probe_options writes it
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return _to_json(self)
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
         """Build a spec from the output of to_json."""
-        return _from_json(cls, {**data, "priority": Priority(data.get("priority", "normal"))})
+        return super(JobSpec, cls).from_json({**data, "priority": Priority(data.get("priority", "normal"))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,20 +199,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """An event that somebody is to be told about."""
-
-    id: int
-    job_id: int | None
-    kind: str
-    data: dict[str, Any]
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class Exit(Record):
     """How an attempt ended, as its supervisor saw it: the content of exit.json."""
 
+    run_id: str = ""
     exit_code: int | None = None
     signal: int | None = None
     spawn_error: str | None = None  # why the program could not be executed at all
@@ -235,18 +220,9 @@ class Exit:
     host_kills: int = 0  # out-of-memory kills by the kernel: in its control group, or else on the whole host
     enforced: tuple[str, ...] = ()  # limits that the kernel enforced: cpu, memory
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return _to_json(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Exit:
-        """Build an exit record from the output of to_json."""
-        return _from_json(cls, data)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuProcess:
+class GpuProcess(Record):
     """A process that uses a GPU, as the driver reports it. Its pid may belong to another PID namespace."""
 
     pid: int
@@ -264,7 +240,7 @@ class GpuHealth(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Record):
     """One GPU at one moment, as the sampler read it. None means unknown, never zero."""
 
     index: int
@@ -293,12 +269,12 @@ class Gpu:
     def from_json(cls, data: Mapping[str, Any]) -> Gpu:
         """Build a GPU from the output of to_json."""
         listed = data.get("processes")
-        processes = None if listed is None else tuple(GpuProcess(**p) for p in listed)
-        return _from_json(cls, {**data, "health": GpuHealth(data["health"]), "processes": processes})
+        processes = None if listed is None else tuple(GpuProcess.from_json(p) for p in listed)
+        return super(Gpu, cls).from_json({**data, "health": GpuHealth(data["health"]), "processes": processes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Record):
     """All GPUs at one moment, as the sampler publishes them."""
 
     at: str  # ISO 8601, UTC
@@ -316,4 +292,4 @@ class Snapshot:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
         """Build a snapshot from the output of to_json."""
-        return _from_json(cls, {**data, "gpus": tuple(Gpu.from_json(g) for g in data["gpus"])})
+        return super(Snapshot, cls).from_json({**data, "gpus": tuple(Gpu.from_json(g) for g in data["gpus"])})

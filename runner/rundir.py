@@ -21,7 +21,16 @@ import contextlib
 import fcntl
 import json
 import os
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from runner.model import Exit, Record
+
+if TYPE_CHECKING:
+    from runner.model import Job
+
+R = TypeVar("R", bound=Record)
+OfRun = TypeVar("OfRun", "Exit", "StartRecord", "NewLimit")
 
 VERSION = 1
 
@@ -41,12 +50,57 @@ SCRATCH = "scratch"  # for files that probes write
 EXIT_ROOM = 4096  # bytes reserved for exit.json, so that the result can be written on a full disk
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSpec(Record):
+    """The content of spec.json: what the supervisor is to run."""
+
+    job_id: int
+    attempt: int
+    run_id: str
+    argv: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    env_file: str | None = None  # overrides env
+    env_over: dict[str, str] = field(default_factory=dict)  # overrides both
+    dir: str = "/"
+    umask: int = 0o022
+    time_limit_s: float | None = None
+    cpus: int = 0
+    ram_mib: int = 0
+    stop_grace_s: float = 10.0
+    log_limit_bytes: int = 1 << 30
+    log_tail_bytes: int = 1 << 24
+    probe: dict[str, Any] | None = None  # a ProbeOrder as JSON; only a job that is probed reads it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRecord(Record):
+    """The content of started.json: which supervisor runs the attempt."""
+
+    job_id: int = 0
+    attempt: int = 0
+    run_id: str = ""
+    pid: int
+    start_time: int = 0
+    boot_id: str
+    pipe: int | None = None  # a process that holds this pipe open belongs to the attempt
+    extendable: bool = False  # when its time limit is over, the supervisor looks for a longer one
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLimit(Record):
+    """The content of limit.json: a longer time limit, given after the start."""
+
+    run_id: str
+    time_limit_s: float
+
+
 class Facts(NamedTuple):
     """What the files of an attempt say about it, read in this order."""
 
     held: bool
-    exit: dict[str, Any] | None
-    started: dict[str, Any] | None
+    exit: Exit | None
+    started: StartRecord | None
 
 
 def is_output(name: str) -> bool:
@@ -59,13 +113,13 @@ def folder_of(home: str, job_id: int, attempt: int) -> str:
     return os.path.join(home, "runs", str(job_id), str(attempt))
 
 
-def create(folder: str, spec: dict[str, Any], script: str | None = None) -> int:
+def create(folder: str, spec: AttemptSpec, script: str | None = None) -> int:
     """Make the run directory, lock it, and return the lock's file descriptor for the supervisor to inherit."""
     _make_way(folder)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if script is not None:
         _write(os.path.join(folder, SCRIPT), os.fsencode(script), mode=0o700)
-    _write(os.path.join(folder, SPEC), json.dumps({"version": VERSION, **spec}).encode())
+    _write(os.path.join(folder, SPEC), _encoded(spec))
     lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,18 +141,23 @@ def _make_way(folder: str) -> None:
 def facts(folder: str, run_id: str) -> Facts:
     """Read what is known of an attempt. The lock comes first: if it is free, all records are already written."""
     held = lock_is_held(folder)
-    return Facts(held, _of_run(read(folder, EXIT), run_id), _of_run(read(folder, STARTED), run_id))
+    return Facts(held, _of_run(read_exit(folder), run_id), _of_run(read_started(folder), run_id))
 
 
-def _of_run(record: dict[str, Any] | None, run_id: str) -> dict[str, Any] | None:
+def _of_run(record: OfRun | None, run_id: str) -> OfRun | None:
     """Return the record if it belongs to this run, None if another queue left it under the same numbers."""
-    return record if record is not None and record.get("run_id") == run_id else None
+    return record if record is not None and record.run_id == run_id else None
 
 
 def lock_is_held(folder: str) -> bool:
     """Return whether the supervisor of this run directory is alive."""
+    return is_locked(os.path.join(folder, LOCK))
+
+
+def is_locked(path: str) -> bool:
+    """Return whether another process holds the lock on a file; False if there is no file."""
     try:
-        lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
@@ -120,35 +179,81 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
+def read_spec(folder: str) -> AttemptSpec | None:
+    """Read what the attempt runs."""
+    return _record(folder, SPEC, AttemptSpec)
+
+
+def read_started(folder: str) -> StartRecord | None:
+    """Read which supervisor has started the attempt."""
+    return _record(folder, STARTED, StartRecord)
+
+
+def read_exit(folder: str) -> Exit | None:
+    """Read how the attempt ended."""
+    return _record(folder, EXIT, Exit)
+
+
+def _record(folder: str, name: str, kind: type[R]) -> R | None:
+    data = read(folder, name)
+    try:
+        return None if data is None else kind.from_json(data)
+    except TypeError:
+        return None  # a field is missing that every version writes
+
+
+def _encoded(record: Record) -> bytes:
+    return json.dumps({"version": VERSION, **record.to_json()}).encode()
+
+
 def limit_s(folder: str, run_id: str) -> float | None:
     """Return the time limit in seconds that a live attempt got after its start, or None if it got none."""
-    record = _of_run(read(folder, LIMIT), run_id) or {}
-    found = record.get("time_limit_s")
-    return float(found) if isinstance(found, (int, float)) else None
+    limit = _of_run(_record(folder, LIMIT, NewLimit), run_id)
+    return float(limit.time_limit_s) if limit and isinstance(limit.time_limit_s, (int, float)) else None
 
 
 def write_limit(folder: str, run_id: str, seconds: float) -> None:
     """Give an attempt a new time limit. Its supervisor reads it when the old one is reached, so nobody is woken."""
-    record = {"version": VERSION, "run_id": run_id, "time_limit_s": seconds}
-    write_atomically(os.path.join(folder, LIMIT), json.dumps(record).encode())
+    write_atomically(os.path.join(folder, LIMIT), _encoded(NewLimit(run_id=run_id, time_limit_s=seconds)))
 
 
-def write_started(folder: str, record: dict[str, Any]) -> None:
+def extend_limit(home: str, job: Job) -> None:
+    """Copy a live job's longer limit from the database to its run directory, for its supervisor. Safe to repeat.
+
+    Raise OSError if the disk is full.
+    """
+    folder, new_s = folder_of(home, job.id, job.attempt), job.spec.time_limit_s
+    if new_s is None or not job.state.live or not os.path.isdir(folder):
+        return
+    current_s = limit_s(folder, job.run_id)
+    if current_s is None and (spec := read_spec(folder)) is not None:
+        current_s = spec.time_limit_s
+    if current_s is not None and current_s < new_s:
+        write_limit(folder, job.run_id, new_s)
+
+
+def is_extendable(home: str, job: Job) -> bool:
+    """Return whether a live job's supervisor looks for a longer limit. A supervisor of an older version does not."""
+    started = read_started(folder_of(home, job.id, job.attempt))
+    return started is None or started.extendable
+
+
+def write_started(folder: str, started: StartRecord) -> None:
     """Make the start durable. No rename needed: nothing runs before this returns, so a torn file means not started."""
     path = os.path.join(folder, STARTED)
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
-        os.write(handle, json.dumps({"version": VERSION, **record}).encode())
+        os.write(handle, _encoded(started))
         os.fsync(handle)
     finally:
         os.close(handle)
     sync_folder(folder)
 
 
-def rehearse(record: dict[str, Any]) -> None:
+def warm_up(started: StartRecord) -> None:
     """Load the pages that reading and writing records needs: in a fresh fork the first use of a page is slow."""
-    json.loads(json.dumps({"version": VERSION, **record}).encode())
-    read("/", SPEC)
+    StartRecord.from_json(json.loads(_encoded(started)))
+    read_spec("/")
 
 
 def reserve_exit(folder: str) -> int | None:
@@ -165,10 +270,10 @@ def reserve_exit(folder: str) -> int | None:
     return handle
 
 
-def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> None:
+def write_exit(folder: str, reserved: int | None, end: Exit) -> None:
     """Make the end durable, in the reserved file, or in a new one if somebody has removed that."""
     path, target = os.path.join(folder, RESERVED), os.path.join(folder, EXIT)
-    if _of_run(read(folder, EXIT), record["run_id"]) is None:
+    if _of_run(read_exit(folder), end.run_id) is None:
         for name in (path, target):
             _clear(name)
         if reserved is not None and _is_named(path, reserved):
@@ -176,7 +281,7 @@ def write_exit(folder: str, reserved: int | None, record: dict[str, Any]) -> Non
         else:
             handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            body = json.dumps({"version": VERSION, **record}).encode()
+            body = _encoded(end)
             os.pwrite(handle, body, 0)
             os.ftruncate(handle, len(body))
             os.fsync(handle)

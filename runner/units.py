@@ -1,4 +1,4 @@
-"""Parse and format durations and sizes. Pure."""
+"""Parse and format durations, sizes and job numbers. Pure."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ _MAX_MIB = 1024 * 1024 * 1024
 
 _DURATION_FORMS = "write it like 30s, 10m, 6h, 3d, 1h30m or 500ms"
 _SIZE_FORMS = "write it like 20G, 500M, 1.5T or 20 (a bare number is GiB)"
+
+
+LARGEST_JOB_ID = (1 << 63) - 1  # SQLite's
+_JOBS = re.compile(r"(?a)#?([0-9]{1,19})(?:-#?([0-9]{1,19}))?")
+
+
+def parse_job_range(word: str) -> tuple[int, int] | None:
+    """Parse a job number or a range of them, like `12`, `#12` or `12-15`. Return its ends; None if it is neither."""
+    match = _JOBS.fullmatch(word)
+    if match is None:
+        return None
+    first, last = int(match[1]), int(match[2] or match[1])
+    return (first, last) if first > 0 and max(first, last) <= LARGEST_JOB_ID else None
 
 
 def parse_duration(text: str) -> float:
@@ -52,10 +65,10 @@ def _sum_of_parts(words: str) -> float | None:
 
 def parse_size_mib(text: str) -> int:
     """Return the MiB of a text like `20G`, `500M` or `1.5T`. A bare number is GiB."""
-    found = re.fullmatch(_SIZE, text.strip())
-    if found is None:
+    match = re.fullmatch(_SIZE, text.strip())
+    if match is None:
         raise UserError(f"{text!r} is not a size: {_SIZE_FORMS}")
-    mib = float(found[1]) * _MIB[(found[2] or "G").upper()]
+    mib = float(match[1]) * _MIB[(match[2] or "G").upper()]
     if mib > _MAX_MIB:
         raise UserError(f"{text!r} is larger than 1024T: {_SIZE_FORMS}")
     return math.ceil(mib)  # round up, because 0 would mean "no limit"

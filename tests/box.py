@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.api import Queue
-from runner.model import Notice
+from runner.notices import Notice
 from runner.processes.process_lock import holder
 from runner.store.connection import DATABASE
 from tests import nursery
@@ -112,7 +112,7 @@ class Box:
 
     def submit(self, command: str = "", *options: str, argv: Sequence[str] | None = None) -> int:
         """One job, with the options as they are typed."""
-        from runner.config.options import read_words
+        from runner.config.option_reader import read_words
 
         values, rest, _ = read_words(options)
         assert rest == []
@@ -122,18 +122,18 @@ class Box:
 
     def job(self, job_id: int) -> dict[str, Any]:
         queue = self._look()
-        return queue.describe([queue.job(job_id)])[0]
+        return queue.view.describe([queue.job(job_id)])[0]
 
     def log(self, job_id: int) -> str:
         queue = self._look()
-        return queue.log(job_id).read().decode() if queue.job(job_id).attempt else ""
+        return queue.view.log(job_id).read().decode() if queue.job(job_id).attempt else ""
 
     def notices(self, job_id: int | None) -> list[Notice]:
         """All notices of a job, or those that are of no job."""
         queue = self._look()
         if job_id is not None:
-            return queue.outbox.about(job_id)
-        return [notice for notice in queue.outbox.open(10_000) if notice.job_id is None]
+            return queue.notices.about(job_id)
+        return [notice for notice in queue.notices.open(10_000) if notice.job_id is None]
 
     def wait_state(self, job_id: int, *states: str, timeout: float = 50) -> dict[str, Any]:
         """The job, once it is in one of these states."""

@@ -52,7 +52,7 @@ class IdleStage:
             self._settings,
             queue.store,
             queue.jobs,
-            queue.outbox,
+            queue.notices,
             queue.box,
             self.telemetry,  # type: ignore[arg-type]
         )
@@ -93,11 +93,13 @@ class IdleStage:
 
     def kinds(self, job_id: int) -> list[str]:
         """The notices of a job."""
-        return [notice.kind for notice in self.queue.outbox.about(job_id)]
+        return [notice.kind for notice in self.queue.notices.about(job_id)]
 
     def warnings(self, job_id: int) -> list[dict[str, Any]]:
         """What was warned of."""
-        return [notice.data for notice in self.queue.outbox.about(job_id) if notice.kind == "idle warning"]
+        return [
+            notice.payload.to_json() for notice in self.queue.notices.about(job_id) if notice.kind == "idle warning"
+        ]
 
     def stopped_at(self, job_id: int) -> Any:
         """When it was asked to stop, if it was."""

@@ -4,7 +4,7 @@
 
 Ours is runner.idle as the runner uses it. The others are small models of what is documented or published:
 
-- seed 003 (varlogtim/tools, gpu_idle_timeout.py): one reading at each tick, all GPUs below the threshold in the last n
+- gpu_idle_timeout (varlogtim/tools): one reading at each tick, all GPUs below the threshold in the last n
   readings; a reading it cannot parse, such as `[N/A]`, raises, and whatever raises kills the process.
 - dstack (`utilization_policy`; PR #2375, `_should_terminate_due_to_low_gpu_util`): "If any GPU has utilization below
   specified value during the whole time window, the run is terminated"; samples are those of the last `time_window` by
@@ -24,10 +24,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from runner.idle import DEFAULT, Action, Policy, Reading, Window
+from runner.idle import DEFAULT, IdleAction, IdlePolicy, LoadReading, Window
 
 ROOT = Path(__file__).parents[1]
-SEED = ROOT / "tests" / "data" / "idle" / "seed003.json"
+PRINTED = ROOT / "tests" / "data" / "idle" / "gpu_idle_timeout.json"
 DOCUMENT = ROOT / "docs" / "idle.md"
 BEGIN, END = "<!-- traces: made by python -m tests.idle_traces -->", "<!-- end of traces -->"
 
@@ -54,7 +54,7 @@ class Trace:
     label: str  # keep or kill
     story: str
     moments: tuple[Moment, ...]
-    policy: Policy = DEFAULT
+    policy: IdlePolicy = DEFAULT
     keep_until: float | None = None
     restarts: tuple[float, ...] = ()  # of the runner, which hands its state to the next one
     expected_at: float | None = None  # when the stop is due, where that matters
@@ -121,13 +121,13 @@ def asleep(made: tuple[Moment, ...], at: float, for_s: float) -> tuple[Moment, .
 
 
 def printed(name: str) -> tuple[Moment, ...]:
-    """The readings in the log lines that seed 003 prints."""
-    rows = json.loads(SEED.read_text())[name]["samples"]
+    """The readings in the log lines that gpu_idle_timeout prints."""
+    rows = json.loads(PRINTED.read_text())[name]["samples"]
     return tuple(Moment(row["at_s"], row["at_s"], 0.0, *(2 * [tuple(row["percent"])])) for row in rows)
 
 
-SEED_FIRST = Policy(50.0, 6.0, 5, 3)
-SEED_SECOND = Policy(20.0, 3.0, 7, 1)
+FIRST_EXAMPLE = IdlePolicy(50.0, 6.0, 5, 3)
+SECOND_EXAMPLE = IdlePolicy(20.0, 3.0, 7, 1)
 WHOLE = (DEFAULT.delay + DEFAULT.window - 1) * DEFAULT.period_s  # 355 s: the earliest stop by the default
 
 BUSY, IDLE = constant(95.0), constant(0.0)
@@ -138,12 +138,13 @@ NEIGHBOUR = constant(80.0)
 def _traces() -> list[Trace]:
     return [
         # -- to be stopped
-        Trace("seed 003: grep foo", "kill", "its first example, as printed: 50%:6s:5:3", printed("grep"),
-              SEED_FIRST, expected_at=42.13),
-        Trace("seed 003: hang at step 700", "kill", "its second example, as printed: 20%:3s:7:1; one GPU stays at 1 %",
-              printed("training"), SEED_SECOND, expected_at=36.261, idle_from=16.0),
+        Trace("gpu_idle_timeout: grep foo", "kill", "its first example, as printed: 50%:6s:5:3", printed("grep"),
+              FIRST_EXAMPLE, expected_at=42.13),
+        Trace("gpu_idle_timeout: hang at step 700", "kill",
+              "its second example, as printed: 20%:3s:7:1; one GPU stays at 1 %", printed("training"),
+              SECOND_EXAMPLE, expected_at=36.261, idle_from=16.0),
         Trace("the same at 5 %", "kill", "the printed readings by our default threshold", printed("training"),
-              replace(SEED_SECOND, threshold_percent=5.0), expected_at=36.261, idle_from=16.0),
+              replace(SECOND_EXAMPLE, threshold_percent=5.0), expected_at=36.261, idle_from=16.0),
         Trace("never touches its GPU", "kill", "forgot .cuda()", moments(600, IDLE), expected_at=WHOLE),
         Trace("stops at a debugger", "kill", "5 min of work, then a prompt nobody answers", moments(900, STUCK),
               expected_at=600.0, idle_from=300.0),
@@ -234,7 +235,7 @@ class Watcher:
                 window = Window.from_json(json.loads(json.dumps(window.to_json(BOOT))), BOOT) or window
             unknown = "not told" if None in moment.own else None
             own = dict(zip(gpus, moment.own, strict=True))
-            if window.take(Reading(moment.at, own, unknown, moment.asleep_s)):
+            if window.take(LoadReading(moment.at, own, unknown, moment.asleep_s)):
                 self._act(window, moment.at)
         return self
 
@@ -242,7 +243,7 @@ class Watcher:
         verdict = window.judge(now, keep_until=self.trace.keep_until)
         if not window.is_news(verdict):
             return
-        if verdict.action is Action.WARN:
+        if verdict.action is IdleAction.WARN:
             self.warned_at.append(now)
         else:
             self.stops += 1
@@ -253,7 +254,7 @@ def ours(trace: Trace) -> float | None:
     return Watcher(trace).run().stopped_at
 
 
-def seed(trace: Trace) -> float | None:
+def gpu_idle_timeout(trace: Trace) -> float | None:
     policy = trace.policy
     due = policy.first_tick
     last: list[float] = []
@@ -298,7 +299,7 @@ def princeton(trace: Trace) -> float | None:
 
 RULES: dict[str, Callable[[Trace], float | None]] = {
     "nightshift": ours,
-    "seed 003": seed,
+    "gpu_idle_timeout": gpu_idle_timeout,
     "dstack": dstack,
     "Princeton": princeton,
 }

@@ -6,8 +6,10 @@ import os
 from typing import Any
 
 from runner.api import Queue, job_spec
+from runner.batch import BatchPlan, BatchSettings
 from runner.config.environment import captured, fingerprint
 from runner.model import Exit, JobSpec
+from runner.supervisor.probe_records import ProbeReport
 
 VARIABLES = captured({"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")})
 KEY = fingerprint(VARIABLES)
@@ -28,3 +30,7 @@ def submit(queue: Queue, *commands: str, **values: Any) -> list[int]:
 def an_exit(**changes: Any) -> Exit:
     at = "2026-01-01T00:00:00.000000+00:00"
     return Exit(**{"started_at": at, "finished_at": at, "duration_s": 1.0, "exit_code": 0, **changes})
+
+
+def a_probe_report(**changes: Any) -> ProbeReport:
+    return ProbeReport(**{"plan": BatchPlan.start(BatchSettings(), 24_000), **changes})

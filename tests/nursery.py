@@ -118,12 +118,15 @@ def _load() -> None:
     for name in (
         "nightshift", "runner.terminal.cli", "runner.terminal.submit", "runner.loop.main_loop",
         "runner.config.settings", "runner.api",
-        "runner.store.schema", "runner.terminal.doctor", "logging", "shlex", "difflib", "zoneinfo", "bot.cli",
+        "runner.store.migrating", "runner.terminal.doctor", "logging", "shlex", "difflib", "zoneinfo", "bot.cli",
         "bot.terminal.doctor",
         "httpx",
         *(f"runner.terminal.{path.stem}" for path in (ROOT / "runner" / "terminal").glob("*.py")),
     ):  # fmt: skip
         importlib.import_module(name)
+    from tests.fakes.faulty_driver import with_faults
+
+    with_faults()
 
 
 def _serve(address: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import time
@@ -11,24 +12,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from bot.app import Face
+from bot.app import Bot
 from bot.chat import Chat
 from bot.commands import BY_NAME
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.in_process_request import LocalRequest
-from bot.local_chat.bot_api.objects import Message, User
-from bot.local_chat.bot_api.world import World
+from bot.outbound.telegram_client import TelegramClient
 from bot.settings import ChatSettings
-from bot.telegram_client import Wire
 from runner.api.chat import Workspace, stamp
+from tests.telegram.api import BotApi, Ending
+from tests.telegram.in_process import FaultyRequest
+from tests.telegram.objects import Message, User
+from tests.telegram.page_reading import check_page_shows_the_same
+from tests.telegram.world import World
 
 
 class PlainSpaces(BotApi):
-    """Spaces that break no line arrive as spaces: only a test about them wants to see the difference."""
+    """Spaces that break no line arrive as spaces: only a test about them wants to see the difference.
+
+    Each text that the bot sends is also read as the page reads it, which must show the same.
+    """
 
     async def call(self, token: str, method: str, params: Any, *rest: Any, **more: Any) -> Any:
         spoken = {name: value.replace("\u00a0", " ") for name, value in params.items() if name in {"text", "caption"}}
-        return await super().call(token, method, {**params, **spoken}, *rest, **more)
+        reply = await super().call(token, method, {**params, **spoken}, *rest, **more)
+        if reply.status == 200 and params.get("parse_mode") == "HTML" and reply.ending is Ending.WHOLE:
+            check_page_shows_the_same(spoken, json.loads(reply.body)["result"])
+        return reply
 
 
 class Room:
@@ -48,21 +56,21 @@ class Room:
         os.makedirs(given["home"], mode=0o700, exist_ok=True)
         self.settings = ChatSettings(**given)
         self.read_s = 2.0
-        self.face: Face
+        self.bot: Bot
         self.chat: Chat
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self, poll_s: float = 30) -> None:
         self.chat = Chat(self.settings, self.world.token)
         self._make_workspace()
-        request = LocalRequest(self.api, read_timeout=self.read_s)
-        self.face = Face(self.chat, Wire(self.world.token, request=request), poll_s=poll_s)
-        await self.face.connect()
-        self._serving = asyncio.get_running_loop().create_task(self.face.serve())
+        request = FaultyRequest(self.api, read_timeout=self.read_s)
+        self.bot = Bot(self.chat, TelegramClient(self.world.token, request=request), poll_s=poll_s)
+        await self.bot.connect()
+        self._serving = asyncio.get_running_loop().create_task(self.bot.serve())
 
     async def close(self) -> None:
         assert self._serving is not None
-        self.face.leave()
+        self.bot.leave()
         try:
             await self._serving
         finally:
@@ -90,8 +98,8 @@ class Room:
         calm = 0
         while calm < 2:
             assert time.monotonic() < deadline, "the bot does not come to rest"
-            self.face.notifier.wake()
-            self.face.sender.wake()
+            self.bot.notifier.wake()
+            self.bot.sender.wake()
             await asyncio.sleep(0.002)
             calm = calm + 1 if self._at_rest() else 0
 
@@ -99,9 +107,9 @@ class Room:
         return not (
             self.world.updates.pending()
             or self.chat.inbox.open()
-            or self.chat.queue.outbox.open()
-            or self.chat.messages.due()
-            or self.face.sender.busy
+            or self.chat.queue.notices.open()
+            or self.chat.outbox.due()
+            or self.bot.sender.busy
         )
 
     async def ask(self, user: User, text: str, chat: Any = None, **how: Any) -> list[Message]:

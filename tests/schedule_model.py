@@ -1,4 +1,4 @@
-"""Whole schedules on a box that exists only in memory: jobs arrive, run, end and are pushed aside, in virtual time.
+"""Whole schedules on a box that exists only in memory: jobs arrive, run, end and are preempted, in virtual time.
 
 What the scheduler answers at each pass is held against `tests.schedule_truth`, which knows the rules but not the code.
 """
@@ -9,7 +9,7 @@ import heapq
 from dataclasses import dataclass, field
 from random import Random
 
-from runner.schedule.choice import Limits, Room, Running, Waiting, choose, free_slots
+from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose, free_slots
 from runner.schedule.feasibility import never_fits
 from runner.schedule.request import Request
 from tests.schedule_truth import Pass, check
@@ -20,7 +20,7 @@ TYPES = ("a5000", "t4", "h100")
 OWNERS = ("ada", "bo", "cy")
 GROUPS = ("night", "sweep")
 GRACE_S, SETTLE_S, AGE_S = 10.0, 3.0, 3600.0
-MOST_PUSHES = 3  # of one job for one other; more is pushing to and fro
+MOST_PREEMPTIONS = 3  # of one job for one other; more is preempting to and fro
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Schedule:
     def __init__(self, seed: int, *, stream: bool = False) -> None:
         self.chance = Random(seed)
         self._age_s = AGE_S / 4 if stream else AGE_S
-        self.now, self.passes, self.pushes = 0.0, 0, dict[tuple[int, int], int]()
+        self.now, self.passes, self.preemptions = 0.0, 0, dict[tuple[int, int], int]()
         self.cards = self._cards()
         self.cpu_slots = self.chance.randint(1, 3)
         self.limits = self._limits()
@@ -109,10 +109,10 @@ class Schedule:
         names = [self.chance.choice(NAMES)] * 8 if self.chance.random() < 0.5 else self.chance.choices(NAMES, k=8)
         return [Card(index, names[index], slots) for index in range(self.chance.randint(1, 8))]
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> BoxLimits:
         maybe = lambda low, high: self.chance.choice((None, self.chance.randint(low, high)))  # noqa: E731
         groups = {name: self.chance.randint(1, 3) for name in GROUPS if self.chance.random() < 0.7}
-        return Limits(
+        return BoxLimits(
             cpus=maybe(4, 16), ram_mib=maybe(8_000, 64_000), gpus_each=maybe(1, 6), gpus_each_low=maybe(2, 8),
             groups=groups, age_s=self._age_s,
         )  # fmt: skip
@@ -164,7 +164,7 @@ class Schedule:
                 _, _, what, number, turn = heapq.heappop(self._events)
                 getattr(self, f"_{what}")(number, turn)
             self._pass()
-            assert self.passes < 5_000, "pushes its jobs to and fro"
+            assert self.passes < 5_000, "preemptions its jobs to and fro"
             if self._stream_until and not self.unstarted:
                 self._stream_until = 0.0
         assert not self.waiting, f"for ever waiting: {self.last}"
@@ -232,19 +232,20 @@ class Schedule:
         running = [self._as_running(task) for task in self.running.values()]
         rooms = [card.room(self.now) for card in self.cards]
         cpu_slots = [slot for slot in range(self.cpu_slots) if slot not in self.cpu_held.values()]
-        limits = Limits(
-            **{name: getattr(self.limits, name) for name in Limits.__slots__ if name != "use"}, use=self._used()
+        limits = BoxLimits(
+            **{name: getattr(self.limits, name) for name in BoxLimits.__slots__ if name != "use"}, use=self._used()
         )
         plan = choose(queued, rooms, cpu_slots, running, limits)
         brief = choose(queued, rooms, cpu_slots, running, limits, explain=False)
-        assert (brief.starts, brief.pushes) == (plan.starts, plan.pushes), "without reasons, it would choose otherwise"
+        same = (brief.starts, brief.preemptions) == (plan.starts, plan.preemptions)
+        assert same, "without reasons, it would choose otherwise"
         self.last = plan.waiting
         check(Pass(queued, rooms, cpu_slots, running, limits), plan)
-        for push in plan.pushes:
-            pair = push.job_id, push.for_id
-            self.pushes[pair] = self.pushes.get(pair, 0) + 1
-            assert self.pushes[pair] <= MOST_PUSHES, f"pushed to and fro: {pair}"
-            task = self.running[push.job_id]
+        for preemption in plan.preemptions:
+            pair = preemption.job_id, preemption.for_id
+            self.preemptions[pair] = self.preemptions.get(pair, 0) + 1
+            assert self.preemptions[pair] <= MOST_PREEMPTIONS, f"preempted to and fro: {pair}"
+            task = self.running[preemption.job_id]
             task.stopping = True
             self._at(self.now + self.chance.uniform(0, GRACE_S), "gone", task.id, task.turn)
         for start in plan.starts:
@@ -253,8 +254,9 @@ class Schedule:
     def _as_running(self, task: Task) -> Running:
         assert task.began_at is not None
         limit_s = task.request.limit_s
-        ends_in_s = None if limit_s is None else max(0.0, limit_s - (self.now - task.began_at))
-        return Running(task.id, task.request, task.gpus, ends_in_s, task.waited_s, task.stopping)
+        ran_s = self.now - task.began_at
+        ends_in_s = None if limit_s is None else max(0.0, limit_s - ran_s)
+        return Running(task.id, task.request, task.gpus, ends_in_s, task.waited_s, task.stopping, ran_s=ran_s)
 
     def _used(self) -> dict[str, float]:
         used = dict(self.use)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from runner.schedule.choice import Limits, Plan, Room, Running, Start, Waiting
+from runner.schedule.choice import BoxLimits, Plan, Room, Running, Start, Waiting
 from runner.schedule.request import Request
 from runner.units import format_mib
 
-TURN_S = 600.0
+START_USE_S = 600.0
 HIGHEST = 3
 
 
@@ -27,7 +27,7 @@ class Pass:
     rooms: Sequence[Room]
     cpu_slots: Sequence[int]
     running: Sequence[Running]
-    limits: Limits
+    limits: BoxLimits
 
 
 @dataclass
@@ -93,7 +93,7 @@ def _promised(room: Room, request: Request) -> int:
     return room.share_mib if request.gpu_mem_mib is None else request.gpu_mem_mib
 
 
-def _level(job: Waiting | Running, limits: Limits) -> int:
+def _level(job: Waiting | Running, limits: BoxLimits) -> int:
     own = 2 * job.request.rank + (not job.request.preemptible)
     return min(own + 2 * math.floor(job.waited_s / limits.age_s), max(own, HIGHEST))
 
@@ -112,7 +112,7 @@ def _turns(asked: Pass, plan: Plan) -> Iterator[Waiting]:
         left.remove(job)
         yield job
         if job.id in begun:
-            use[job.request.owner] = use.get(job.request.owner, 0.0) + TURN_S * job.request.gpus
+            use[job.request.owner] = use.get(job.request.owner, 0.0) + START_USE_S * job.request.gpus
 
 
 def check(asked: Pass, plan: Plan) -> None:
@@ -136,7 +136,7 @@ def check(asked: Pass, plan: Plan) -> None:
     _check_limits(scene)
     for job, promised_s in promises:
         assert _starts_in_s(scene, job) <= promised_s, f"#{job.id} is delayed by those behind it"
-    _check_pushes(scene, plan)
+    _check_preemptions(scene, plan)
 
 
 # -- what is given -----------------------------------------------------------------------------------------------------
@@ -199,11 +199,11 @@ def _check_reason(scene: Scene, job: Waiting, why: str) -> None:
     kinds = {
         r"at most (\d+) of (\w+) at once": _true_of_group,
         r"(\w+) has (\d+) of at most (\d+) GPUs? at once": _true_of_share,
-        r"behind #(\d+), for which a place in (\w+) is kept": _true_behind_group,
-        r"behind #(\d+), for which (\w+)'s share is kept": _true_behind_share,
+        r"behind #(\d+), for which a place in (\w+) is reserved": _true_behind_group,
+        r"behind #(\d+), for which (\w+)'s share is reserved": _true_behind_share,
         r"needs (\d+) CPU cores, (\d+) free": _true_of_cpus,
         r"needs (\S+ \S+) of memory, (\S+ \S+) free": _true_of_ram,
-        r"behind #(\d+), for which CPU cores or memory are kept": _true_behind_host,
+        r"behind #(\d+), for which CPU cores or memory are reserved": _true_behind_host,
         r"waits for a (CPU) slot": _true_of_cpu_slot,
         r"needs (.+); there are (\d+) that it may use": _true_of_kind,
         r"behind #(\d+), which waits for the same GPUs": _true_behind,
@@ -221,7 +221,7 @@ def _true_of_group(scene: Scene, job: Waiting, at_most: str, name: str) -> bool:
     return job.request.group == name and in_it >= int(at_most) == scene.asked.limits.groups[name]
 
 
-def _cap(request: Request, limits: Limits) -> int | None:
+def _cap(request: Request, limits: BoxLimits) -> int | None:
     return limits.gpus_each_low if request.rank < 0 else limits.gpus_each
 
 
@@ -333,7 +333,7 @@ def _share_rooms(scene: Scene, job: Waiting, other: Waiting) -> bool:
 
 
 def _starts_in_s(scene: Scene, job: Waiting) -> float:
-    """When it could start at the latest: everybody runs to the limit, and who may be pushed aside is."""
+    """When it could start at the latest: everybody runs to the limit, and who may be preempted is."""
     level = _level(job, scene.asked.limits)
     ends = {}
     for one in scene.running:
@@ -365,22 +365,22 @@ def _could_start(scene: Scene, job: Waiting, gone: set[int]) -> bool:
     return within and enough >= request.gpus and request.cpus <= cpus and request.ram_mib <= ram_mib
 
 
-# -- who is pushed aside -----------------------------------------------------------------------------------------------
+# -- who is preempted -----------------------------------------------------------------------------------------------
 
 
-def _check_pushes(scene: Scene, plan: Plan) -> None:
+def _check_preemptions(scene: Scene, plan: Plan) -> None:
     running = {one.id: one for one in scene.asked.running}
     queued = {job.id: job for job in scene.asked.queued}
-    pushed = [push.job_id for push in plan.pushes]
-    assert len(set(pushed)) == len(pushed)
-    leaving = {one.id for one in scene.asked.running if one.stopping} | set(pushed)
-    for push in plan.pushes:
-        victim, waits = running[push.job_id], queued[push.for_id]
+    preempted = [one.job_id for one in plan.preemptions]
+    assert len(set(preempted)) == len(preempted)
+    leaving = {one.id for one in scene.asked.running if one.stopping} | set(preempted)
+    for preemption in plan.preemptions:
+        victim, waits = running[preemption.job_id], queued[preemption.for_id]
         assert waits.id in plan.waiting
         assert victim.request.preemptible
         assert not victim.stopping
         assert _level(victim, scene.asked.limits) < _level(waits, scene.asked.limits)
-        assert _has_gpus(scene, waits, leaving), f"#{victim.id} is pushed aside for #{waits.id} in vain"
+        assert _has_gpus(scene, waits, leaving), f"#{victim.id} is preempted for #{waits.id} in vain"
         assert any(_suits(room, waits.request) for room in scene.asked.rooms if room.uuid in victim.gpus)
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from telegram.constants import ChatID, ChatType
 
-from bot.roles import ROLES, Role
+from bot.commands import ROLES, Role
 
 if TYPE_CHECKING:
     from telegram import Chat, Message, Update, User
 
     from bot.settings import ChatSettings
-    from runner.api.chat import People
+    from bot.store.people import People
 
 # accounts that stand for people who write as a group or a channel, and Telegram's own
 NOBODY = {int(ChatID.ANONYMOUS_ADMIN), int(ChatID.FAKE_CHANNEL), int(ChatID.SERVICE_CHAT)}
@@ -127,9 +127,13 @@ class Gate:
         roots = {chat} | {old for old, new in self._people.successors().items() if new == chat}
         return bool(self._groups & roots)
 
+    def role_in(self, person_id: int, chat: int) -> Role | None:
+        """Return the person's current role, or None if they have none or this chat is neither theirs nor served."""
+        return self.role_of(person_id) if chat == person_id or (chat < 0 and self.serves(chat)) else None
+
     def may_reach(self, person_id: int, chat: int) -> bool:
         """Return whether messages for this person may go to this chat."""
-        return self.role_of(person_id) is not None and (chat == person_id or (chat < 0 and self.serves(chat)))
+        return self.role_in(person_id, chat) is not None
 
     def judge(self, update: Update) -> Verdict:
         """Decide what an update is: a caller, a candidate, a moved group, a new chat or a refusal."""
@@ -174,16 +178,16 @@ class Gate:
     def _candidate(self, user: User, text: str) -> Candidate | None:
         """Return a candidate if the text is /start with a valid code for a higher role. No code overrides settings."""
         command, _, rest = text.partition(" ")
-        code, role = rest.strip(), self.role_of(user.id)
+        code = rest.strip()
         if command != "/start" or not code or self.is_from_settings(user.id):
             return None
         if self._wrong_codes[user.id] >= WRONG_CODES_AT_MOST:
             return None
-        found = self._people.invitation(code)
-        if found is None:
+        role, invitation = self.role_of(user.id), self._people.invitation(code)
+        if invitation is None:
             self._wrong_codes[user.id] += role is None  # a used code is judged again after pairing: not wrong
             return None
-        return Candidate(user.id, user.full_name, code) if ROLES[found[0]] > (role or 0) else None
+        return Candidate(user.id, user.full_name, code) if ROLES[invitation[0]] > (role or 0) else None
 
     def _membership(self, update: Update) -> Added | Denied:
         change = update.my_chat_member

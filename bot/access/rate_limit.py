@@ -16,19 +16,22 @@ class Rate:
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
-        self._sent: dict[int, deque[tuple[float, int]]] = {}
+        self._sent: dict[int, deque[tuple[datetime, int]]] = {}
 
-    def check(self, person: int, sent_at: datetime | None, update_id: int) -> None:
-        """Count a submission, once per update however often it is retried. Raise UserError if there are too many."""
-        if sent_at is None:
+    def refuse_burst(self, person: int, sent_at: datetime | None, update_id: int) -> None:
+        """Raise UserError if this person has sent too many submissions within a minute."""
+        sent = self._sent.get(person)
+        if sent_at is None or sent is None or len(sent) < self._per_minute or (sent_at, update_id) in sent:
             return
-        at, sent = sent_at.timestamp(), self._sent.setdefault(person, deque(maxlen=self._per_minute))
-        if (at, update_id) in sent:
-            return
-        apart_s = abs(at - sent[0][0]) if sent else 0.0  # abs: if the clock was set back, a new minute begins
-        if len(sent) == self._per_minute and apart_s < 60:
+        apart_s = abs((sent_at - sent[0][0]).total_seconds())  # abs: if the clock was set back, a new minute begins
+        if apart_s < 60:
             raise UserError(
-                f"That is more than {self._per_minute} submissions a minute; this one is not queued. Send it again in "
-                f"{60 - apart_s:.0f} s, or many at once with /batch."
+                f"That is more than {self._per_minute} submissions a minute, so this one is not queued. Send it again"
+                f" in {60 - apart_s:.0f} s, or send many at once with /batch."
             )
-        sent.append((at, update_id))
+
+    def count(self, person: int, sent_at: datetime | None, update_id: int) -> None:
+        """Count a submission, once per update however often it is retried."""
+        sent = self._sent.setdefault(person, deque(maxlen=self._per_minute))
+        if sent_at is not None and (sent_at, update_id) not in sent:
+            sent.append((sent_at, update_id))

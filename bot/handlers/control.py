@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.chat import role_to_resume
+from bot.access.rights import role_to_resume
 from bot.inbound.turn import STALE_S
-from bot.roles import Role
 from bot.text import keyboards
-from bot.text.keyboards import Press
+from bot.text.buttons import ButtonKind, Press
 from runner.api.chat import format_duration
 
 if TYPE_CHECKING:
     from bot.inbound.turn import Turn
 
 
+DRAINING = "⏏️ Draining: running jobs finish, no more start."
+
+
 async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
     """Pause the queue: start nothing more."""
-    turn.require(Role.ADMIN)
     with turn.effect():
         turn.queue.pause()
         turn.reply("⏸ Paused: nothing more starts; running jobs go on.", keyboards.resume())
@@ -26,40 +27,35 @@ async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
 async def resume(turn: Turn, rest: str = "") -> None:  # noqa: ARG001
     """Resume the queue, and say so."""
     with turn.effect():
-        said = resume_now(turn)
+        outcome = resume_now(turn)
         if turn.query_id is None:
-            turn.reply(said, keyboards.of_queue_link())
+            turn.reply(outcome, keyboards.of_queue_link())
         else:
-            turn.settle(f"{said} – {turn.caller.name}", keyboards.of_queue_link())
+            turn.settle(f"{outcome} – {turn.caller.name}", keyboards.of_queue_link())
 
 
 def resume_now(turn: Turn) -> str:
-    """Resume the queue and return a sentence about it."""
-    turn.require(role_to_resume(turn.chat))
-    said = "▶️ Resumed." if turn.queue.held() else "Nothing was paused."
+    """Resume the queue and return a sentence about it. Inside `effect`."""
+    turn.require(role_to_resume(turn.chat.queue))
+    outcome = "▶️ Resumed." if turn.queue.reasons.why_paused() else "Nothing was paused."
     turn.queue.resume()
-    turn.answer(said)
-    return said
+    turn.answer(outcome)
+    return outcome
 
 
 async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001
     """Let running jobs finish and start no more. Ask first if the message is old."""
-    turn.require(Role.ADMIN)
     if turn.age_s > STALE_S:
-        rows = [[Press("Drain now", "drain", question=True, style="danger"), Press("No", "dismiss", question=True)]]
+        rows = [[Press(ButtonKind.DRAIN), Press(ButtonKind.DISMISS)]]
         turn.reply(f"You sent this {format_duration(turn.age_s)} ago, while I was away. Drain now?", rows)
-        return
-    drain_now(turn)
+    else:
+        drain_now(turn)
 
 
 def drain_now(turn: Turn) -> None:
-    """Drain the queue without asking, and say so."""
-    turn.require(Role.ADMIN)
+    """Drain the queue without asking, and say so. The caller has checked the role."""
     with turn.effect():
         turn.queue.drain()
-        said = "⏏️ Draining: running jobs finish, no more start."
-        turn.answer(said)
-        if turn.query_id is None:
-            turn.reply(said, keyboards.resume())
-        else:
-            turn.edit(said, keyboards.resume())
+        turn.answer(DRAINING)
+        say = turn.reply if turn.query_id is None else turn.edit
+        say(DRAINING, keyboards.resume())

@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bot.chat import Picture
+from bot.commands import Role
 from bot.handlers import submit
 from bot.outbound.group_results import results_of
 from bot.pictures import plots
-from bot.roles import Role
-from bot.telegram_html import escape, fit
 from bot.text import group_words, keyboards
+from bot.text.html import escape, fit
 from runner.api import groups
 from runner.api.chat import read_text, sweep_options, sweeps
 from runner.errors import UserError
@@ -22,32 +22,34 @@ if TYPE_CHECKING:
     from bot.inbound.turn import Turn
 
 LISTED = 10
-NO_SWEEP = "Which values? Send it like this:\n`/sweep python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64`"
-NO_SWEEP += "\nBefore the command as with /submit, and --at-most 2, --metric val_loss, -n 20 for lr=log:1e-5..1e-2"
+NO_SWEEP = (
+    "Which values? Send it like this:\n`/sweep python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64`\n"
+    "Options come before the command: those of /submit, --at-most 2, --metric val_loss, and -n 20 to draw 20 times from"
+    " a range like lr=log:1e-5..1e-2."
+)
 ONE_NAME = "Which group? Send `/group sweep-1`, or /group alone for a list of them."
 
 
 async def sweep(turn: Turn, rest: str) -> None:
     """Queue a command for each combination of its parameters, as one group."""
-    turn.require(Role.USER)
     if not rest.strip():
         raise UserError(NO_SWEEP)
     values, text = read_text(rest, (*sweep_options.CHOOSING, *sweep_options.OF_A_GROUP))
-    asked = sweeps.parse_text(text)
+    request = sweeps.parse_text(text)
     metric = sweep_options.metric_in(values)
-    chosen = sweeps.combinations(
-        asked.parameters, samples=values.get("samples"), shuffled=values.get("mode") != sweep_options.GRID,
+    combinations = sweeps.combinations(
+        request.parameters, samples=values.get("samples"), shuffled=values.get("mode") != sweep_options.GRID,
         seed=values.get("seed"),
     )  # fmt: skip
     group = values.get("group")
     if group and (metric or "at_most" in values) and turn.chat.queue.groups.get(group):
         _require_owner_of_group(turn, group)
     template = groups.Template(
-        group=group, command=asked.command, parameters=groups.kept_values(asked.parameters),
+        group=group, command=request.command, parameters=groups.kept_values(request.parameters),
         at_most=values.get("at_most"), metric=metric,
     )  # fmt: skip
-    wanted = [({**values, "parameters": one}, sweeps.filled(asked.command, one)) for one in chosen]
-    await submit.queue_sweep(turn, wanted, template)
+    jobs = [({**values, "parameters": chosen}, sweeps.filled(request.command, chosen)) for chosen in combinations]
+    await submit.queue_sweep(turn, jobs, template)
 
 
 async def group(turn: Turn, rest: str) -> None:
@@ -57,8 +59,8 @@ async def group(turn: Turn, rest: str) -> None:
     if unknown := sorted(set(values) - {option.key for option in sweep_options.OF_A_GROUP}):
         raise UserError(f"A group takes --at-most and --metric here, not {unknown[0].replace('_', ' ')}.")
     if not names and not values:
-        found = [groups.standing(turn.chat.queue, name) for name in turn.chat.queue.groups.latest(LISTED)]
-        turn.reply(group_words.listed(found))
+        latest = turn.chat.queue.groups.latest(LISTED)
+        turn.reply(group_words.listed([groups.standing(turn.chat.queue, name) for name in latest]))
         return
     if len(names) != 1:
         raise UserError(ONE_NAME)
@@ -68,8 +70,8 @@ async def group(turn: Turn, rest: str) -> None:
     if changes:
         _require_owner_of_group(turn, names[0])
         with turn.effect():
-            said = groups.change(turn.queue, names[0], changes)
-            turn.reply(fit([escape(said)]), keyboards.of_group(groups.standing(turn.chat.queue, names[0])))
+            outcome = groups.change(turn.queue, names[0], changes)
+            turn.reply(fit([escape(outcome)]), keyboards.of_group(groups.standing(turn.chat.queue, names[0])))
         return
     await show(turn, names[0])
 
@@ -101,19 +103,20 @@ def is_group(turn: Turn, word: str) -> bool:
 def to_stop(turn: Turn, name: str) -> list[int]:
     """Return the group's waiting and running jobs that the caller may stop. Raise UserError if there are none."""
     groups.find(turn.chat.queue, name)
-    found = turn.chat.queue.groups.unfinished(name)
-    if not found:
-        raise UserError(f"Nothing of {name} waits or runs.")
-    return _theirs(turn, name, found)
+    unfinished = turn.chat.queue.groups.unfinished(name)
+    if not unfinished:
+        raise UserError(f"No job of {name} waits or runs.")
+    return _own(turn, name, unfinished)
 
 
-def _theirs(turn: Turn, name: str, found: Sequence[groups.Member]) -> list[int]:
+def _own(turn: Turn, name: str, members: Sequence[groups.Member]) -> list[int]:
+    """Return those of the members that the caller may change. Raise UserError if there are none."""
     turn.require(Role.USER)
-    mine = [one.id for one in found if turn.is_admin or one.owner == turn.caller.actor]
-    if not mine:
-        owners = sorted({turn.chat.name_of(one.owner) for one in found})
+    own = [member.id for member in members if turn.is_admin or member.owner == turn.caller.actor]
+    if not own:
+        owners = sorted({turn.chat.name_of(member.owner) for member in members})
         raise UserError(f"{name} belongs to {', '.join(owners)}: only they or an admin may change it.")
-    return mine
+    return own
 
 
 async def rerun_failed(turn: Turn, name: str) -> None:
@@ -122,16 +125,14 @@ async def rerun_failed(turn: Turn, name: str) -> None:
     failed = turn.chat.queue.groups.failed(name)
     turn.require(Role.USER)
     if not failed:
-        raise UserError(f"None of {name} has failed.")
-    submit.refuse_too_many(turn, len(failed))
-    turn.chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
-    await asyncio.to_thread(submit.reach, [turn.chat.queue.job(one.id).spec.dir for one in failed])
-    with turn.effect():
-        numbers = _theirs(turn, name, failed)
+        raise UserError(f"No job of {name} has failed.")
+    submit.refuse_burst(turn)
+    await asyncio.to_thread(submit.reach, [turn.chat.queue.job(member.id).spec.dir for member in failed])
+    with submit.submission(turn, len(failed)):
+        numbers = _own(turn, name, failed)
         keys = [f"update {turn.update_id}.{at}" for at in range(len(numbers))]
         made = groups.rerun(turn.queue, name, numbers, turn.caller.actor, keys)
-        for job_id in made:
-            turn.thread(job_id)
+        turn.start_threads(made)
         standing = groups.standing(turn.chat.queue, name)
         turn.answer("queued again")
         turn.reply(

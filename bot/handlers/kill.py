@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bot.commands import Role
 from bot.handlers import groups
 from bot.inbound.turn import STALE_S
-from bot.roles import Role
-from bot.telegram_html import bold, escape, fit
 from bot.text import job_words, keyboards
+from bot.text.html import bold, escape, fit
 from runner.api.chat import format_duration
 from runner.errors import UserError
 from runner.model import State
@@ -29,15 +29,14 @@ KILL_LIKE = "`/kill 12`, `/kill 12 13`, `/kill sweep-1`, `/kill queued` or `/kil
 
 async def kill(turn: Turn, rest: str) -> None:
     """Ask before stopping jobs: those named, all of the caller's, or those of a state or a group."""
-    turn.require(Role.USER)
     jobs = _meant(turn, rest)
     live = [job for job in jobs if not job.state.final]
     if not live:
         raise UserError(_already(jobs))
     lines = [f"{job_words.sign(job)} {bold(f'#{job.id}')} {escape(job_words.called(job))}" for job in live[:SHOWN]]
     lines += [f"… and {len(live) - SHOWN} more"] if len(live) > SHOWN else []
-    asked = f"You sent this {format_duration(turn.age_s)} ago. " if turn.age_s > STALE_S else ""
-    question = f"{asked}Stop {'this job' if len(live) == 1 else f'these {len(live)} jobs'}?"
+    old = f"You sent this {format_duration(turn.age_s)} ago. " if turn.age_s > STALE_S else ""
+    question = f"{old}Stop {'this job' if len(live) == 1 else f'these {len(live)} jobs'}?"
     only = live[0].id if len(live) == 1 else None
     turn.reply(fit(["\n".join([question, *lines])]), keyboards.sure([job.id for job in live], back={}), job_id=only)
 
@@ -46,22 +45,23 @@ def _meant(turn: Turn, rest: str) -> list[Job]:
     """Return the jobs meant: by number, by group, or by words that narrow each other, like `queued` or `--mine`."""
     kinds, group, numbers = _filters(turn, rest.split())
     if not kinds and group is None:
-        is_group = groups.is_group(turn, rest.strip())
-        return [turn.job(one) for one in groups.to_stop(turn, rest.strip())] if is_group else _named(turn, rest)
+        name = rest.strip()
+        return turn.own_jobs(
+            groups.to_stop(turn, name) if groups.is_group(turn, name) else turn.numbers(rest, KILL_LIKE)
+        )
     chosen = _chosen(turn, kinds, group)
-    if not numbers:
-        return [turn.job(number) for number in chosen]
-    found = [number for number in turn.numbers(" ".join(numbers), KILL_LIKE) if number in set(chosen)]
-    if not found:
+    if numbers:
+        chosen = [number for number in turn.numbers(" ".join(numbers), KILL_LIKE) if number in chosen]
+    if not chosen:
         yours = "" if _anybodys(turn, kinds, group) else "is yours and "
         raise UserError(f"None of these {yours}{_doing(kinds)}.")
-    return [turn.job(number) for number in found]
+    return [turn.job(number) for number in chosen]
 
 
-def _filters(turn: Turn, told: Sequence[str]) -> tuple[set[str], str | None, list[str]]:
+def _filters(turn: Turn, words: Sequence[str]) -> tuple[set[str], str | None, list[str]]:
     """Split words into filters (all, mine, queued, running, everyone), the name after `group`, and numbers."""
     everything = EVERYONE if turn.is_admin else "all"
-    kinds, group, numbers, words_left = set[str](), None, list[str](), list(told)
+    kinds, group, numbers, words_left = set[str](), None, list[str](), list(words)
     while words_left:
         word = words_left.pop(0).lower()
         bare = everything if word == "--all" else word.removeprefix("--")
@@ -83,11 +83,11 @@ def _chosen(turn: Turn, kinds: Collection[str], group: str | None) -> list[int]:
     anybodys = _anybodys(turn, kinds, group)
     states = [state for word in STATES if word in kinds for state in STATES[word]] or [*UNFINISHED]
     owner = None if anybodys else turn.caller.actor
-    found = turn.chat.queue.unfinished(owner=owner, group=group, states=states)
-    if not found:
+    numbers = turn.chat.queue.listing.unfinished(owner=owner, group=group, states=states)
+    if not numbers:
         whose, of_group = "No job" if anybodys else "None of your jobs", f" of group {group}" if group else ""
         raise UserError(f"{whose}{of_group} {_doing(kinds)}.")
-    return found
+    return numbers
 
 
 def _anybodys(turn: Turn, kinds: Collection[str], group: str | None) -> bool:
@@ -99,21 +99,6 @@ def _doing(kinds: Collection[str]) -> str:
     return " or ".join(named or DOING.values())
 
 
-def _named(turn: Turn, rest: str) -> list[Job]:
-    jobs = [turn.job(number) for number in turn.numbers(rest, KILL_LIKE)]
-    for job in jobs:
-        require_owner(turn, job)
-    return jobs
-
-
-def require_owner(turn: Turn, job: Job) -> None:
-    """Raise UserError unless the caller owns the job or is an admin."""
-    turn.require(Role.USER)
-    if not turn.may_stop(job):
-        owner = turn.chat.name_of(job.spec.owner)
-        raise UserError(f"#{job.id} belongs to {owner}: only they or an admin may change it.")
-
-
 def _already(jobs: Sequence[Job]) -> str:
     if len(jobs) == 1:
         return f"#{jobs[0].id} has already ended ({jobs[0].state.value.lower()})."
@@ -122,12 +107,8 @@ def _already(jobs: Sequence[Job]) -> str:
 
 def stop_jobs(turn: Turn, numbers: Sequence[int]) -> str:
     """Stop those of the jobs that have not ended, and return a sentence about it. Inside `effect`."""
-    said = []
-    for number in numbers:
-        job = turn.job(number)
-        require_owner(turn, job)
-        if not job.state.final:
-            said.append(turn.queue.stop(number))
-    if not said:
-        return _already([turn.job(number) for number in numbers])
-    return said[0] if len(said) == 1 else f"{len(said)} jobs are being stopped."
+    jobs = turn.own_jobs(numbers)
+    outcomes = [turn.queue.stop(number) for number in numbers if not turn.job(number).state.final]
+    if not outcomes:
+        return _already(jobs)
+    return outcomes[0] if len(outcomes) == 1 else f"{len(outcomes)} jobs are being stopped."

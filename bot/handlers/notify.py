@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.telegram_html import bold
-from bot.text.keyboards import Press
+from bot.text.buttons import ButtonKind, Press
+from bot.text.html import bold
 from bot.text.quiet_hours import quiet_hours
 from runner.errors import UserError
 
@@ -22,9 +22,7 @@ NOISE = {
 
 async def notify(turn: Turn, rest: str) -> None:
     """Set which notices the caller gets and when they come without a sound; then show both."""
-    told = rest.strip().lower()
-    noise, _, hours = told.partition("quiet")
-    noise, hours = noise.strip(), hours.strip()
+    noise, hours = (part.strip() for part in rest.lower().partition("quiet")[::2])
     if noise and noise not in NOISE:
         raise UserError("Send `/notify all`, ends, failures or none; or `/notify quiet 23-7`, `/notify quiet off`")
     quiet = quiet_hours(hours) if hours else None
@@ -48,7 +46,10 @@ def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
     person = turn.chat.people.get(turn.caller.id)
     hours = person.quiet if person.quiet is not None else turn.chat.settings.quiet_hours
     quiet = "never" if not hours else f"{_clock(hours[0])} to {_clock(hours[1])} by the box's clock"
-    choices = [Press(f"{'● ' if word == person.noise else ''}{word}", "noise", data={"noise": word}) for word in NOISE]
+    choices = [
+        Press(ButtonKind.NOISE, data={"noise": word}, text=f"{'● ' if word == person.noise else ''}{word}")
+        for word in NOISE
+    ]
     return f"You are told {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).", [choices]
 
 

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from bot.access.gate import actor_of
-from bot.roles import ROLES, Role
-from bot.telegram_html import bold, code, escape, fit, printable, shorten
-from bot.text.keyboards import Press
-from runner.api.chat import PAIRING_S, clock, short_time
+from bot.commands import ROLES
+from bot.store.people import PAIRING_S
+from bot.text.buttons import ButtonKind, Press
+from bot.text.html import bold, code, escape, fit, printable, shorten
+from runner.api.chat import clock, short_time
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,10 +25,9 @@ _STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00")
 
 async def pair(turn: Turn, rest: str) -> None:
     """Make a link that gives one person a role. Without a role, list the people who have one."""
-    turn.require(Role.ADMIN)
     if turn.chat.settings.chat == "page":
         raise UserError(
-            "Nobody needs to be let in here: anyone with this page's link may do everything. On the box,"
+            "Nobody needs to be let in here: anyone with the link to this page may do everything. On the box,"
             " `nightshift page` prints the link, and `nightshift page --new-link` replaces it."
         )
     if not turn.caller.private:
@@ -37,7 +37,7 @@ async def pair(turn: Turn, rest: str) -> None:
         turn.reply(*everybody(turn))
         return
     if word not in ROLES:
-        raise UserError("Send `/pair user`, `/pair viewer` or `/pair admin` for a link; /pair alone shows who is in.")
+        raise UserError("For a link, send `/pair user`, `/pair viewer` or `/pair admin`. /pair alone lists who is in.")
     with turn.effect():
         code_ = turn.chat.people.invite(word, turn.caller.actor)
         turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
@@ -62,20 +62,19 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
         lines.append(f"{escape(name)} {code(str(person_id))} · {role.word}{' · by settings' if fixed else ''}")
         if not fixed and person_id != turn.caller.id:
             label = f"Revoke {shorten(printable(name), 24)}"
-            rows.append([Press(label, "revoke", data={"person": person_id}, style="danger")])
+            rows.append([Press(ButtonKind.REVOKE, data={"person": person_id}, text=label)])
     rows = rows[:MOST_REVOKES]
     if waiting := people.invitations():
         lines.append(f"{waiting} open link{'s' if waiting > 1 else ''}")
-        rows.append([Press("Cancel open links", "cancel links")])
+        rows.append([Press(ButtonKind.CANCEL_LINKS)])
     lines.append("Let in another: `/pair user`, `/pair viewer` or `/pair admin`")
     return fit(["\n".join(lines)]), rows
 
 
 def revoke(turn: Turn, person_id: int) -> str:
     """Revoke a role that was given by pairing, and return a sentence about it. Inside `effect`."""
-    turn.require(Role.ADMIN)
     if person_id == turn.caller.id:
-        raise UserError("Not your own rights: another admin can, or on the box: `nightshift pair --revoke`")
+        raise UserError("You cannot revoke your own role. Ask another admin, or on the box: `nightshift pair --revoke`")
     name = turn.chat.name_of(actor_of(person_id))
     if not turn.chat.people.revoke(person_id):
         return f"{name} has no role that was given by pairing."
@@ -87,7 +86,6 @@ def revoke(turn: Turn, person_id: int) -> str:
 
 def cancel_links(turn: Turn) -> str:
     """Cancel all open links and return a sentence about it. Inside `effect`."""
-    turn.require(Role.ADMIN)
     count = turn.chat.people.forget_invitations()
     turn.queue.audit.add(turn.caller.actor, "cancel links", {"count": count})
     return f"{count} open links no longer work."
@@ -101,18 +99,14 @@ def _shown(value: object, now: datetime) -> str:
 
 async def audit(turn: Turn, rest: str) -> None:
     """Show the latest actions, and whether the audit's chain is unbroken."""
-    turn.require(Role.ADMIN)
     word = rest.strip() or "20"
     if not (word.isascii() and word.isdigit()) or not 0 < int(word[:4]) <= MOST_ROWS:
         raise UserError(f"Send /audit, or `/audit {MOST_ROWS}` for that many of the latest actions.")
-    rows = turn.chat.queue.audit.rows(int(word))
-    now = clock.now()
-    lines = []
-    for row in rows:
-        at = clock.moment(row["at"])
+    now, lines = clock.now(), []
+    for row in turn.chat.queue.audit.rows(int(word)):
         what = ", ".join(f"{key} {_shown(value, now)}" for key, value in row["data"].items() if value is not None)
-        when = short_time(at, now) if at else ""
-        lines.append(f"{when} {turn.chat.name_of(row['actor'])}: {row['action']}{f' ({what})' if what else ''}")
+        action = f"{row['action']} ({what})" if what else row["action"]
+        lines.append(f"{_shown(row['at'], now)} {turn.chat.name_of(row['actor'])}: {action}")
     broken = turn.chat.queue.audit.first_broken()
     whole = "the chain is whole" if broken is None else f"🚨 the chain is broken at row {broken}"
-    turn.reply(fit([bold(whole) + "\n", escape("\n".join(lines[-MOST_ROWS:]))]))
+    turn.reply(fit([bold(whole) + "\n", escape("\n".join(lines))]))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.handlers.edit import changeable_jobs, numbers_and_rest
+from bot.handlers.edit import numbers_and_rest
 from bot.inbound import parse
-from bot.roles import Role
-from bot.telegram_html import escape, fit
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,31 +18,28 @@ MOVE_LIKE = "`/move 12 first`, sooner, later or last, or `/move 12 after 14`"
 
 async def move(turn: Turn, rest: str) -> None:
     """Move a job among its owner's waiting jobs of the same priority."""
-    turn.require(Role.USER)
     numbers, rest = numbers_and_rest(turn, rest, MOVE_LIKE)
     words = rest.lower().split()
     if len(numbers) != 1 or not 1 <= len(words) <= 2:
         raise UserError(f"Where to? Send {MOVE_LIKE}.")
     where, other = words[0].lstrip("-"), parse.job_numbers(words[1])[0] if len(words) == 2 else None
-    [job] = changeable_jobs(turn, numbers)
     with turn.effect():
-        said = turn.chat.named(turn.queue.move(job.id, where, other))
-        turn.reply(fit([escape(said)]), job_id=job.id)
+        jobs = turn.own_jobs(numbers)
+        turn.report([turn.queue.order.move(jobs[0].id, where, other)], jobs)
 
 
 async def hold(turn: Turn, rest: str) -> None:
     """Keep jobs from starting."""
-    _with_each(turn, rest, "`/hold 12`", turn.queue.hold)
+    _do_to_each(turn, rest, "`/hold 12`", turn.queue.order.hold)
 
 
 async def release(turn: Turn, rest: str) -> None:
     """Let held jobs start."""
-    _with_each(turn, rest, "`/release 12`", turn.queue.release)
+    _do_to_each(turn, rest, "`/release 12`", turn.queue.order.release)
 
 
-def _with_each(turn: Turn, rest: str, example: str, act: Callable[[int], str]) -> None:
-    turn.require(Role.USER)
-    jobs = changeable_jobs(turn, turn.numbers(rest, example))
+def _do_to_each(turn: Turn, rest: str, example: str, act: Callable[[int], str]) -> None:
+    numbers = turn.numbers(rest, example)
     with turn.effect():
-        said = turn.chat.named("\n".join(act(job.id) for job in jobs))
-        turn.reply(fit([escape(said)]), job_id=jobs[0].id if len(jobs) == 1 else None)
+        jobs = turn.own_jobs(numbers)
+        turn.report([act(job.id) for job in jobs], jobs)

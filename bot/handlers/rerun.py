@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bot.handlers.submit import reach, refuse_too_many, why_it_waits
-from bot.roles import Role
+from bot.handlers.submit import reach, refuse_burst, submission, why_it_waits
 from bot.text import keyboards, views
 from runner.errors import UserError
 
@@ -16,13 +15,12 @@ if TYPE_CHECKING:
 
 async def rerun(turn: Turn, rest: str) -> None:
     """Queue a job again, perhaps with other arguments; of a group, the jobs that failed."""
-    turn.require(Role.USER)
     first, _, more = rest.strip().partition(" ")
     if turn.chat.queue.groups.get(first) is not None:
         from bot.handlers.groups import rerun_failed
 
         if more.strip().lower() != "failed":
-            raise UserError(f"Of a group what failed is run again: `/rerun {first} failed`")
+            raise UserError(f"To run the failed jobs of a group again, send `/rerun {first} failed`")
         await rerun_failed(turn, first)
         return
     if first and not first.lstrip("#").isdigit():
@@ -36,16 +34,15 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
     import shlex
 
     job = turn.job(job_id)
-    refuse_too_many(turn, 1)
-    turn.chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
+    refuse_burst(turn)
     try:
         words = shlex.split(changes)
     except ValueError:
         raise UserError("A quote among the changes is left open. Send it like `/rerun 12 --lr 3e-4`") from None
     await asyncio.to_thread(reach, [job.spec.dir])
-    with turn.effect():
+    with submission(turn, 1):
         new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)
-        turn.thread(new)
+        turn.start_threads([new])
         made = turn.job(new)
         html = views.submitted(made, why_it_waits(turn, made), made.spec.command, again=job.id)
         turn.answer(f"#{job.id} again, as #{new}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -10,26 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from telegram.error import BadRequest, InvalidToken
 
+from bot.commands import Role
 from bot.inbound import parse
-from bot.roles import Role
-from bot.telegram_html import Shrink, bold, fit, pre
 from bot.text import group_words, keyboards, views
-from bot.text.keyboards import Press
+from bot.text.buttons import ButtonKind, Press
+from bot.text.html import Shrink, bold, fit, pre
 from runner.api import groups, job_spec
 from runner.api.chat import STARTS_NEXT, Workspace, environment_of, read_text, stamp, validate
 from runner.errors import TransientError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from bot.chat import Chat
     from bot.inbound.turn import Turn
     from runner.model import Job, JobSpec
 
 LARGEST_FILE = 1 << 20
+TOO_LARGE = "That file is larger than 1 MiB. Put it on the box and send `/submit bash FILE`"
 MOST_JOBS = 1000
 UMASK = 0o022
-NO_COMMAND = "What is to be run? Send it like this:\n`/submit python train.py --lr 3e-4`"
+NO_COMMAND = "What should it run? Send it like this:\n`/submit python train.py --lr 3e-4`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,6 @@ class Place:
 
 async def submit(turn: Turn, rest: str) -> None:
     """Queue the message's command. If it has several lines, ask how they are meant."""
-    turn.require(Role.USER)
     if not rest.strip():
         raise UserError(NO_COMMAND)
     values, text = _general(rest)
@@ -66,7 +67,6 @@ def _general(rest: str) -> tuple[dict[str, Any], str]:
 
 async def batch(turn: Turn, rest: str) -> None:
     """Queue one job per line, without asking."""
-    turn.require(Role.USER)
     values, text = _general(rest)
     lines = parse.lines(text)
     if not lines:
@@ -76,14 +76,14 @@ async def batch(turn: Turn, rest: str) -> None:
 
 async def attached(turn: Turn, caption: str) -> None:
     """Queue an attached file: one job per line if its caption is /batch, otherwise ask."""
-    named = parse.command_of(caption, turn.chat.username)
-    if named is None and not turn.caller.private:
+    command = parse.command_of(caption, turn.chat.username)
+    if command is None and not turn.caller.private:
         return  # members of a group also send files to each other
     turn.require(Role.USER)
-    name, rest = named or ("submit", caption)
+    name, rest = command or ("submit", caption)
     values, words = read_text(rest)
     if words.strip() or name not in {"submit", "batch"}:
-        raise UserError("A caption beside a file may hold options only, like `/submit -g 2 --name night`")
+        raise UserError("The caption of a file takes only options, like `/submit -g 2 --name night`")
     text, file_name = await _downloaded(turn)
     lines = parse.lines(text)
     if name == "batch":
@@ -97,13 +97,13 @@ async def _downloaded(turn: Turn) -> tuple[str, str]:
     document = turn.document
     assert document is not None
     if (document.file_size or 0) > LARGEST_FILE:
-        raise UserError("That file is larger than 1 MiB. Put it on the box, and send `/submit bash FILE`")
+        raise UserError(TOO_LARGE)
     try:
         content = bytes(await (await document.get_file()).download_as_bytearray())
     except (BadRequest, InvalidToken) as error:  # for a missing file Telegram answers as for a wrong token
         raise UserError("Telegram no longer has that file. Send it again.") from error
     if len(content) > LARGEST_FILE:
-        raise UserError("That file is larger than 1 MiB.")
+        raise UserError(TOO_LARGE)
     text, name = _readable(content), document.file_name or "file"
     if name.endswith(".py") and not text.startswith("#!"):
         text = f"#!/usr/bin/env python3\n{text}"
@@ -129,8 +129,8 @@ async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], 
     data = {"values": values, "text": text}
     called = data if not name else {**data, "values": {"name": _job_name(name), **values}}
     most = min(MOST_JOBS, turn.chat.settings.queued_per_person)
-    jobs = Press(f"{len(lines)} jobs", "lines", data=data, question=True)
-    script = Press("One script", "script", data=called, question=True)
+    jobs = Press(ButtonKind.LINES, data=data, text=f"{len(lines)} jobs")
+    script = Press(ButtonKind.SCRIPT, data=called)
     whole = parse.belong_together(text)
     choices = [script, jobs] if whole else [jobs, script]
     if not 1 < len(lines) <= most:
@@ -142,7 +142,7 @@ async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], 
     asks = either if lines else "run it as one script?"
     if len(lines) > most:
         asks = f"{len(lines):,} lines are more than the {most} jobs that may wait. Run it as one script?"
-    rows = [[*choices, Press("Neither", "dismiss", question=True)]]
+    rows = [[*choices, Press(ButtonKind.DISMISS, text="Neither")]]
     turn.reply(fit([f"{title}{asks}\n", Shrink(preview, pre, keep="start")]), rows)
 
 
@@ -154,8 +154,8 @@ def _job_name(file_name: str) -> str | None:
 async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) -> None:
     """Queue one job per line. A line's own options override the general ones."""
     if len(lines) > MOST_JOBS:
-        raise UserError(f"{len(lines):,} jobs at once are too many: {MOST_JOBS} at most.")
-    wanted = []
+        raise UserError(f"{len(lines):,} jobs at once are too many; {MOST_JOBS} is the most.")
+    jobs = []
     for number, line in enumerate(lines, start=1):
         try:
             own, command = read_text(line)
@@ -163,8 +163,8 @@ async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) 
             raise UserError(f"Line {number}: {error}") from None
         if not command:
             raise UserError(f"Line {number} has options, but no command.")
-        wanted.append(({**values, **own}, command))
-    await _queue(turn, wanted)
+        jobs.append(({**values, **own}, command))
+    await _queue(turn, jobs)
 
 
 async def queue_one(turn: Turn, values: dict[str, Any], command: str, *, script: bool = False) -> None:
@@ -172,66 +172,69 @@ async def queue_one(turn: Turn, values: dict[str, Any], command: str, *, script:
     await _queue(turn, [(values, command)], script=script)
 
 
-async def queue_sweep(turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], sweep: groups.Template) -> None:
+async def queue_sweep(turn: Turn, jobs: Sequence[tuple[dict[str, Any], str]], sweep: groups.Template) -> None:
     """Queue the jobs of a sweep as one group."""
-    if len(wanted) > MOST_JOBS:
+    if len(jobs) > MOST_JOBS:
         raise UserError(
-            f"{len(wanted):,} jobs at once are too many: {MOST_JOBS} at most. Take a sample: `/sweep -n 100 …`"
+            f"{len(jobs):,} jobs at once are too many; {MOST_JOBS} is the most. Take a sample: `/sweep -n 100 …`"
         )
-    await _queue(turn, wanted, sweep=sweep)
+    await _queue(turn, jobs, sweep=sweep)
 
 
-def refuse_too_many(turn: Turn, count: int) -> None:
-    """Raise UserError if `count` more jobs would exceed the caller's limit of waiting jobs."""
+def refuse_burst(turn: Turn) -> None:
+    """Raise UserError if the caller submits too often. Comes before anything slow."""
+    turn.chat.rate.refuse_burst(turn.caller.id, turn.sent_at, turn.update_id)
+
+
+@contextlib.contextmanager
+def submission(turn: Turn, count: int) -> Iterator[None]:
+    """Queue jobs and say so inside this, in one transaction. Raise UserError if `count` more jobs are too many."""
     most = turn.chat.settings.queued_per_person
-    if turn.chat.queue.queued_of(turn.caller.actor) + count > most:
-        raise UserError(
-            f"{most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON); nothing was queued. /queue shows "
-            "what waits."
-        )
+    with turn.effect():
+        if turn.chat.queue.listing.queued_of(turn.caller.actor) + count > most:
+            raise UserError(
+                f"{most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON), so nothing was queued."
+                " /queue shows what waits."
+            )
+        yield
+        turn.chat.rate.count(turn.caller.id, turn.sent_at, turn.update_id)
 
 
 async def _queue(
-    turn: Turn, wanted: Sequence[tuple[dict[str, Any], str]], *, script: bool = False,
+    turn: Turn, jobs: Sequence[tuple[dict[str, Any], str]], *, script: bool = False,
     sweep: groups.Template | None = None,
 ) -> None:  # fmt: skip
     """Queue all of these jobs or none, and say so."""
     chat = turn.chat
-    places = {name: await place_of(chat, name) for name in dict.fromkeys(of.get("workspace") for of, _ in wanted)}
-    specs = [_spec(turn, of, text, places[of.get("workspace")], script=script) for of, text in wanted]
+    refuse_burst(turn)
+    places = {name: await place_of(chat, name) for name in dict.fromkeys(values.get("workspace") for values, _ in jobs)}
+    specs = [_spec(turn, values, command, places[values.get("workspace")], script=script) for values, command in jobs]
     await asyncio.to_thread(reach, [spec.dir for spec in specs])
-    for spec in specs:
-        turn.queue.check(spec)
-    chat.rate.check(turn.caller.id, turn.sent_at, turn.update_id)
     if any(spec.snapshot is not None for spec in specs):
-        specs = await asyncio.to_thread(turn.queue.frozen, specs)
-    refuse_too_many(turn, len(specs))
-    with turn.effect():
-        turn.require(Role.USER)  # a login shell or a download takes time: the caller may have lost their role
+        specs = await asyncio.to_thread(turn.queue.with_snapshots, specs)
+    with submission(turn, len(specs)):
         keys = [f"update {turn.update_id}.{number}" for number in range(len(specs))]
         ids = turn.queue.submit(specs, {place.key: place.variables for place in places.values()}, keys, sweep)
-        for job_id in ids:
-            turn.thread(job_id)
+        turn.start_threads(ids)
         _acknowledge(turn, ids, swept=sweep is not None)
 
 
 def why_it_waits(turn: Turn, job: Job) -> str | None:
     """Return why a new job does not start next. None if it does, because the message stays and would soon be wrong."""
-    reason = turn.chat.queue.waiting_reasons([job]).get(job.id)
+    reason = turn.chat.queue.reasons.of([job]).get(job.id)
     return turn.chat.named(reason) if reason and not reason.startswith(STARTS_NEXT) else None
 
 
 def _acknowledge(turn: Turn, ids: list[int], *, swept: bool = False) -> None:
-    jobs = [turn.job(job_id) for job_id in ids[:1]]
-    reason = why_it_waits(turn, jobs[0])
+    job = turn.job(ids[0])
+    reason = why_it_waits(turn, job)
     if swept:
-        standing = groups.standing(turn.chat.queue, str(jobs[0].spec.group))
+        standing = groups.standing(turn.chat.queue, str(job.spec.group))
         html = group_words.queued(standing.group.name, ids, standing.group.at_most, reason)
         turn.reply(html, keyboards.of_group(standing))
         return
     if len(ids) == 1:
-        html = views.submitted(jobs[0], reason, jobs[0].spec.command)
-        rows = keyboards.of_job(jobs[0])
+        html, rows = views.submitted(job, reason, job.spec.command), keyboards.of_job(job)
     else:
         html, rows = views.submitted_many(ids, reason), keyboards.of_queue_link()
     if turn.query_id is None:
@@ -259,14 +262,14 @@ async def place_of(chat: Chat, name: str | None) -> Place:
     workspaces = chat.queue.workspaces
     workspace = workspaces.get(name) if name else workspaces.default() or _first_workspace(chat)
     now = await asyncio.to_thread(stamp, workspace)
-    known = workspaces.known_environment(workspace, now)
-    if known is None:
+    environment = workspaces.known_environment(workspace, now)
+    if environment is None:
         try:
             variables = await asyncio.to_thread(environment_of, workspace)
         except TransientError as error:
             raise UserError(str(error)) from error
-        known = workspaces.keep_environment(workspace, now, variables)
-    return Place(workspace, *known)
+        environment = workspaces.keep_environment(workspace, now, variables)
+    return Place(workspace, *environment)
 
 
 def _first_workspace(chat: Chat) -> Workspace:
@@ -278,11 +281,9 @@ def _first_workspace(chat: Chat) -> Workspace:
 
 async def lines_chosen(turn: Turn, data: dict[str, Any]) -> None:
     """Queue each line as a job, as the pressed button said."""
-    turn.require(Role.USER)
     await queue_lines(turn, data["values"], parse.lines(data["text"]))
 
 
 async def script_chosen(turn: Turn, data: dict[str, Any]) -> None:
     """Queue all lines as one script, as the pressed button said."""
-    turn.require(Role.USER)
     await queue_one(turn, data["values"], data["text"], script=True)

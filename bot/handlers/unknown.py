@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.commands import menu
+from bot.commands import Role, menu
 from bot.inbound import parse
-from bot.roles import Role
-from bot.telegram_html import code, escape, shorten
+from bot.text.html import code, escape, shorten
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
 
 async def command(turn: Turn, text: str) -> None:
     """Suggest the nearest command in place of an unknown one."""
-    found = parse.command_of(text, turn.chat.username)
-    if found is None:
+    parsed = parse.command_of(text, turn.chat.username)
+    if parsed is None:
         return  # for another bot
     if not turn.caller.private and f"@{turn.chat.username}".lower() not in text.split(maxsplit=1)[0].lower():
         return  # in a group it may be meant for somebody else
-    near = parse.suggestion(found[0], [known.name for known in menu(turn.caller.role)])
-    raise UserError(f"There is no /{found[0]}. " + (f"Did you mean /{near}?" if near else "/help lists what there is."))
+    near = parse.suggestion(parsed[0], [command.name for command in menu(turn.caller.role)])
+    raise UserError(f"There is no /{parsed[0]}. " + (f"Did you mean /{near}?" if near else "/help lists all commands."))
 
 
 async def words(turn: Turn, text: str) -> None:
@@ -30,8 +29,8 @@ async def words(turn: Turn, text: str) -> None:
     if not turn.caller.private:
         return
     first, _, rest = text.strip().partition(" ")
-    if first.lower() in {known.name for known in menu(turn.caller.role)}:
-        turn.reply(f"With a slash before it: {code(f'/{first.lower()} {shorten(rest, 200)}'.strip())}")
+    if first.lower() in {command.name for command in menu(turn.caller.role)}:
+        turn.reply(f"Put a slash before it: {code(f'/{first.lower()} {shorten(rest, 200)}'.strip())}")
         return
     if turn.caller.role < Role.USER:
         turn.reply("/status shows the box, /help lists what you can do.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.access.gate import STRANGER
-from bot.chat import Rights
-from bot.roles import Role
-from bot.telegram_html import Shrink, bold, code, escape, fit
+from bot.access.rights import Rights
+from bot.commands import Role
 from bot.text import keyboards, log_excerpt, views
+from bot.text.html import Shrink, bold, code, escape, fit
 from bot.text.log_excerpt import LOG_BYTES, QUICK_BYTES
 from runner.api.chat import clock
 from runner.errors import UserError
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
     from bot.chat import Chat
     from bot.inbound.turn import Turn
     from bot.secrets.redact import Redactor
-    from runner.api.chat import Log
+    from runner.api.chat import Log, Workspace
     from runner.model import Job
+
 LOG_LINES, MOST_LINES = 30, 200
-LOG_LIKE = "`/log 12` or `/log 12 50`"
-PARKED_FOR = timedelta(hours=24)
+LOG_LIKE = "`/log 12`, or `/log 12 50` for 50 lines"
+SHOWN_FOR = timedelta(hours=24)
+WORKSPACES_HINT = (
+    "To run a job in one: `/submit -w NAME …`. ★ is the default; `/ws default NAME` changes it. To add one on the box:"
+    " `nightshift ws add`"
+)
 
 
 async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
@@ -34,7 +40,7 @@ async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
     with turn.effect():
         turn.reply(
             f"🌙 This is nightshift on {bold(chat.settings.box)}. You are {caller.role.title} here.\n"
-            f"{first}, /help lists all there is.",
+            f"{first}, /help lists all commands.",
             keyboards.of_status(),
         )
         if caller.private:
@@ -53,7 +59,7 @@ async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
     how = "by the box's settings"
     if not chat.gate.is_from_settings(caller.id):
         how = f"paired by {chat.named(person.paired_by or '?')}"
-    mine = len(chat.queue.unfinished_of(caller.actor))
+    mine = len(chat.queue.listing.unfinished_of(caller.actor))
     where = "" if caller.private else f"\nThis group is {code(str(caller.chat))}."
     turn.reply(
         f"You are {bold(caller.name)}, id {code(str(caller.id))}: {caller.role.word} of {bold(chat.settings.box)}, "
@@ -66,7 +72,7 @@ async def status(turn: Turn, rest: str) -> None:
     if rest.strip() or turn.reply_to:
         numbers = turn.numbers(rest, "`/status 12`")
         if len(numbers) > 10:
-            raise UserError("Ten jobs at once, please.")
+            raise UserError("That is more than 10 jobs. Name at most 10 at once.")
         with turn.effect():
             for number in numbers:
                 job = turn.job(number)
@@ -79,17 +85,17 @@ def status_page(turn: Turn) -> tuple[str, Any]:
     """Return the status of the box and its buttons. Admins also see undelivered messages and strangers."""
     view = views.BoxView(turn.chat)
     if turn.is_admin:
-        view.parked = turn.chat.messages.parked(clock.text(clock.now() - PARKED_FOR))
+        view.undeliverable = turn.chat.outbox.undeliverable(clock.text(clock.now() - SHOWN_FOR))
         view.strangers = turn.chat.gate.turned_away[STRANGER]
     return views.status(view), keyboards.of_status(paused=bool(view.held))
 
 
 def job_view(chat: Chat, job: Job) -> str:
     """Describe one job in full."""
-    reason = chat.queue.waiting_reasons([job]).get(job.id)
-    starts = chat.queue.outlook().start_words(job.id) if job.state is State.QUEUED else ""
-    return views.job(
-        job, indices=views.indices_of(chat.queue.gpus()), usage=chat.queue.usage(job.id),
+    reason = chat.queue.reasons.of([job]).get(job.id)
+    starts = chat.queue.view.outlook().start_words(job.id) if job.state is State.QUEUED else ""
+    return views.job_page(
+        job, indices=views.indices_of(chat.queue.view.gpus()), usage=chat.queue.view.usage(job.id),
         reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
     )  # fmt: skip
 
@@ -106,26 +112,26 @@ async def queue(turn: Turn, rest: str) -> None:  # noqa: ARG001
 
 def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     """Return one page of the queue and its buttons."""
-    chat, rights = turn.chat, Rights(turn.chat, turn.caller.id)
-    counts = chat.queue.overview()
+    chat, rights = turn.chat, Rights(turn.chat.queue, turn.chat.gate, turn.caller.id)
+    counts = chat.queue.view.overview()
     total = counts.queued + counts.not_yet
     first = max(0, min(first, (total - 1) // keyboards.QUEUE_PAGE * keyboards.QUEUE_PAGE))
     jobs = [chat.shown(job) for job in chat.listing.queued(keyboards.QUEUE_PAGE, skip=first)]
-    reasons = {number: chat.named(why) for number, why in chat.queue.waiting_reasons(jobs).items()}
-    held = chat.named(chat.queue.held() or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
+    reasons = {number: chat.named(why) for number, why in chat.queue.reasons.of(jobs).items()}
+    paused = chat.queue.reasons.why_paused()
+    held = chat.named(paused or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
     theirs = {job.id for job in jobs if rights.may_change(job.id)}
-    rows = keyboards.of_queue(jobs, first, total, theirs, paused=chat.queue.held() is not None)
+    rows = keyboards.of_queue(jobs, first, total, theirs, paused=paused is not None)
     signs = keyboards.SIGNS if theirs else ""
-    return views.queue(jobs, reasons, total, first, held, chat.queue.outlook(), signs), rows
+    return views.queue(jobs, reasons, total, first, held, chat.queue.view.outlook(), signs), rows
 
 
 async def log(turn: Turn, rest: str) -> None:
     """Show the end of a job's output, with a button for all of it."""
     which, *more = rest.split() or [""]
-    if len(more) > 1 or not all(word.isascii() and word.isdigit() for word in more):
-        raise UserError(f"One job at a time, and how many lines of it: send {LOG_LIKE}.")
-    numbers = turn.numbers(which, LOG_LIKE)
-    if which and len(numbers) > 1:
+    is_count = all(word.isascii() and word.isdigit() for word in more)
+    numbers = turn.numbers(which, LOG_LIKE) if is_count and len(more) <= 1 else []
+    if not numbers or (which and len(numbers) > 1):
         raise UserError(f"One job at a time: send {LOG_LIKE}.")
     lines = min(max(int(more[0]), 1), MOST_LINES) if more else LOG_LINES
     job = turn.job(numbers[0])
@@ -138,10 +144,10 @@ async def log(turn: Turn, rest: str) -> None:
 async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
     """Return the end of a job's output as a message."""
     if not job.attempt:
-        raise UserError(f"#{job.id} has not started yet: there is no output.")
+        raise UserError(f"#{job.id} has not started yet, so there is no output.")
     if not chat.settings.log_text:
-        raise UserError("Output is not shown in the chat here (NIGHTSHIFT_LOG_TEXT). On the box: `nightshift log`")
-    text = await asyncio.to_thread(_last_lines, chat.queue.log(job.id), chat.redactor_for(job), lines)
+        raise UserError("Output is not shown in this chat (NIGHTSHIFT_LOG_TEXT). On the box, use `nightshift log`")
+    text = await asyncio.to_thread(_last_lines, chat.queue.view.log(job.id), chat.redactor_for(job), lines)
     return views.output(job, text, live=job.state is State.RUNNING)
 
 
@@ -150,41 +156,35 @@ def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
 
     The first line read may be cut inside a secret, so it is not shown if there are others.
     """
-    found: list[str] = []
+    last: list[str] = []
     for size in (QUICK_BYTES, LOG_BYTES):
-        kept = output.tail(size)
-        found = log_excerpt.tail(log_excerpt.presentable(kept, redactor), lines + 1).split("\n")
-        if len(found) > lines or len(kept) < size:
+        tail = output.tail(size)
+        last = log_excerpt.tail(log_excerpt.presentable(tail, redactor), lines + 1).split("\n")
+        if len(last) > lines or len(tail) < size:
             break
-    return "\n".join(found[-lines:])
+    return "\n".join(last[-lines:])
 
 
 async def workspaces(turn: Turn, rest: str) -> None:
     """List the workspaces or show one. Admins may choose the default."""
-    words = rest.split()
-    known = turn.chat.queue.workspaces
+    words, all_workspaces = rest.split(), turn.chat.queue.workspaces
     if words[:1] == ["default"] and len(words) == 2:
         turn.require(Role.ADMIN)
-        _make_default(turn, words[1])
-        return
-    if words:
-        found = known.get(words[0])
-        names = ", ".join(sorted(found.variables)) or "none"
-        told = f"{bold(found.name)}{' (default)' if found.default else ''}\n{code(found.dir)}\nactivate: "
-        rest_of_it = f"\nvariables: {escape(names)}\nenv file: {code(found.env_file or '–')}"
-        turn.reply(fit([told, Shrink(found.activate or "–", code, keep="both"), rest_of_it]))
-        return
-    listed = [f"{'★ ' if one.default else '• '}{bold(one.name)} {code(one.dir)}" for one in known.all()]
-    hint = "Run in one: `/submit -w NAME …`; the ★ is the default (`/ws default NAME`). On the box: `nightshift ws add`"
-    none = ["No workspaces yet: jobs run in the account's home folder."]
-    turn.reply(fit(["\n".join([*(listed or none), "", escape(hint)])]))
+        with turn.effect():
+            all_workspaces.put(replace(all_workspaces.get(words[1]), default=True))
+            turn.queue.audit.add(turn.caller.actor, "ws default", {"workspace": words[1]})
+            turn.reply(f"Jobs that name no workspace now run in {bold(words[1])}.")
+    elif words:
+        turn.reply(_workspace(all_workspaces.get(words[0])))
+    else:
+        lines = [f"{'★' if one.default else '•'} {bold(one.name)} {code(one.dir)}" for one in all_workspaces.all()]
+        lines = lines or ["There are no workspaces yet, so jobs run in the account's home folder."]
+        turn.reply(fit(["\n".join([*lines, "", escape(WORKSPACES_HINT)])]))
 
 
-def _make_default(turn: Turn, name: str) -> None:
-    from dataclasses import replace
-
-    known = turn.chat.queue.workspaces
-    with turn.effect():
-        known.put(replace(known.get(name), default=True))
-        turn.queue.audit.add(turn.caller.actor, "ws default", {"workspace": name})
-        turn.reply(f"Jobs that name no workspace now run in {bold(name)}.")
+def _workspace(workspace: Workspace) -> str:
+    """Describe one workspace. Of its variables only the names are shown."""
+    title = f"{bold(workspace.name)}{' (default)' if workspace.default else ''}\n{code(workspace.dir)}\nactivate: "
+    names = ", ".join(sorted(workspace.variables)) or "none"
+    rest = f"\nvariables: {escape(names)}\nenv file: {code(workspace.env_file or '–')}"
+    return fit([title, Shrink(workspace.activate or "–", code, keep="both"), rest])

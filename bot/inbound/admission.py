@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.access.gate import Caller, Candidate, Denied, Moved, actor_of
 from bot.outbound.sender import follow
-from bot.telegram_html import bold, code, escape
+from bot.text.html import bold, code, escape
 
 if TYPE_CHECKING:
     from telegram import Update
@@ -23,8 +23,8 @@ def welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
         f"🌙 Welcome. You are {bold(role)} of {bold(chat.settings.box)}. /help lists what you can do.",
     )
     chat.set_menu(person_id)
-    told = f"🔑 {escape(name)} ({code(str(person_id))}) is now {bold(role)} of {bold(chat.settings.box)}"
-    chat.tell_admins(f"{told}, by a pairing link. /pair shows everybody, and takes it back.", but=person_id)
+    joined = f"🔑 {escape(name)} ({code(str(person_id))}) is now {bold(role)} of {bold(chat.settings.box)}"
+    chat.tell_admins(f"{joined}, by a pairing link. /pair lists everybody and can take it back.", but=person_id)
 
 
 def let_in(chat: Chat, update: Update) -> Caller | None:
@@ -42,7 +42,6 @@ def let_in(chat: Chat, update: Update) -> Caller | None:
 
 
 def _pair(chat: Chat, update_id: int, candidate: Candidate) -> None:
-
     with chat.transaction():
         role = chat.people.accept(candidate.code, candidate.id, candidate.name)
         chat.inbox.handled(update_id)

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from telegram import Update
 
 from bot.access.gate import Caller
-from bot.store_retry import patiently
+from bot.inbound.admission import let_in
+from bot.waiting import patiently
 from runner.api.chat import QueueLostError
 
 if TYPE_CHECKING:
-    from telegram.ext import Application
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from telegram import Bot
 
     from bot.chat import Chat
 
@@ -28,18 +31,20 @@ SET_ASIDE = (
 
 
 class Dispatcher:
-    """Hands each update in the inbox to the application, and makes sure that it is marked as handled."""
+    """Admits each update in the inbox, passes it on, and makes sure that it is marked as handled."""
 
-    def __init__(self, chat: Chat, application: Application[Any, Any, Any, Any, Any, Any]) -> None:
-        self._chat, self._application = chat, application
+    def __init__(self, chat: Chat, bot: Bot, answer: Callable[[Caller, Update], Awaitable[None]]) -> None:
+        self._chat, self._bot, self._answer = chat, bot, answer
         self._wake = asyncio.Event()
+        self._parsed: dict[int, Update] = {}  # by the poller, so that they are not parsed twice
         self._under_way: set[int] = set()
         self._left_open = {update_id for update_id, _ in chat.inbox.open()}  # by an earlier run of the bot
         self._lanes: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, list[Update]] = {}
 
-    def wake(self) -> None:
-        """Wake the dispatcher: there may be something in the inbox."""
+    def wake(self, stored: Iterable[Update] = ()) -> None:
+        """Wake the dispatcher: there may be something in the inbox, perhaps these updates."""
+        self._parsed |= {update.update_id: update for update in stored}
         self._wake.set()
 
     async def run(self) -> None:
@@ -59,7 +64,7 @@ class Dispatcher:
         for update_id, raw in self._chat.inbox.open():
             if update_id in self._under_way:
                 continue
-            update = self._understood(update_id, raw)
+            update = self._parsed.pop(update_id, None) or self._parse(update_id, raw)
             if update is None:
                 continue
             self._under_way.add(update_id)
@@ -68,10 +73,10 @@ class Dispatcher:
             if lane not in self._lanes:
                 self._lanes[lane] = asyncio.get_running_loop().create_task(self._lane(lane))
 
-    def _understood(self, update_id: int, raw: dict[str, Any]) -> Update | None:
+    def _parse(self, update_id: int, raw: dict[str, Any]) -> Update | None:
         """Parse a stored update. If this version of the bot cannot, mark it as handled and return None."""
         try:
-            return Update.de_json(raw, self._application.bot)
+            return Update.de_json(raw, self._bot)
         except Exception:
             log.exception("update %s cannot be read", update_id)
             self._chat.inbox.handled(update_id)
@@ -91,12 +96,14 @@ class Dispatcher:
             del self._waiting[lane], self._lanes[lane]
 
     async def _handle(self, update: Update) -> None:
-        if not await patiently(partial(self._chat.inbox.is_open, update.update_id)):
-            return
         if update.update_id in self._left_open and await patiently(partial(self._set_aside, update)):
             return
         try:
-            await self._application.process_update(update)
+            caller = await patiently(partial(let_in, self._chat, update))
+            if caller is not None:
+                await self._answer(caller, update)
+        except QueueLostError:
+            raise
         except Exception:
             log.exception("update %s could not be handled", update.update_id)
         await patiently(partial(self._close, update.update_id))

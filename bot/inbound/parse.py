@@ -9,7 +9,8 @@ from itertools import accumulate
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from bot.telegram_html import LOOSE_JOINER, quoted
+from bot.text.html import LOOSE_JOINER, quoted
+from runner.api.chat import parse_job_range
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _LONG_DASH = re.compile(r"(?<!-)-*[–—][-–—]*")
 _INSIDE = re.compile(r"\w", re.UNICODE)
 _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,64})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+|$)")
 _RANGE_SIGN = re.compile(r"(?:(?<!\s)\s+)?(?:[-–—]{1,2}|\.{2,3}|…)\s*")
-_NUMBERS = re.compile(r"#?([0-9]{1,12})(?:-#?([0-9]{1,12}))?")
 _OF_A_SCRIPT = re.compile(
     r"(?<!<)<<(?!<)-?[ \t]*['\"\\]?[A-Za-z_]"  # a heredoc
     r"|(?:[{(|]|&&)[ \t]*$"  # a line that continues on the next
@@ -64,13 +64,13 @@ def _exact_stretches(text: str, entities: Sequence[tuple[str, int, int]]) -> lis
     """Return where code is, in characters: sorted and without overlaps."""
     exact = sorted((offset, offset + length) for kind, offset, length in entities if kind in _EXACT)
     places = [0, *accumulate(1 + (char > "\uffff") for char in text)] if exact else []
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for offset, ending in exact:
         start, end = (max(bisect_right(places, place) - 1, 0) for place in (offset, ending))
-        start = max(start, found[-1][1] if found else 0)
+        start = max(start, stretches[-1][1] if stretches else 0)
         if end > start:
-            found.append((start, end))
-    return found
+            stretches.append((start, end))
+    return stretches
 
 
 def _straight(part: str, before: str) -> str:
@@ -86,10 +86,10 @@ def _dash(run: str, before: str) -> str:
 def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
     """Return a command's name and the text after it; None if there is no command, or it is for another bot."""
     text = text.lstrip()
-    found = _COMMAND.match(text)
-    if found is None or (found[2] or bot_username).lower() != bot_username.lower():
+    match = _COMMAND.match(text)
+    if match is None or (match[2] or bot_username).lower() != bot_username.lower():
         return None
-    return found[1].lower(), text[found.end() :]
+    return match[1].lower(), text[match.end() :]
 
 
 def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> list[int]:
@@ -109,11 +109,10 @@ def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> li
 
 
 def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
-    found = _NUMBERS.fullmatch(word)
-    if found is None or not int(found[1]):
-        raise UserError(f"“{quoted(word)}” is no job number; {_ASK_NUMBERS}.")
-    first = int(found[1])
-    last = int(found[2] or first)
+    ends = parse_job_range(word)
+    if ends is None:
+        raise UserError(f"“{quoted(word)}” is not a job number; {_ASK_NUMBERS}.")
+    first, last = ends
     if last < first:
         raise UserError(f"“{word}” runs backwards; {_ASK_NUMBERS}.")
     if last - first >= MOST_JOBS:
@@ -126,7 +125,7 @@ def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
 
 def lines(text: str) -> list[str]:
     """Return the commands, one per line: no blank lines or comments, and lines that end in a backslash joined."""
-    found: list[str] = []
+    commands: list[str] = []
     begun: list[str] = []
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.rstrip()
@@ -135,9 +134,9 @@ def lines(text: str) -> list[str]:
         if (len(line) - len(line.rstrip("\\"))) % 2:
             begun += [line[:-1]] if line[:-1] else []
             continue
-        found.append("".join([*begun, line]).strip())
+        commands.append("".join([*begun, line]).strip())
         begun = []
-    return [line for line in [*found, "".join(begun).strip()] if line]
+    return [line for line in [*commands, "".join(begun).strip()] if line]
 
 
 def belong_together(text: str) -> bool:

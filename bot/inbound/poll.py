@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 from telegram import Update
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
-from bot.access.gate import STRANGER, Added, Caller, Denied
+from bot.access.gate import STRANGER, Added, Caller, Denied, Verdict
 from bot.inbound.unwanted_groups import UnwantedGroups
 from bot.outbound.retry_policy import after_failure, is_of_a_stranger, pause_s
-from bot.store_retry import patiently
-from bot.telegram_html import escape, shorten
-from bot.telegram_http import update_number
-from bot.timeouts import within
+from bot.outbound.telegram_http import update_number
+from bot.text.html import escape, shorten
+from bot.waiting import patiently, within
 from runner.api.chat import QueueLostError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from bot.chat import Chat
-    from bot.telegram_client import Wire
+    from bot.outbound.telegram_client import TelegramClient
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ OTHER_POLLER = (
     " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
     " now and then."
 )
-NOT_KEPT = "What you sent is done as soon as I can write it down; you need not send it again."
+NOT_STORED = "What you sent is done as soon as I can write it down; you need not send it again."
 WEBHOOK = (
     "This bot has a webhook: another program gets its messages. Give nightshift a bot of its own (@BotFather), or take "
     "this one over: nightshift bot --take-over"
@@ -52,10 +51,13 @@ WEBHOOK = (
 class Poller:
     """Fetches updates, stores them, and only then confirms them."""
 
-    def __init__(self, chat: Chat, wire: Wire, on_kept: Callable[[], None], *, poll_s: float = POLL_S) -> None:
-        self._chat, self._wire, self._on_kept, self._poll_s = chat, wire, on_kept, poll_s
+    def __init__(
+        self, chat: Chat, client: TelegramClient, on_stored: Callable[[Iterable[Update]], None], *,
+        poll_s: float = POLL_S,
+    ) -> None:  # fmt: skip
+        self._chat, self._client, self._on_stored, self._poll_s = chat, client, on_stored, poll_s
         self._offset: int | None = None
-        self._unwanted = UnwantedGroups(wire.bot)
+        self._unwanted = UnwantedGroups(client.bot)
         self._failures = 0
         self._odd = False
         self._conflicts, self._conflict_at = 0, -FORGIVEN_AFTER_S
@@ -74,7 +76,7 @@ class Poller:
             try:
                 updates = await within(self._poll_s + STALLED_AFTER_S, self._fetch())
             except InvalidToken as problem:
-                if not is_of_a_stranger(problem) and await self._wire.is_unknown():
+                if not is_of_a_stranger(problem) and await self._client.is_unknown():
                     raise
                 await self._failed(problem)
                 continue
@@ -82,82 +84,87 @@ class Poller:
                 await self._failed(problem)
                 continue
             self._succeeded()
-            await self._keep(self._numbered(updates))
+            await self._store(self._numbered(updates))
             if self._offset == before:  # do not poll in a tight loop if the server answers at once
                 await asyncio.sleep(max(0.0, began + SHORTEST_POLL_S - time.monotonic()))
 
     async def _fetch(self) -> list[Any]:
-        return await self._wire.updates(self._offset, self._poll_s, ALLOWED)
+        return await self._client.updates(self._offset, self._poll_s, ALLOWED)
 
     def _numbered(self, updates: list[Any]) -> list[dict[str, Any]]:
         """Return the updates with a number, which can be confirmed. The others come with every poll: log them once."""
-        found = [update for update in updates if update_number(update) is not None]
-        if len(found) < len(updates) and not self._odd:
+        numbered = [update for update in updates if update_number(update) is not None]
+        if len(numbered) < len(updates) and not self._odd:
             log.error("some of what Telegram sent is no update, and left out")
-        self._odd = len(found) < len(updates)
-        return found
+        self._odd = len(numbered) < len(updates)
+        return numbered
 
-    async def _keep(self, updates: list[dict[str, Any]]) -> None:
+    async def _store(self, updates: list[dict[str, Any]]) -> None:
         """Store the updates, retrying until that works. The next fetch confirms them."""
+        received = [one for raw in updates if (one := self._parsed(raw)) is not None]
         tries = 0
         while updates:
             try:
-                with self._chat.transaction():
-                    kept = [self._take(update) for update in updates]
+                with self._chat.queue.store.transaction():
+                    stored = [update for raw, update in received if self._admitted(raw, update)]
             except QueueLostError:
                 raise
             except StoreError as error:
-                log.error("updates cannot be kept, trying again: %s", error)
+                log.error("updates cannot be stored, trying again: %s", error)
                 await asyncio.sleep(DISK_PAUSE_S)
                 tries += 1
                 if tries == 1:  # once, not at every retry
-                    await self._excuse(updates, str(error))
+                    await self._excuse([update for _, update in received], str(error))
                 continue
             self._offset = max(update["update_id"] for update in updates) + 1
-            if any(kept):
-                self._on_kept()
+            self._chat.wake_sender()
+            self._on_stored(stored)
             return
 
-    async def _excuse(self, updates: list[dict[str, Any]], why: str) -> None:
-        """Tell the senders that their messages have to wait. Send it directly: the outbox cannot be written either."""
-        for chat in {caller.chat for update in updates if (caller := self._caller(update))}:
-            with contextlib.suppress(TelegramError):
-                await self._wire.bot.send_message(chat, f"⚠️ {why}\n{NOT_KEPT}")
-
-    def _caller(self, raw: dict[str, Any]) -> Caller | None:
+    def _parsed(self, raw: dict[str, Any]) -> tuple[dict[str, Any], Update] | None:
+        """Return an update as it can be stored, and as parsed. None for an unknown kind: it must not block others."""
         try:
-            verdict = self._chat.gate.judge(Update.de_json(raw, self._wire.bot))
-        except Exception:  # it is judged again when it can be stored
+            whole = _without_surrogates(raw)
+            return whole, Update.de_json(whole, self._client.bot)
+        except Exception:
+            log.exception("update %s cannot be read", raw["update_id"])
             return None
-        return verdict if isinstance(verdict, Caller) else None
 
-    def _take(self, raw: dict[str, Any]) -> bool:
-        """Store one update if its sender may come in, and return whether it was stored. Strangers are only counted."""
+    async def _excuse(self, updates: list[Update], why: str) -> None:
+        """Tell the senders that their messages have to wait. Send it directly: the outbox cannot be written either."""
+        verdicts = [self._judge(update) for update in updates]
+        for chat in {verdict.chat for verdict in verdicts if isinstance(verdict, Caller)}:
+            with contextlib.suppress(TelegramError):
+                await self._client.bot.send_message(chat, f"⚠️ {why}\n{NOT_STORED}")
+
+    def _judge(self, update: Update) -> Verdict:
         try:
-            return self._kept(_whole(raw))
+            return self._chat.gate.judge(update)
         except StoreError:
             raise
-        except Exception:  # an unknown kind of update must not block those behind it
-            log.exception("update %s cannot be read", raw["update_id"])
-            return False
+        except Exception:  # an update of an odd shape must not block those behind it
+            log.exception("update %s cannot be judged", update.update_id)
+            return Denied("an update that cannot be read")
 
-    def _kept(self, raw: dict[str, Any]) -> bool:
-        verdict = self._chat.gate.judge(Update.de_json(raw, self._wire.bot))
+    def _admitted(self, raw: dict[str, Any], update: Update) -> bool:
+        """Store one update if its sender may come in, and return whether to handle it. Strangers are only counted."""
+        verdict = self._judge(update)
         if isinstance(verdict, Added) and self._chat.gate.role_of(verdict.by) is None:
             self._unwanted.leave(verdict.chat)
             verdict = Denied(STRANGER)
         if isinstance(verdict, Denied):
             self._chat.gate.turn_away(verdict)
             return False
-        kept = self._chat.inbox.keep(raw["update_id"], raw)
-        if kept and isinstance(verdict, Added):
+        stored = self._chat.inbox.keep(update.update_id, raw)
+        if stored and isinstance(verdict, Added):
             self._leave(verdict)
-            self._chat.inbox.handled(raw["update_id"])
-        return kept
+            self._chat.inbox.handled(update.update_id)
+            return False
+        return stored
 
     def _leave(self, added: Added) -> None:
         """Leave a group that is not served, without a message there, and tell the person who added the bot."""
-        self._chat.messages.add(added.chat, "leaveChat", {}, lasts_s=3600)
+        self._chat.outbox.add(added.chat, "leaveChat", {}, lasts_s=3600)
         group = escape(shorten(added.title, 200))
         self._chat.say(
             added.by,
@@ -183,7 +190,7 @@ class Poller:
         self._failures += 1
         if isinstance(problem, asyncio.TimeoutError):
             log.warning("the poll stalled; starting it again")
-            await self._wire.reconnect()
+            await self._client.reconnect()
             return
         wait_s = max(after_failure(problem, self._failures).after_s, pause_s(self._failures))
         if self._failures == 1 or isinstance(problem, RetryAfter):
@@ -207,7 +214,7 @@ class Poller:
             self._chat.tell_admins(f"🚨 {escape(words)}")
 
 
-def _whole(update: dict[str, Any]) -> dict[str, Any]:
+def _without_surrogates(update: dict[str, Any]) -> dict[str, Any]:
     """Replace lone surrogates with question marks: JSON can carry them, but the database cannot store them."""
     whole: dict[str, Any] = json.loads(json.dumps(update, ensure_ascii=False).encode("utf-8", "replace"))
     return whole

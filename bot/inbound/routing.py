@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from bot.access.gate import Caller
-from bot.inbound import parse, turn
-from bot.inbound.turn import LONGEST_ANSWER, AlreadyDone, Turn
-from bot.store_retry import TRY_AGAIN_S, patiently
-from bot.telegram_html import escape, fit, units
-from bot.timeouts import within
+from telegram.constants import MessageEntityType
+from telegram.ext.filters import StatusUpdate
+
+from bot.commands import BY_NAME, Role
+from bot.inbound import parse
+from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, turn_of
+from bot.text.html import escape, fit, units
+from bot.waiting import TRY_AGAIN_S, patiently, within
 from runner.api.chat import QueueLostError, StoreError
 from runner.errors import NightshiftError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from telegram import Update
+    from telegram import Message, Update
 
+    from bot.access.gate import Caller
     from bot.chat import Chat
 
     Handler = Callable[[Turn, str], Awaitable[None]]
-    Answer = Callable[[Update, Any], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
 
@@ -34,87 +36,91 @@ TOO_LONG = (
     " does not help, tell whoever runs the box."
 )
 OUR_FAULT = "Something went wrong on my side and nothing was done. The box's log has more; please try again."
+NO_SPACE = "Put a space after the command, like `/status 12`."
 
 
-def command(chat: Chat, handler: Handler) -> Answer:
-    """Return a callback that passes a command to its handler."""
+class Routes(NamedTuple):
+    """The handler of each kind of update. It gets the text after the command, or what the button carries."""
 
-    async def answer(update: Update, _: Any) -> None:
-        if (taken := _taken(chat, update)) is None:
-            return
-        found = parse.command_of(taken.text, chat.username)
-        await attempt(taken, lambda: handler(taken, found[1]) if found else _run_together())
-
-    return answer
-
-
-async def _run_together() -> None:
-    """Refuse a known command with something right behind it, like `/status?`."""
-    raise UserError("Leave a blank after the command, and send nothing else right behind it: `/status 12`")
+    commands: Mapping[str, Handler]
+    file: Handler
+    unknown_command: Handler
+    words: Handler
+    other: Handler
+    tap: Handler
 
 
-def text(chat: Chat, handler: Handler) -> Answer:
-    """Return a callback that passes any other text or attachment to its handler."""
-
-    async def answer(update: Update, _: Any) -> None:
-        if (taken := _taken(chat, update)) is not None:
-            await attempt(taken, lambda: handler(taken, taken.text))
-
-    return answer
-
-
-def tap(chat: Chat, handler: Handler) -> Answer:
-    """Return a callback that passes a pressed button to its handler."""
-
-    async def answer(update: Update, _: Any) -> None:
-        caller = chat.gate.judge(update)
-        query = update.callback_query
-        if isinstance(caller, Caller) and query is not None:
-            taken = turn.of_tap(chat, caller, update)
-            await attempt(taken, lambda: handler(taken, query.data or ""))
-
-    return answer
-
-
-def _taken(chat: Chat, update: Update) -> Turn | None:
-    """Return a turn; None if the caller has lost their role since the update was admitted."""
-    caller = chat.gate.judge(update)
-    return turn.of_message(chat, caller, update) if isinstance(caller, Caller) else None
-
-
-async def attempt(taken: Turn, act: Callable[[], Awaitable[None]]) -> None:
-    """Run a handler. If it fails or takes too long, tell the caller and mark the update as handled.
+async def answer(chat: Chat, routes: Routes, caller: Caller, update: Update) -> None:
+    """Run the handler. If it fails or takes too long, tell the caller and mark the update as handled.
 
     While the database cannot be written, retry.
     """
+    turn = turn_of(chat, caller, update)
     while True:
         try:
-            await within(LIMIT_S, act())
-        except (AlreadyDone, QueueLostError):  # a lost queue makes the bot exit
+            await within(LIMIT_S, _handle(turn, routes, update))
+        except (Dropped, QueueLostError):  # a lost queue makes the bot exit
             return
         except asyncio.TimeoutError:
-            log.error("update %s took too long and was given up", taken.update_id)
-            await patiently(partial(_excuse, taken, TOO_LONG))
+            log.error("update %s took too long and was given up", turn.update_id)
+            await patiently(partial(_excuse, turn, TOO_LONG))
         except StoreError as error:  # nothing was written: retry until it can be
             log.error("%s", error)
             await asyncio.sleep(TRY_AGAIN_S)
             continue
         except NightshiftError as error:
-            await patiently(partial(_excuse, taken, taken.chat.named(str(error))))
+            await patiently(partial(_excuse, turn, chat.named(str(error))))
         except Exception:
-            log.exception("update %s could not be answered", taken.update_id)
-            await patiently(partial(_excuse, taken, OUR_FAULT))
+            log.exception("update %s could not be answered", turn.update_id)
+            await patiently(partial(_excuse, turn, OUR_FAULT))
         return
 
 
-def _excuse(taken: Turn, sentence: str) -> None:
-    taken.uses.clear()  # the same button may be pressed again
+async def _handle(turn: Turn, routes: Routes, update: Update) -> None:
+    """Pass the update to its handler. Telegram's own messages, like "Uma joined", have none."""
+    if update.callback_query is not None:
+        await routes.tap(turn, update.callback_query.data or "")
+        return
+    assert update.message is not None
+    name, addressee = _command_in(update.message)
+    if name in routes.commands and addressee in {"", turn.chat.username.lower()}:
+        turn.require(BY_NAME[name].role)
+        await routes.commands[name](turn, _after_command(turn))
+    elif update.message.document:
+        await routes.file(turn, turn.text)
+    elif name:
+        await routes.unknown_command(turn, turn.text)
+    elif update.message.text:
+        await routes.words(turn, turn.text)
+    elif not StatusUpdate.ALL.check_update(update):
+        await routes.other(turn, turn.text)
+
+
+def _command_in(message: Message) -> tuple[str, str]:
+    """Return the command that a message begins with, and the bot it names; empty if there is none."""
+    first = message.entities[0] if message.entities else None
+    if first is None or first.type != MessageEntityType.BOT_COMMAND or first.offset != 0:
+        return "", ""
+    name, _, addressee = (message.text or "")[1 : first.length].lower().partition("@")
+    return name, addressee
+
+
+def _after_command(turn: Turn) -> str:
+    parsed = parse.command_of(turn.text, turn.chat.username)
+    if parsed is None:  # something else stands right behind it, like `/status?`
+        raise UserError(NO_SPACE)
+    return parsed[1]
+
+
+def _excuse(turn: Turn, sentence: str) -> None:
+    turn.uses.clear()  # the same button may be pressed again
+    turn.role = Role.VIEWER
     try:
-        with taken.effect():
-            if taken.query_id is not None and units(sentence) <= LONGEST_ANSWER:
-                taken.answer(sentence, alert=True)
+        with turn.effect():
+            if turn.query_id is not None and units(sentence) <= LONGEST_ANSWER:
+                turn.answer(sentence, alert=True)
                 return
-            taken.answer()
-            taken.reply(fit([f"⚠️ {escape(sentence)}"]))
-    except AlreadyDone:
+            turn.answer()
+            turn.reply(fit([f"⚠️ {escape(sentence)}"]))
+    except Dropped:
         return

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bot.commands import Role
 from bot.inbound import parse
-from bot.roles import Role
-from bot.telegram_html import CAPTION_UNITS, italic, printable, shorten
+from bot.store.threads import Thread
+from bot.text.html import CAPTION_UNITS, escape, fit, italic, printable, shorten
 from bot.text.outgoing_text import plain
-from runner.api.chat import Thread, clock
+from runner.api.chat import clock
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from telegram import Document, Message, Update
 
     from bot.access.gate import Caller
     from bot.chat import Chat, Picture
-    from bot.text.keyboards import Link, Press
+    from bot.text.buttons import Link, Press
     from runner.api import Queue
     from runner.model import Job
 
@@ -30,13 +31,16 @@ LONGEST_ANSWER = 190
 STALE_S = 600.0
 
 
-class AlreadyDone(Exception):  # noqa: N818 - it is not an error
-    """This update was handled before."""
+class Dropped(Exception):  # noqa: N818 - it is not an error
+    """Nothing more is done for this update: it was handled before, or its caller may no longer use the bot here."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """One update and its caller. Handlers prepare first, then act and answer inside `effect`."""
+    """One update and its caller. Handlers prepare first, then act and answer inside `effect`.
+
+    The caller's role is the one of when the update was admitted, and inside `effect` the one of that moment.
+    """
 
     chat: Chat
     caller: Caller
@@ -51,13 +55,20 @@ class Turn:
     shown: str = ""  # the text of the message with the button, as HTML; empty if it has none or cannot be read
     pictured: bool = False  # whether that text is the caption of a picture
     uses: list[str] = field(default_factory=list)  # buttons to mark as used when this is done
+    role: Role = Role.VIEWER  # what the caller must still have in the transaction
 
     @contextlib.contextmanager
     def effect(self) -> Iterator[None]:
-        """Commit the actions, the answers and the mark "handled" in one transaction. Raise AlreadyDone on a repeat."""
+        """Commit the actions, the answers and the mark "handled" in one transaction.
+
+        The caller's role counts as it is now. Raise UserError if it is no longer enough, and Dropped on a repeat.
+        """
         with self.chat.transaction():
-            if not self.chat.inbox.is_open(self.update_id):
-                raise AlreadyDone
+            role = self.chat.gate.role_in(self.caller.id, self.caller.chat)
+            if role is None or not self.chat.inbox.is_open(self.update_id):
+                raise Dropped
+            self.caller = replace(self.caller, role=role)
+            self.require(self.role)
             self.chat.heard_from(self.caller)
             yield
             for nonce in self.uses:
@@ -70,16 +81,15 @@ class Turn:
         return self.chat.queue.acting_as(self.caller.actor)
 
     def require(self, role: Role) -> None:
-        """Raise UserError unless the caller has at least this role right now."""
-        now = self.chat.gate.role_of(self.caller.id)
-        if now is None or now < role:
-            you = f"; you are {now.title}" if now else ""
-            raise UserError(f"That takes {role.title} of this box{you}.")
+        """Raise UserError unless the caller has at least this role. `effect` checks it again."""
+        self.role = max(self.role, role)
+        if self.caller.role < role:
+            raise UserError(f"That takes {role.title} of this box; you are {self.caller.role.title}.")
 
     @property
     def is_admin(self) -> bool:
-        """Return whether the caller is an admin right now."""
-        return self.chat.gate.role_of(self.caller.id) is Role.ADMIN
+        """Return whether the caller is an admin."""
+        return self.caller.role is Role.ADMIN
 
     @property
     def age_s(self) -> float:
@@ -94,22 +104,23 @@ class Turn:
     ) -> None:  # fmt: skip
         """Send a message to where the caller asked."""
         quote = self.message_id if self.query_id is None and (not self.caller.private or job_id) else None
-        with self._whole():
+        with self._in_effect():
             self.chat.say(
                 self.caller.chat, self.caller.id, html, rows, job_id=job_id, reply_to=quote, topic=self.topic,
                 picture=picture,
             )  # fmt: skip
 
+    def report(self, sentences: Sequence[str], jobs: Sequence[Job]) -> None:
+        """Reply with what was done to these jobs, one sentence per line."""
+        html = fit([escape(self.chat.named("\n".join(sentences)))])
+        self.reply(html, job_id=jobs[0].id if len(jobs) == 1 else None)
+
     def answer(self, text: str = "", *, alert: bool = False) -> None:
         """Show a short text over the pressed button; do nothing if no button was pressed."""
-        if self.query_id is None:
-            return
-        shown = shorten(printable(plain(self.chat.redactor.text(text))), LONGEST_ANSWER)
-        body: dict[str, Any] = {"query": self.query_id, "text": shown, "alert": alert}
-        with self._whole():
-            self.chat.messages.add(
-                self.caller.chat, "answerCallbackQuery", body, lane="answer", person=self.caller.id, lasts_s=ANSWER_S
-            )
+        if self.query_id is not None:
+            words = shorten(printable(plain(self.chat.redactor.text(text))), LONGEST_ANSWER)
+            body = {"query": self.query_id, "text": words, "alert": alert}
+            self._send("answerCallbackQuery", body, "answer", lasts_s=ANSWER_S)
 
     def edit(self, html: str | None, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
         """Change the message whose button was pressed; without `html` only its buttons."""
@@ -120,33 +131,38 @@ class Turn:
             method, body["caption"] = "editMessageCaption", self.chat.presentable(html, CAPTION_UNITS)
         elif html is not None:
             method, body["text"] = "editMessageText", self.chat.presentable(html)
-        with self._whole():
-            self.chat.messages.supersede(self.caller.chat, self.message_id)
+        with self._in_effect():
+            self.chat.outbox.supersede(self.caller.chat, self.message_id)
             body["keyboard"] = self.chat.keyboard(self.caller.id, rows)
-            self.chat.messages.add(self.caller.chat, method, body, lane="edit", person=self.caller.id, job_id=job_id)
+            self._send(method, body, "edit", job_id=job_id)
 
     def settle(self, outcome: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
         """Add the outcome to the message whose button was pressed, and change its buttons."""
-        added = f"\n{italic(outcome)}"
-        self.edit(f"{self.shown}{added}" if self.shown else None, rows, job_id=job_id)
+        self.edit(f"{self.shown}\n{italic(outcome)}" if self.shown else None, rows, job_id=job_id)
 
     def send_log(self, job_id: int) -> None:
         """Send a job's whole output as a file."""
-        body = {"log_of": job_id, "reply_to": self.message_id} | ({"topic": self.topic} if self.topic else {})
-        with self._whole():
+        with self._in_effect():
             self.chat.queue.audit.add(self.caller.actor, "log", {"job": job_id, "whole": True})
-            self.chat.messages.add(
-                self.caller.chat, "sendDocument", body, lane="file", person=self.caller.id, job_id=job_id
-            )
+            self._send("sendDocument", {"log_of": job_id, **self._place()}, "file", job_id=job_id)
 
     def send_results(self, group: str) -> None:
         """Send a group's results as a file."""
-        body = {"csv_of": group, "reply_to": self.message_id} | ({"topic": self.topic} if self.topic else {})
-        with self._whole():
-            self.chat.messages.add(self.caller.chat, "sendDocument", body, lane="file", person=self.caller.id)
+        self._send("sendDocument", {"csv_of": group, **self._place()}, "file")
+
+    def _place(self) -> dict[str, Any]:
+        return {"reply_to": self.message_id} | ({"topic": self.topic} if self.topic else {})
+
+    def _send(
+        self, method: str, body: dict[str, Any], lane: str, *, job_id: int | None = None, lasts_s: float | None = None
+    ) -> None:
+        with self._in_effect():
+            self.chat.outbox.add(
+                self.caller.chat, method, body, lane=lane, person=self.caller.id, job_id=job_id, lasts_s=lasts_s
+            )
 
     @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _in_effect(self) -> Iterator[None]:
         if self.chat.queue.store.connection.in_transaction:
             yield
         else:
@@ -157,38 +173,56 @@ class Turn:
 
     def job(self, job_id: int) -> Job:
         """Return one job as it may be shown. Raise UserError if there is no such job."""
-        found = self.chat.queue.jobs.get(job_id)
-        if found is None:
+        job = self.chat.queue.jobs.get(job_id)
+        if job is None:
             raise UserError(f"There is no job #{job_id}. /status lists the latest.")
-        return self.chat.shown(found)
+        return self.chat.shown(job)
+
+    def own_jobs(self, numbers: Iterable[int]) -> list[Job]:
+        """Return these jobs. Raise UserError unless the caller may change all of them."""
+        jobs = [self.job(number) for number in numbers]
+        for job in jobs:
+            self.require_owner(job)
+        return jobs
+
+    def may_change(self, job: Job) -> bool:
+        """Return whether the caller owns the job or is an admin."""
+        return job.spec.owner == self.caller.actor or self.is_admin
+
+    def require_owner(self, job: Job) -> None:
+        """Raise UserError unless the caller owns the job or is an admin."""
+        self.require(Role.USER)
+        if not self.may_change(job):
+            owner = self.chat.name_of(job.spec.owner)
+            raise UserError(f"#{job.id} belongs to {owner}: only they or an admin may change it.")
 
     def numbers(self, text: str, example: str) -> list[int]:
         """Return the jobs named, or else those that the message replied to is about."""
         if text.strip():
             return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None)
-        found = self._addressed()
-        if not found:
+        numbers = self._addressed()
+        if not numbers:
             raise UserError(f"Which job? Send {example}, or reply to a message about it.")
-        return found
+        return numbers
 
     def _addressed(self) -> list[int]:
         if self.reply_to is None:
             return []
-        job_id = self.chat.messages.job_of(self.caller.chat, self.reply_to)
+        job_id = self.chat.outbox.job_of(self.caller.chat, self.reply_to)
         return [job_id] if job_id else self.chat.threads.begun_by(self.caller.chat, self.reply_to)
 
-    def thread(self, job_id: int) -> None:
-        """Send the notices of this job here."""
-        quoted = self.message_id
-        self.chat.threads.start(Thread(job_id, self.caller.id, self.caller.chat, quoted, self.topic))
-
-    def may_stop(self, job: Job) -> bool:
-        """Return whether the caller owns the job or is an admin."""
-        return job.spec.owner == self.caller.actor or self.is_admin
+    def start_threads(self, job_ids: Iterable[int]) -> None:
+        """Send the notices of these jobs here."""
+        for job_id in job_ids:
+            self.chat.threads.start(Thread(job_id, self.caller.id, self.caller.chat, self.message_id, self.topic))
 
 
-def of_message(chat: Chat, caller: Caller, update: Update) -> Turn:
-    """Make the turn for a message."""
+def turn_of(chat: Chat, caller: Caller, update: Update) -> Turn:
+    """Make the turn for a message or a pressed button."""
+    return _of_tap(chat, caller, update) if update.callback_query is not None else _of_message(chat, caller, update)
+
+
+def _of_message(chat: Chat, caller: Caller, update: Update) -> Turn:
     message = update.message
     assert message is not None
     entities = message.entities or message.caption_entities
@@ -206,8 +240,7 @@ def of_message(chat: Chat, caller: Caller, update: Update) -> Turn:
     )
 
 
-def of_tap(chat: Chat, caller: Caller, update: Update) -> Turn:
-    """Make the turn for a pressed button."""
+def _of_tap(chat: Chat, caller: Caller, update: Update) -> Turn:
     query = update.callback_query
     assert query is not None
     assert query.message is not None

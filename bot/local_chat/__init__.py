@@ -1,5 +1,5 @@
-"""A strict Bot API in memory, and the chat page that uses it. Tests use it too.
+"""The chat without Telegram: the part of the Bot API that the bot calls, in memory, and the page that shows the chat.
 
-The core in `bot_api` knows no transport. `world` holds users, chats and messages, `people` is what persons do, `api` is
-what a bot may call. `in_process_request` serves a bot inside this process; tests/telegram serves it over HTTP.
+`bot_api` knows no transport: `world` holds people, chats and messages, `methods` is what a bot may call, and
+`in_process_request` passes on the calls of a bot in this process. tests/telegram extends it to a strict Bot API.
 """

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api.api import BotApi
+from bot.local_chat.bot_api.api import LocalBotApi
+from bot.local_chat.bot_api.formatted_text import plain_text
 from bot.local_chat.bot_api.in_process_request import LocalRequest
-from bot.local_chat.bot_api.world import World
-from bot.local_chat.page import history as keep
-from bot.local_chat.page import listening_socket
+from bot.local_chat.bot_api.world import LocalWorld
+from bot.local_chat.page import history, listening_socket
 from bot.local_chat.page.server import Page
-from bot.telegram_client import Wire
+from bot.outbound.telegram_client import TelegramClient
 from bot.terminal import page_link
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ HISTORY = "page.json"
 class LocalChat:
     """What the bot needs to serve the page instead of Telegram."""
 
-    wire: Wire
+    client: TelegramClient
     settings: ChatSettings  # with the person at the page as admin
     changed: Callable[[], None]
     status: Status
@@ -52,37 +52,36 @@ class Status:
             return {"box": self._box, "runner_up": False, "simulated": False, "running": 0, "queued": 0,
                     "held": None, "gpus": []}  # fmt: skip
         queue = self.chat.queue
-        counts, known = queue.overview(), queue.snapshot()
+        counts, gpus = queue.view.overview(), queue.view.snapshot()
         return {
             "box": self._box,
             "runner_up": queue.runner_is_up(),
-            "simulated": bool(known and known[0].simulated),
+            "simulated": bool(gpus and gpus[0].simulated),
             "running": counts.running,
             "queued": counts.queued + counts.not_yet,
-            "held": self.chat.named(queue.held() or "") or None,
-            "gpus": queue.gpus(),
+            "held": self.chat.named(queue.reasons.why_paused() or "") or None,
+            "gpus": queue.view.gpus(),
         }
 
 
 async def open_page(stack: contextlib.AsyncExitStack, settings: ChatSettings) -> LocalChat:
     """Open the local chat and its page. The link is then in the state folder."""
     # Message ids go on above those of any earlier world: the queue remembers them.
-    world = World(first_message_id=int(time.time()) - 1_700_000_000)
-    api = BotApi(world)
-    person = world.add_user(_account(), user_id=PERSON)
-    history = os.path.join(settings.home, HISTORY)
-    keep.load(world, person, history)
-    await stack.enter_async_context(keep.Keeper(world, person, history))
+    world = LocalWorld(first_message_id=int(time.time()) - 1_700_000_000)
+    person = world.add_person(_account(), PERSON)
+    path = os.path.join(settings.home, HISTORY)
+    history.load(world, person, path)
+    await stack.enter_async_context(history.HistoryWriter(world, person, path))
     status = Status(settings.box)
     listener = listening_socket.inherited() or listening_socket.listen(settings.page_port)
-    page = Page(api, person, listener=listener, secret=page_link.secret_of(settings.home), status=status.now)
+    page = Page(world, person, listener=listener, secret=page_link.secret_of(settings.home), status=status.now)
     await stack.enter_async_context(page)
     page_link.keep_link(settings.home, page.url)
     if not world.chats[person.id].messages:
-        api.people.start(person)
-    wire = Wire(world.token, request=LocalRequest(api))
+        world.write(person, text=plain_text("/start"))
+    client = TelegramClient(world.token, request=LocalRequest(LocalBotApi(world)))
     changed = partial(_changed, page, settings.home)
-    return LocalChat(wire, settings.model_copy(update={"admins": (PERSON,)}), changed, status)
+    return LocalChat(client, settings.model_copy(update={"admins": (PERSON,)}), changed, status)
 
 
 def _changed(page: Page, home: str) -> None:

@@ -63,14 +63,14 @@ async def log_document(chat: Chat, job_id: int) -> Document | None:
     """Return the output of a job's latest attempt; None if there is none."""
     try:
         job = chat.queue.job(job_id)
-        output = chat.queue.log(job_id)
+        output = chat.queue.view.log(job_id)
     except NightshiftError:
         return None
     return await asyncio.to_thread(_document, job_id, output, chat.redactor_for(job))
 
 
 def _document(job_id: int, output: Log, redactor: Redactor) -> Document | None:
-    content = b"".join(redactor.stream(piece for _, piece in output.parts()))
+    content = b"".join(redactor.stream(output.parts()))
     if not content.strip():
         return None
     name, caption = f"job-{job_id}.log", None

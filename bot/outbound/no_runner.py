@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bot.store_retry import patiently
-from runner.api.chat import clock
+from bot.waiting import patiently
+from runner.api.chat import BoxKey, clock
+from runner.notices import NoRunner, RunnerBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bot.chat import Chat
+    from runner.notices import Payload
 
 LOOK_EVERY_S = 10.0
 STEADY_S = 60.0  # a runner that restarts at once is no news, and one that dies at each start is not back
-AWAY = "no runner since"  # stored on the box while the admins know about it
 
 
 class RunnerWatch:
@@ -46,15 +47,15 @@ class RunnerWatch:
                 self._gone(self._away[1])
 
     def _gone(self, since: str) -> None:
-        if self._chat.queue.box.get(AWAY) is None:
-            self._tell("no runner", since, {"since": since})
+        if self._chat.queue.box.get(BoxKey.NO_RUNNER_SINCE) is None:
+            self._tell(NoRunner(since=since), since)
 
     def _back(self, at: str) -> None:
-        if (since := self._chat.queue.box.get(AWAY)) is not None:
-            self._tell("runner back", None, {"since": since, "at": at})
+        if (since := self._chat.queue.box.get(BoxKey.NO_RUNNER_SINCE)) is not None:
+            self._tell(RunnerBack(since=since, at=at), None)
 
-    def _tell(self, kind: str, away: str | None, data: dict[str, str]) -> None:
+    def _tell(self, payload: Payload, away: str | None) -> None:
         with self._chat.transaction():
-            self._chat.queue.outbox.add(kind, data)
-            self._chat.queue.box.set(AWAY, away)
+            self._chat.queue.notices.add(payload)
+            self._chat.queue.box.set(BoxKey.NO_RUNNER_SINCE, away)
         self._on_notice()

@@ -1,10 +1,11 @@
-"""Decides what to do after a call to Telegram failed. Pure.
+"""Decides what to do after a call to Telegram failed, and makes simpler forms of a refused message. Pure.
 
 In python-telegram-bot, BadRequest and TimedOut are both NetworkErrors, so the order of the checks matters.
 """
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -12,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from telegram import error
 
+from bot.text.html import MESSAGE_UNITS, TAG, shorten
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bot.store.outbox import Message
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 LONGEST_UNSURE_S = 120.0  # longer, because each try may put one more copy into the chat
@@ -135,8 +140,8 @@ def _refused(problem: error.BadRequest, _: int) -> Verdict:
 
 
 def _reason(problem: error.TelegramError) -> str:
-    told, _, _ = problem.message.partition(". Parsing the server response")  # the answer was a page, not JSON
-    return told.removeprefix("Bad Request: ").removeprefix("Forbidden: ")
+    reason, _, _ = problem.message.partition(". Parsing the server response")  # the answer was a page, not JSON
+    return reason.removeprefix("Bad Request: ").removeprefix("Forbidden: ")
 
 
 # The first match counts: the last class includes all the others.
@@ -150,3 +155,38 @@ _JUDGES: tuple[tuple[type[BaseException], Callable[[Any, int], Verdict]], ...] =
     (error.TimedOut, _timed_out),
     (error.TelegramError, _network),
 )
+
+
+# -- simpler forms of a message that Telegram refused ------------------------------------------------
+
+AS_WORDS = {Then.PLAIN, Then.BARE, Then.PARK}  # then text alone may get through: a group may forbid pictures
+
+
+def _plainer(body: dict[str, Any]) -> dict[str, Any]:
+    if body.get("plain") or "text" not in body:
+        return body
+    return {**body, "text": html.unescape(TAG.sub("", body["text"])), "plain": True}
+
+
+def _looser(body: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key not in {"reply_to", "topic"}}
+
+
+def _barest(body: dict[str, Any]) -> dict[str, Any]:
+    """Return plain text only: whatever Telegram refused, that should get through."""
+    bare = {key: value for key, value in _plainer(_looser(body)).items() if key != "keyboard"}
+    return {**bare, "text": shorten(bare["text"], MESSAGE_UNITS - 200, keep="both")} if "text" in bare else bare
+
+
+def in_words(message: Message, verdict: Verdict) -> dict[str, Any] | None:
+    """Return the message without its picture, or with the reason why there is no file; None if text would not help."""
+    body = message.body
+    if "plot" in body:
+        return {key: value for key, value in body.items() if key not in {"plot", "caption"}}
+    unreachable = verdict.then is Then.PARK and verdict.why.startswith("unreachable") and message.chat > 0
+    if message.method != "sendDocument" or "refused" in body or unreachable:
+        return None
+    return {**body, "refused": verdict.why.removeprefix("refused: ").removeprefix("unreachable: ")}
+
+
+SIMPLER_FORMS = {Then.PLAIN: _plainer, Then.LOOSE: _looser, Then.BARE: _barest}

@@ -21,13 +21,12 @@ from telegram import (
 from telegram.constants import ParseMode
 from telegram.error import InvalidToken, TelegramError
 
-from bot.outbound import simpler_forms
 from bot.outbound.documents import document_for, missing, not_taken
-from bot.outbound.retry_policy import Then, Verdict, after_failure
+from bot.outbound.retry_policy import AS_WORDS, SIMPLER_FORMS, Then, Verdict, after_failure, in_words
 from bot.pictures import plots
-from bot.store_retry import patiently
-from bot.telegram_html import CAPTION_UNITS, MESSAGE_UNITS, escape, italic, shorten, visible_units
-from bot.timeouts import within
+from bot.store.outbox import LANES
+from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, escape, italic, shorten, visible_units
+from bot.waiting import patiently, within
 from runner.api.chat import clock
 from runner.errors import NightshiftError
 
@@ -37,14 +36,13 @@ if TYPE_CHECKING:
     from telegram import Bot
 
     from bot.chat import Chat
-    from runner.api.chat import Message
+    from bot.store.outbox import Message
 
 log = logging.getLogger(__name__)
 
 EDIT_TRIES = 4  # before we conclude that this server does not have the method
 LATE = timedelta(minutes=10)
 REPEAT = "sent again: the first may have arrived"
-ORDER = {"answer": 0, "reply": 1, "send": 2, "edit": 3}  # somebody is waiting for an answer; news can wait
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 
 
@@ -88,13 +86,13 @@ class Sender:
         """Start a task for each chat with something due. Return the seconds until more is due; None if nothing is."""
         now = clock.monotonic()
         self._quiet_until = {chat: until for chat, until in self._quiet_until.items() if until > now}
-        for message in self._chat.messages.due(now=now):
+        for message in self._chat.outbox.due(now=now):
             lane = (message.chat, message.lane == "file")
             if lane not in self._busy and message.chat not in self._quiet_until:
                 task = asyncio.get_running_loop().create_task(self._lane(*lane))
                 self._busy[lane] = task
                 task.add_done_callback(partial(self._lane_ended, lane))
-        waits = [*(until - now for until in self._quiet_until.values()), self._chat.messages.next_try_in(now)]
+        waits = [*(until - now for until in self._quiet_until.values()), self._chat.outbox.next_try_in(now)]
         return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
     def _lane_ended(self, lane: tuple[int, bool], task: asyncio.Task[None]) -> None:
@@ -111,20 +109,20 @@ class Sender:
     def _next(self, chat: int, files: bool) -> Message | None:
         if chat in self._quiet_until and self._quiet_until[chat] > clock.monotonic():
             return None
-        due = [message for message in self._chat.messages.due(chat) if (message.lane == "file") == files]
-        return min(due, key=lambda message: ORDER.get(message.lane, 0), default=None)
+        due = [message for message in self._chat.outbox.due(chat) if (message.lane == "file") == files]
+        return min(due, key=lambda message: LANES.index(message.lane), default=None)
 
     async def _send(self, message: Message) -> None:
         """Try once to send a message, and store the result before the task sends its next one."""
-        messages = self._chat.messages
+        outbox = self._chat.outbox
         if message.expires_at and message.expires_at < clock.now():
-            await patiently(partial(messages.told, message.id))
+            await patiently(partial(outbox.done, message.id))
             return
         if message.person is not None and not self._chat.gate.may_reach(message.person, message.chat):
-            await patiently(partial(messages.park, message.id, "no longer allowed"))
+            await patiently(partial(outbox.mark_undeliverable, message.id, "no longer allowed"))
             return
         await self._picture(message)  # drawing takes time, so it is done before the try is recorded
-        await patiently(partial(messages.begin, message.id))
+        await patiently(partial(outbox.begin, message.id))
         try:
             number = await self._call(message)
         except TelegramError as problem:
@@ -133,20 +131,20 @@ class Sender:
             log.exception("message %s cannot be sent", message.id)
             await patiently(partial(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent")))
         else:
-            await patiently(partial(messages.told, message.id, number))
+            await patiently(partial(outbox.done, message.id, number))
 
     def _failed(self, message: Message, verdict: Verdict) -> None:
-        messages, then = self._chat.messages, verdict.then
-        if then in simpler_forms.AS_WORDS and (words := simpler_forms.in_words(message, verdict)) is not None:
+        outbox, then = self._chat.outbox, verdict.then
+        if then in AS_WORDS and (words := in_words(message, verdict)) is not None:
             log.warning("the file of message %s was refused, words are sent: %s", message.id, verdict.why)
-            messages.again(message.id, 0.0, arrived_perhaps=message.begun, body=words)
+            outbox.again(message.id, 0.0, arrived_perhaps=message.begun, body=words)
         elif then is Then.DONE:
-            messages.told(message.id)
+            outbox.done(message.id)
         elif then is Then.PARK:
             self._park(message, verdict.why)
         elif then is Then.MOVE:
             self._move(message, verdict.chat or 0)
-        elif then in simpler_forms.FORMS:
+        elif then in SIMPLER_FORMS:
             self._simplify(message, verdict)
         else:
             self._later(message, verdict)
@@ -154,24 +152,24 @@ class Sender:
             self._on_doubt()
 
     def _move(self, message: Message, became: int) -> None:
-        self._chat.messages.again(message.id, 0.0, arrived_perhaps=message.begun)
+        self._chat.outbox.again(message.id, 0.0, arrived_perhaps=message.begun)
         if not follow(self._chat, message.chat, became):
             self._park(message, "unreachable: the group has become another one")
 
     def _simplify(self, message: Message, verdict: Verdict) -> None:
         """Send a refused message again in a simpler form. If there is none, it is undeliverable."""
-        body = simpler_forms.FORMS[verdict.then](message.body)
+        body = SIMPLER_FORMS[verdict.then](message.body)
         if body == message.body or message.method not in _CAN_BE_SIMPLER:
             self._park(message, f"refused: {verdict.why}")
             return
         log.error("message %s was refused as it was: %s", message.id, verdict.why)
-        self._chat.messages.again(message.id, 0.0, arrived_perhaps=message.begun, body=body)
+        self._chat.outbox.again(message.id, 0.0, arrived_perhaps=message.begun, body=body)
 
     def _later(self, message: Message, verdict: Verdict) -> None:
         perhaps = verdict.then is Then.PERHAPS or message.begun
         if message.tries == 0:
             log.warning("message %s to chat %s is tried again: %s", message.id, message.chat, shorten(verdict.why, 300))
-        self._chat.messages.again(message.id, verdict.after_s, arrived_perhaps=perhaps)
+        self._chat.outbox.again(message.id, verdict.after_s, arrived_perhaps=perhaps)
         if verdict.then is Then.WAIT:
             self._quiet_until[message.chat] = clock.monotonic() + verdict.after_s
 
@@ -181,16 +179,16 @@ class Sender:
         A notice that cannot be delivered in a group goes to the person in private.
         """
         if message.lane in {"edit", "answer"}:
-            self._chat.messages.told(message.id)
+            self._chat.outbox.done(message.id)
             return
         log.warning("a message to chat %s cannot be delivered: %s", message.chat, why)
         if message.notice_id is None or message.chat > 0 or message.person is None:
-            self._chat.messages.park(message.id, why)
+            self._chat.outbox.mark_undeliverable(message.id, why)
             return
         with self._chat.transaction():
-            self._chat.messages.park(message.id, f"told in private: {why}")
+            self._chat.outbox.mark_undeliverable(message.id, f"told in private: {why}")
             body = {key: value for key, value in message.body.items() if key not in {"reply_to", "topic"}}
-            self._chat.messages.add(
+            self._chat.outbox.add(
                 message.person, message.method, body, person=message.person, job_id=message.job_id,
                 notice_id=message.notice_id, at=message.created_at,
             )  # fmt: skip
@@ -295,7 +293,7 @@ def follow(chat: Chat, old: int, new: int) -> bool:
     with chat.transaction():
         known = chat.people.successors().get(old) == new  # said twice: in a refusal, and in a message in the group
         chat.people.note_successor(old, new)
-        chat.messages.move(old, new)
+        chat.outbox.move(old, new)
         chat.threads.move(old, new)
         if known:
             return True

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.text import keyboards
-from bot.text.keyboards import Press
-from runner.api.chat import clock
+from bot.text.buttons import BY_ACTION, ButtonKind, Press
 
 if TYPE_CHECKING:
     from bot.chat import Chat
-    from runner.api.chat import Shown
+    from bot.store.outbox import Shown
     from runner.model import Job
 
-WHILE_IT_LASTS = frozenset({"kill", "kill now", "keep", "extend", "edit", "front", "up", "down", "hold", "release"})
-QUESTIONS = frozenset({"killed", "back"})
+QUESTION = {ButtonKind.YES_KILL, ButtonKind.NO_KILL}
 LATEST = 6  # messages per job that are changed: Telegram limits edits
 LASTS_S = 900.0
 
@@ -29,7 +27,7 @@ def take_away(chat: Chat, job_id: int) -> int:
     changed: list[int] = []
     with chat.transaction():
         moved = chat.people.successors()  # a group with a new id has new message numbers
-        for shown in chat.messages.shown_about(job.id, clock.text(job.submitted_at), LATEST):
+        for shown in chat.outbox.shown_about(job.id, LATEST):
             if shown.chat in moved or not shown.person or not chat.gate.may_reach(shown.person, shown.chat):
                 continue
             if shown.chat < 0 and shown.chat in changed:
@@ -41,32 +39,33 @@ def take_away(chat: Chat, job_id: int) -> int:
 
 def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> bool:
     """Remove the stale buttons of one message. Return whether there were any."""
-    left = _left(chat, job, shown, person)
-    if left is None:
+    keyboard = _without_stale(chat, job, shown, person)
+    if keyboard is None:
         return False
     if shown.number is None:
-        chat.messages.change(shown.id, {**shown.body, "keyboard": left})
+        chat.outbox.change(shown.id, {**shown.body, "keyboard": keyboard})
         return True
-    body = {"message_id": shown.number, "keyboard": left}
-    chat.messages.add(
+    body = {"message_id": shown.number, "keyboard": keyboard}
+    chat.outbox.add(
         shown.chat, "editMessageReplyMarkup", body, lane="edit", person=person, job_id=job.id, lasts_s=LASTS_S
     )
     return True
 
 
-def _left(chat: Chat, job: Job, shown: Shown, person: int) -> Keyboard | None:
+def _without_stale(chat: Chat, job: Job, shown: Shown, person: int) -> Keyboard | None:
     """Return the buttons that the message should have; None if none of them is stale."""
     rows: Keyboard = shown.body.get("keyboard") or []
-    found = {one["data"]: chat.buttons.find(one["data"]) for row in rows for one in row if "data" in one}
-    buttons = {nonce: button for nonce, button in found.items() if button is not None}
-    gone = {nonce for nonce, button in buttons.items() if button.action in WHILE_IT_LASTS | QUESTIONS}
-    if not gone:
+    nonces = [one["data"] for row in rows for one in row if "data" in one]
+    buttons = {nonce: button for nonce in nonces if (button := chat.buttons.find(nonce)) is not None}
+    kinds = {nonce: BY_ACTION[button.action] for nonce, button in buttons.items() if button.action in BY_ACTION}
+    stale = {nonce for nonce, kind in kinds.items() if kind.value.while_unfinished or kind in QUESTION}
+    if not stale:
         return None
-    if any(button.data.get("back") == "job" for button in buttons.values() if button.action in QUESTIONS):
+    if any(kinds[nonce] in QUESTION and buttons[nonce].data.get("back") == "job" for nonce in kinds):
         return chat.keyboard(person, keyboards.of_job(job))
-    left = [kept for row in rows if (kept := [one for one in row if one.get("data") not in gone])]
-    actions = {button.action for button in buttons.values()}
-    if actions & QUESTIONS or "rerun" in actions:
-        return left
-    again = chat.keyboard(person, [[Press("Rerun", "rerun", job.id)]])
-    return [*left[:-1], [*left[-1], *again[0]]] if left and again else [*left, *again]
+    remaining = [[one for one in row if one.get("data") not in stale] for row in rows]
+    remaining = [row for row in remaining if row]
+    if {*QUESTION, ButtonKind.RERUN} & set(kinds.values()):
+        return remaining
+    again = chat.keyboard(person, [[Press(ButtonKind.RERUN, job.id)]])
+    return [*remaining[:-1], [*remaining[-1], *again[0]]] if remaining and again else [*remaining, *again]

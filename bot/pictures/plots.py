@@ -10,7 +10,7 @@ from collections import OrderedDict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bot.worker_process import answer_of
+from bot.waiting import answer_of
 from runner.api import groups
 
 if TYPE_CHECKING:

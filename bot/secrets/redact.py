@@ -23,7 +23,6 @@ from bot.secrets.names import (
     secret_values,
 )
 from bot.secrets.unseen import seen
-from bot.telegram_html import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -152,7 +151,8 @@ class Redactor:
         if key not in self._ends:
             near = text if len(text) <= 4 * _SHOWN else f"{text[: 2 * _SHOWN]}\n{text[-2 * _SHOWN :]}"
             self._ends = dict([*self._ends.items()][-_ENDS_KEPT:])
-            self._ends[key] = shorten(self.text(near), _SHOWN, keep="both")
+            shown, half = self.text(near), _SHOWN // 2
+            self._ends[key] = shown if len(shown) <= _SHOWN else f"{shown[:half]}…{shown[-half:]}"
         return self._ends[key]
 
     def data(self, data: bytes) -> bytes:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bot import settings, token
-from bot.terminal.people import has_admin, is_page, rows
-from runner.api.chat import BOT_LOCK, KEEPER_LOCK, Messages, People, clock, holder
+from bot.store.outbox import Outbox
+from bot.store.people import People
+from bot.terminal.people import everybody, has_admin, is_page
+from runner.api.chat import BOT_LOCK, KEEPER_LOCK, clock, holder
 from runner.errors import NightshiftError
-from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
+from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding
 from runner.terminal.session import counted, open_queue
 
 if TYPE_CHECKING:
@@ -23,48 +25,48 @@ if TYPE_CHECKING:
 
 ANSWERS_WITHIN_S = 5.0
 LONGEST_ANSWER = 64 << 10
-PARKED_SINCE = timedelta(days=7)
+UNDELIVERABLE_FOR = timedelta(days=7)
 REFUSED = 401
 
 
 def examine() -> Iterator[Finding]:
     """Yield all findings about the chat."""
     try:
-        found = settings.load()
+        config = settings.load()
     except NightshiftError as error:
         yield Finding(FAIL, "chat settings", str(error), "correct it in the environment or in .env of the state folder")
         return
-    if _is_page(found):
-        yield from _page(found)
+    if _is_page(config):
+        yield from _page(config)
     else:
         try:
-            place, secret = token.source(found), token.find(found)
+            place, secret = token.source(config), token.find(config)
         except NightshiftError as error:
             yield Finding(FAIL, "token", str(error), "see above")
             return
         if place and secret:
             yield Finding(OK, "token", f"from {place.place}")
-            yield from _telegram(found, secret)
-        elif holder(found.home, BOT_LOCK) is not None:
+            yield from _telegram(config, secret)
+        elif holder(config.home, BOT_LOCK) is not None:
             yield Finding(INFO, "token", "the bot has one that this terminal does not know")
         else:
             yield Finding(INFO, "chat", "off: no NIGHTSHIFT_TOKEN", "docs/telegram.md, or NIGHTSHIFT_CHAT=page")
             return
     with open_queue() as queue:
-        yield from _people(found, queue)
+        yield from _people(config, queue)
         yield from _parked(queue)
-    yield from _bot(found)
+    yield from _bot(config)
 
 
-def _is_page(found: ChatSettings) -> bool:
-    if holder(found.home, BOT_LOCK) is None:  # the settings decide, and there may be no queue yet
-        return found.chat == "page"
+def _is_page(config: ChatSettings) -> bool:
+    if holder(config.home, BOT_LOCK) is None:  # the settings decide, and there may be no queue yet
+        return config.chat == "page"
     with open_queue() as queue:
-        return is_page(found, queue)
+        return is_page(config, queue)
 
 
-def _telegram(found: ChatSettings, secret: str) -> Iterator[Finding]:
-    me = _ask(found, secret, "getMe")
+def _telegram(config: ChatSettings, secret: str) -> Iterator[Finding]:
+    me = _ask(config, secret, "getMe")
     if isinstance(me, Finding):
         yield me
         return
@@ -72,7 +74,7 @@ def _telegram(found: ChatSettings, secret: str) -> Iterator[Finding]:
         yield Finding(WARN, "Telegram", "answers, but does not say which bot this is", "check NIGHTSHIFT_API_URL")
         return
     yield Finding(OK, "Telegram", f"answers; the bot is @{me.get('username', '?')}")
-    webhook = _ask(found, secret, "getWebhookInfo")
+    webhook = _ask(config, secret, "getWebhookInfo")
     if isinstance(webhook, dict) and (url := webhook.get("url")):
         where = urlsplit(str(url)).hostname or "elsewhere"
         yield Finding(
@@ -83,17 +85,17 @@ def _telegram(found: ChatSettings, secret: str) -> Iterator[Finding]:
         )
 
 
-def _ask(found: ChatSettings, secret: str, method: str) -> dict[str, Any] | Finding:
+def _ask(config: ChatSettings, secret: str, method: str) -> dict[str, Any] | Finding:
     """Call one method of the Bot API. The URL holds the token, so a failure is reported only by its type."""
     import httpx
 
     try:
-        url = f"{found.api_url}/bot{secret}/{method}"
-        with httpx.Client(proxy=found.proxy, timeout=ANSWERS_WITHIN_S) as client, client.stream("GET", url) as answer:
-            told = json.loads(next(answer.iter_bytes(LONGEST_ANSWER), b""))
+        url = f"{config.api_url}/bot{secret}/{method}"
+        with httpx.Client(proxy=config.proxy, timeout=ANSWERS_WITHIN_S) as client, client.stream("GET", url) as answer:
+            reply = json.loads(next(answer.iter_bytes(LONGEST_ANSWER), b""))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError, ImportError) as error:
-        where = urlsplit(found.api_url).hostname
-        through = f" through {urlsplit(found.proxy).hostname}" if found.proxy else ""
+        where = urlsplit(config.api_url).hostname
+        through = f" through {urlsplit(config.proxy).hostname}" if config.proxy else ""
         return Finding(
             WARN,
             "Telegram",
@@ -104,21 +106,21 @@ def _ask(found: ChatSettings, secret: str, method: str) -> dict[str, Any] | Find
         return Finding(
             FAIL, "Telegram", "does not know this token", "@BotFather shows the right one: /mybots, API Token"
         )
-    result = told.get("result") if isinstance(told, dict) else None
+    result = reply.get("result") if isinstance(reply, dict) else None
     if not isinstance(result, dict):
         return Finding(WARN, "Telegram", f"answers with an error ({answer.status_code})", "look again in a while")
     return result
 
 
-def _people(found: ChatSettings, queue: Queue) -> Iterator[Finding]:
+def _people(config: ChatSettings, queue: Queue) -> Iterator[Finding]:
     people = People(queue.store)
-    known, waiting = rows(found, people), people.invitations()
-    if is_page(found, queue):
+    listed, waiting = everybody(config, people), people.invitations()
+    if is_page(config, queue):
         return
-    if has_admin(found, people):
-        counts = {role: sum(person["role"] == role for person in known) for role in ("admin", "user", "viewer")}
-        told = ", ".join(counted(count, role) for role, count in counts.items() if count)
-        yield Finding(OK, "people", told + (f"; {counted(waiting, 'link')} not used yet" if waiting else ""))
+    if has_admin(config, people):
+        counts = {role: sum(person.role == role for person in listed) for role in ("admin", "user", "viewer")}
+        words = ", ".join(counted(count, role) for role, count in counts.items() if count)
+        yield Finding(OK, "people", words + (f"; {counted(waiting, 'link')} not used yet" if waiting else ""))
     elif waiting:
         yield Finding(
             WARN, "people", "nobody is admin yet; a link is out", "open the link that `nightshift pair` showed"
@@ -127,8 +129,8 @@ def _people(found: ChatSettings, queue: Queue) -> Iterator[Finding]:
         yield Finding(FAIL, "people", "nobody is admin: nobody could run this box by chat", "nightshift pair")
 
 
-def _bot(found: ChatSettings) -> Iterator[Finding]:
-    pid = holder(found.home, BOT_LOCK)
+def _bot(config: ChatSettings) -> Iterator[Finding]:
+    pid = holder(config.home, BOT_LOCK)
     if pid is None:
         yield Finding(
             WARN, "bot", "not up", "nightshift up --detach; why it is not: nightshift.log in the state folder"
@@ -137,24 +139,24 @@ def _bot(found: ChatSettings) -> Iterator[Finding]:
         yield Finding(OK, "bot", f"up (pid {pid})")
 
 
-def _page(found: ChatSettings) -> Iterator[Finding]:
-    if holder(found.home, BOT_LOCK) is not None:
+def _page(config: ChatSettings) -> Iterator[Finding]:
+    if holder(config.home, BOT_LOCK) is not None:
         yield Finding(OK, "page", "`nightshift page` prints its link")
         return
-    if holder(found.home, KEEPER_LOCK) is not None:
+    if holder(config.home, KEEPER_LOCK) is not None:
         yield Finding(OK, "page", "`nightshift up` holds its port")
         return
     try:
-        socket.create_server(("127.0.0.1", found.page_port)).close()
+        socket.create_server(("127.0.0.1", config.page_port)).close()
     except OSError as error:
-        why = f"port {found.page_port} cannot be used: {error.strerror}"
+        why = f"port {config.page_port} cannot be used: {error.strerror}"
         yield Finding(FAIL, "page", why, "NIGHTSHIFT_PAGE_PORT=another")
     else:
-        yield Finding(OK, "page", f"port {found.page_port} is free")
+        yield Finding(OK, "page", f"port {config.page_port} is free")
 
 
 def _parked(queue: Queue) -> Iterator[Finding]:
-    since = clock.text(clock.now() - PARKED_SINCE)
-    for why, count in Messages(queue.store).parked(since):
+    since = clock.text(clock.now() - UNDELIVERABLE_FOR)
+    for why, count in Outbox(queue.store).undeliverable(since):
         fix = "they open the bot and press Start" if why.startswith("unreachable") else None
         yield Finding(WARN, "messages", f"{counted(count, 'message')} of the last week not delivered: {why}", fix)

@@ -23,21 +23,21 @@ TAKEN_WITHIN_S, LOOK_EVERY_S = 10.0, 0.02
 @click.option("--new-link", is_flag=True, help="Make a new link. The old one, and pages opened with it, stop working.")
 def page(new_link: bool) -> None:
     """Print the link to the chat page. Anyone who has it may do everything, with the rights of your account."""
-    found = settings.load()
+    config = settings.load()
     with open_queue() as queue:
-        if not is_page(found, queue):
+        if not is_page(config, queue):
             raise UserError(
                 "The chat is not a page on this machine. For that: NIGHTSHIFT_CHAT=page, then nightshift up."
             )
         if new_link:
             queue.audit.add(queue.actor, "new link", {})
     # a bot with its lock but no doorbell does not listen yet: another program could answer in its place
-    is_up = holder(found.home, BOT_LOCK) is not None and ring(found.home, BOT_BELL)
-    secret = new_secret(found.home) if new_link else None
+    is_up = holder(config.home, BOT_LOCK) is not None and ring(config.home, BOT_BELL)
+    secret = new_secret(config.home) if new_link else None
     if secret and is_up:
-        _wait_until_taken(found.home, secret)
+        _wait_until_taken(config.home, secret)
     if is_up:
-        print(link(found.home))
+        print(link(config.home))
     elif new_link:
         say("the old link no longer works. The bot is not up: nightshift up --detach, then nightshift page")
     else:
@@ -48,10 +48,10 @@ def secret_of(home: str) -> str:
     """Return the link's secret. Make one if there is none, or if it is too short."""
     try:
         with open(os.path.join(home, SECRET), encoding="ascii", errors="replace") as file:
-            kept = file.read().strip()
+            secret = file.read().strip()
     except FileNotFoundError:
-        kept = ""
-    return kept if len(kept) >= SHORTEST else new_secret(home)
+        secret = ""
+    return secret if len(secret) >= SHORTEST else new_secret(home)
 
 
 def new_secret(home: str) -> str:

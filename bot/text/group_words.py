@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bot.telegram_html import CAPTION_UNITS, bold, escape, fit, pre, printable, shorten
+from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, bold, escape, fit, pre, printable, shorten
 from bot.text.job_words import called, numbered
 from runner.api.chat import clock, format_duration
 from runner.api.groups import best_words, count_words
@@ -13,8 +13,10 @@ from runner.model import State
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bot.text.notice_context import GroupContext
     from runner.api.groups import Results, Standing
     from runner.model import Job
+    from runner.notices import GroupDone
 
 WIDTH = 34  # of a phone, in monospace characters
 ROWS, ROWS_BELOW_A_PICTURE = 25, 8
@@ -41,8 +43,7 @@ def queued(name: str, ids: Sequence[int], at_most: int | None, reason: str | Non
 
 def status(standing: Standing, results: Results, *, below_a_picture: bool = False) -> str:
     """Say how far a group is and which job is best, with a table of its jobs."""
-    line = standing.line.removeprefix(standing.group.name)
-    head = f"{_sign(standing.counts)} {bold(standing.group.name)}{escape(line)}"
+    head = _headline(standing)
     if best := best_words(results):
         head += f"\n{escape(best)}"
     elif results.metric:
@@ -55,14 +56,16 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
     return fit([f"{head}\n{shown}{more}"], *([CAPTION_UNITS] if below_a_picture else []))
 
 
-def listed(found: Sequence[Standing]) -> str:
+def listed(standings: Sequence[Standing]) -> str:
     """List these groups, one line each."""
-    if not found:
+    if not standings:
         return "There are no groups yet: /sweep makes one, and so does `/submit --group NAME …`"
-    lines = [
-        f"{_sign(one.counts)} {bold(one.group.name)}{escape(one.line.removeprefix(one.group.name))}" for one in found
-    ]
-    return fit(["\n".join([*lines, "", "`/group NAME` shows one of them."])])
+    return fit(["\n".join([*map(_headline, standings), "", "`/group NAME` shows one of them."])])
+
+
+def _headline(standing: Standing) -> str:
+    name = standing.group.name
+    return f"{_sign(standing.counts)} {bold(name)}{escape(standing.line.removeprefix(name))}"
 
 
 def _sign(counts: Mapping[State, int]) -> str:
@@ -75,30 +78,36 @@ def _sign(counts: Mapping[State, int]) -> str:
     return "✅" if counts.get(State.SUCCEEDED) else "⏹"
 
 
-def done(data: Mapping[str, Any], box: str, results: Results, limit: int | None = None) -> str:
+def done(notice: GroupDone, context: GroupContext, limit: int = MESSAGE_UNITS) -> str:
     """Say that all jobs of a group have ended, how, and after how long."""
-    counts = {State(state): int(count) for state, count in data["counts"].items()}
-    in_all = {State(state): int(count) for state, count in data["in_all"].items()}
-    said = [count_words(counts)]
-    if sum(in_all.values()) > sum(counts.values()):
-        said[0] += f" ({in_all.get(State.SUCCEEDED, 0):,} of {sum(in_all.values()):,} in all)"
-    said += [part for part in (best_words(results), results.trouble, _lasted(data)) if part]
-    head = f"{_sign(counts)} {bold(str(data['group']))} is done on {escape(box)}: {escape(', '.join(said))}"
-    return fit([head], *([limit] if limit else []))
+    counts = {State(state): count for state, count in notice.counts.items()}
+    summary, total = count_words(counts), sum(notice.in_all.values())
+    if total > sum(counts.values()):
+        summary += f" ({notice.in_all.get(State.SUCCEEDED.value, 0):,} of {total:,} in all)"
+    results = context.results
+    parts = [part for part in (summary, best_words(results), results.trouble, _duration(notice)) if part]
+    return fit(
+        [f"{_sign(counts)} {bold(notice.group)} is done on {escape(context.box)}: {escape(', '.join(parts))}"], limit
+    )
 
 
-def _lasted(data: Mapping[str, Any]) -> str:
-    since, until = clock.moment(data.get("since")), clock.moment(data.get("until"))
+def done_caption(notice: GroupDone, context: GroupContext) -> str:
+    """Return the same as the caption of a picture of the results."""
+    return done(notice, context, CAPTION_UNITS)
+
+
+def _duration(notice: GroupDone) -> str:
+    since, until = clock.moment(notice.since), clock.moment(notice.until)
     return format_duration((until - since).total_seconds()) if since and until else ""
 
 
 def table(results: Results, most: int) -> str:
     """Return the first `most` jobs in columns that fit a phone: number, varied parameters, result."""
     rows, names = results.rows[:most], results.varied or results.names
-    came = [_came(row.job, row.reading.text if row.reading else "", metric=bool(results.metric)) for row in rows]
+    came = [_came(row.job, row.value.text if row.value else "", metric=bool(results.metric)) for row in rows]
     ids = [f"#{row.job.id}" for row in rows]
-    given = [[printable(row.job.spec.parameters.get(name, "–")) for row in rows] for name in names]
-    headed = [[name, *values] for name, values in zip(names, given, strict=True)]
+    values = [[printable(row.job.spec.parameters.get(name, "–")) for row in rows] for name in names]
+    headed = [[name, *column] for name, column in zip(names, values, strict=True)]
     if not names:
         headed = [["", *(called(row.job) for row in rows)]]
     last = [results.metric.name if results.metric else "", *came]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.telegram_html import bold, code, escape, link, shorten
-from runner.api.chat import format_duration, format_mib, printable, short_time, signal_name, state_words
-from runner.model import Phase, Reason, State
+from bot.text.html import bold, code, escape, shorten
+from runner.api.chat import duration_words, format_mib, printable, short_time, state_words
+from runner.model import Phase, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,10 +37,13 @@ def sign(job: Job) -> str:
 
 def called(job: Job, limit: int = 40) -> str:
     """Return a label for lists: the job's name, or its sweep's name, or its command; then its sweep parameters."""
-    spec = job.spec
-    given = " ".join(f"{name}={value}" for name, value in spec.parameters.items())
-    known = spec.name or (spec.group if given and spec.group else spec.command.strip())
-    return shorten(printable(f"{known} {given}" if given else known), limit)
+    spec, parameters = job.spec, _parameters(job)
+    name = spec.name or (spec.group if parameters and spec.group else spec.command.strip())
+    return shorten(printable(f"{name} {parameters}" if parameters else name), limit)
+
+
+def _parameters(job: Job) -> str:
+    return " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
 
 
 def heading(job: Job) -> str:
@@ -72,15 +75,7 @@ def command_line(job: Job, limit: int = _COMMAND_UNITS) -> str:
 
 def membership(job: Job) -> str:
     """Return the job's group and its sweep parameters; empty if it has neither."""
-    given = " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
-    return " · ".join(part for part in (job.spec.group, given) if part)
-
-
-def duration(job: Job, now: datetime) -> str:
-    """Return how long the job has run or ran; empty if it has not started."""
-    if job.started_at is None:
-        return ""
-    return format_duration(((job.finished_at or now) - job.started_at).total_seconds())
+    return " · ".join(part for part in (job.spec.group, _parameters(job)) if part)
 
 
 def gpu_names(uuids: Sequence[str], indices: Mapping[str, int]) -> str:
@@ -97,17 +92,17 @@ def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
     return f"{job.spec.gpus} GPU{'s' if job.spec.gpus > 1 else ''}"
 
 
-def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, *, told: bool = False) -> str:
-    """Return peak memory, utilization and batch size, where known. `told` leaves out memory and batch."""
-    said = []
-    if usage and usage.get("peak_memory_mib") is not None and not told:
-        of = f" of {format_mib(usage['memory_total_mib'])}" if usage.get("memory_total_mib") else ""
-        said.append(f"peak {format_mib(usage['peak_memory_mib'])}{of}")
-    if usage and usage.get("mean_utilization") is not None:
-        said.append(f"{usage['mean_utilization']:.0f} % busy")
-    if batch_size is not None and not told:
-        said.append(f"batch {batch_size}")
-    return " · ".join(said)
+def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, *, memory: bool = True) -> str:
+    """Return peak memory, utilization and batch size, where known."""
+    parts, usage = [], usage or {}
+    if memory and usage.get("peak_memory_mib") is not None:
+        total = f" of {format_mib(usage['memory_total_mib'])}" if usage.get("memory_total_mib") else ""
+        parts.append(f"peak {format_mib(usage['peak_memory_mib'])}{total}")
+    if usage.get("mean_utilization") is not None:
+        parts.append(f"{usage['mean_utilization']:.0f} % busy")
+    if batch_size is not None:
+        parts.append(f"batch {batch_size}")
+    return " · ".join(parts)
 
 
 def bar(percent: float | None) -> str:
@@ -134,15 +129,15 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
 
 def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
     """Describe a waiting job as HTML: why it waits, and when it starts if that is known."""
-    known = bool(reason and starts and starts.removeprefix("about ") in reason.split())
-    told = " · ".join(part for part in (reason, "" if known else starts) if part)
-    why = f" — {escape(told)}" if told else ""
+    is_in_reason = bool(reason and starts and starts.removeprefix("about ") in reason.split())
+    parts = " · ".join(part for part in (reason, "" if is_in_reason else starts) if part)
+    why = f" — {escape(parts)}" if parts else ""
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{why}"
 
 
 def running_line(job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str]) -> str:
     """Describe a running job as HTML."""
-    parts = [duration(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
+    parts = [duration_words(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
 
 
@@ -151,47 +146,3 @@ def ended_line(job: Job, now: datetime) -> str:
     when = f" · {short_time(job.finished_at, now)}" if job.finished_at else ""
     how = "" if job.state is State.SUCCEEDED else f" · {state_words(job)}"
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{escape(how)}{when}"
-
-
-_ENDS = {
-    Reason.OOM: ("failed", "out of memory"),
-    Reason.SPAWN: ("could not start", ""),
-    Reason.IDLE: ("stopped", "its GPU was idle"),
-    Reason.HUNG: ("stopped", "it hung"),
-    Reason.TIMEOUT: ("stopped", "its time was up"),
-    Reason.DEPENDENCY: ("cancelled", "a job it needs did not succeed"),
-    Reason.PREEMPTED: ("stopped", "it made room for others"),
-    Reason.HOST: ("lost", "the machine went down"),
-    Reason.SUPERVISOR: ("lost", "it was killed from outside"),
-}
-_SIGNALS = {4: "illegal instruction", 6: "it aborted", 7: "bus error", 8: "arithmetic error", 11: "segmentation fault"}
-
-
-def ending(data: Mapping[str, Any], by: str | None) -> tuple[str, str]:
-    """Return how a job ended, as a verb and a reason, which may be empty. `by` is the person who stopped it."""
-    state, reason = State(data["state"]), Reason(data["reason"])
-    if state is State.SUCCEEDED:
-        return "finished", ""
-    if reason is Reason.EXIT:
-        return "failed", f"exit {data.get('exit_code')}"
-    if reason is Reason.SIGNAL:
-        return _signalled(data.get("signal"))
-    if reason is Reason.USER:
-        verb = "stopped" if data.get("attempt") else "cancelled"
-        return f"{verb} by {by}" if by else verb, ""
-    verb, why = _ENDS[reason]
-    if reason is Reason.DEPENDENCY and str(data.get("by", "")).startswith("#"):
-        why = f"{data['by']}, which it needs, did not succeed"
-    return verb, why or str(data.get("why") or "")
-
-
-def _signalled(number: int | None) -> tuple[str, str]:
-    name = signal_name(number)
-    if name == "SIGKILL":
-        return "was killed", "SIGKILL, perhaps for want of memory"
-    return "crashed", f"{name}, {_SIGNALS[number]}" if number in _SIGNALS else name
-
-
-def wandb(url: str | None) -> Sequence[str]:
-    """Return a line with the link to wandb; nothing if there is no URL."""
-    return [f"\n{link('📈 wandb', url)}"] if url else []

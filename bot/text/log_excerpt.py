@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.secrets.unseen import ESCAPES
-from bot.telegram_html import shorten, units
-from bot.text.tracebacks import NOISE, Trace, Weight, chains, told
+from bot.text.html import shorten, units
+from bot.text.tracebacks import NOISE, Trace, Weight, chains, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ _RANK = re.compile(r"\s*rank\s*:\s*(\d+)")
 
 _ADDRESS = re.compile(r"https://[^\s\"'<>()\[\]]+")
 _RUN_LINK = re.compile(r"https://.+/runs/[A-Za-z0-9_-]+")
-_TOLD_BY_WANDB = re.compile(r"^.*(?:wandb:|View run|Synced|View project).*$", re.MULTILINE)
+_WANDB_LINE = re.compile(r"^.*(?:wandb:|View run|Synced|View project).*$", re.MULTILINE)
 
 
 def presentable(output: bytes, redactor: Redactor) -> str:
@@ -93,13 +93,13 @@ def _last_state(line: str) -> str:
 
 
 def _backspaced(line: str) -> str:
-    kept: list[str] = []
+    chars: list[str] = []
     for char in line:
         if char != "\b":
-            kept.append(char)
-        elif kept:
-            kept.pop()
-    return "".join(kept)
+            chars.append(char)
+        elif chars:
+            chars.pop()
+    return "".join(chars)
 
 
 def tail(text: str, lines: int) -> str:
@@ -117,50 +117,50 @@ def _end_of(text: str) -> str:
 
 
 def _collapsed(lines: Iterable[str]) -> list[str]:
-    found = []
+    collapsed = []
     for line, group in groupby(lines):
         times = sum(1 for _ in group)
-        found.append(f"{line} … ×{times}" if times > 1 and line else line)
-    return found
+        collapsed.append(f"{line} … ×{times}" if times > 1 and line else line)
+    return collapsed
 
 
 def what_matters(text: str, *, limit: int) -> str:
     """Return the lines of a clean output that say why the job failed, in at most `limit` UTF-16 units."""
     lines = [line.rstrip() for line in _end_of(text).split("\n")]
-    found = chains(lines)
-    failure = _failure(lines, found)
+    traces = chains(lines)
+    failure = _failure(lines, traces)
     if failure is None:
-        return _without_traceback(lines, found, limit)
-    before, after = _around(lines, found, failure)
+        return _without_traceback(lines, traces, limit)
+    before, after = _around(lines, traces, failure)
     if failure[-1].weight is Weight.LAUNCHER and (cause := _root_cause(lines)):
         return shorten("\n".join([*before, *after, *cause]), limit, keep="end")
     room = limit - sum(units(line) + 1 for line in [*before, *after])
     if room < limit // 2:
-        return told(failure, limit)
-    return "\n".join([*before, told(failure, room), *after])
+        return shortened(failure, limit)
+    return "\n".join([*before, shortened(failure, room), *after])
 
 
-def _failure(lines: Sequence[str], found: Sequence[list[Trace]]) -> list[Trace] | None:
+def _failure(lines: Sequence[str], traces: Sequence[list[Trace]]) -> list[Trace] | None:
     """Return the chain of tracebacks that says most about why the job ended; None if it did not end in one."""
-    since = _final_part(lines, found)
+    since = _final_part(lines, traces)
     rank = _failed_rank(lines)
-    final = [chain for chain in found if chain[-1].end > since and chain[-1].weight > Weight.IGNORED]
+    final = [chain for chain in traces if chain[-1].end > since and chain[-1].weight > Weight.IGNORED]
     return max(final, key=lambda chain: (chain[-1].weight, chain[-1].rank == rank, chain[-1].end), default=None)
 
 
-def _final_part(lines: Sequence[str], found: Sequence[list[Trace]]) -> int:
+def _final_part(lines: Sequence[str], traces: Sequence[list[Trace]]) -> int:
     """Return where the last `_LONG_AGO` meaningful lines begin. Noise and lines of tracebacks do not count."""
-    covered = _covered(found)
-    left = _LONG_AGO
+    covered = _covered(traces)
+    missing = _LONG_AGO
     for at in range(len(lines) - 1, max(len(lines) - 10 * _LONG_AGO, 0) - 1, -1):
-        left -= at not in covered and not NOISE.search(lines[at][:500])
-        if not left:
+        missing -= at not in covered and not NOISE.search(lines[at][:500])
+        if not missing:
             return at
     return max(len(lines) - 10 * _LONG_AGO, 0)
 
 
-def _covered(found: Sequence[list[Trace]]) -> set[int]:
-    return {at for chain in found for trace in chain for at in range(trace.start, trace.end)}
+def _covered(traces: Sequence[list[Trace]]) -> set[int]:
+    return {at for chain in traces for trace in chain for at in range(trace.start, trace.end)}
 
 
 def _failed_rank(lines: Sequence[str]) -> int | None:
@@ -177,10 +177,10 @@ def _root_cause(lines: Sequence[str]) -> list[str]:
 
 
 def _around(
-    lines: Sequence[str], found: Sequence[list[Trace]], failure: Sequence[Trace]
+    lines: Sequence[str], traces: Sequence[list[Trace]], failure: Sequence[Trace]
 ) -> tuple[list[str], list[str]]:
     """Return other lines that say why the process died: those before a traceback, and those after it."""
-    covered = _covered(found)
+    covered = _covered(traces)
     start, end = failure[0].start, failure[-1].end
     before = [at for at in range(max(start - 200, 0), start) if at not in covered and _ASSERTION.search(lines[at])]
     after = [at for at in range(end, min(end + 600, len(lines))) if at not in covered and _deadly(lines[at])]
@@ -195,26 +195,26 @@ def _distinct(lines: Iterable[str]) -> list[str]:
     return [shorten(line, 300, keep="both") for line in dict.fromkeys(line.strip() for line in lines)]
 
 
-def _without_traceback(lines: Sequence[str], found: Sequence[list[Trace]], limit: int) -> str:
-    kept = _meaningful(lines)
-    told_lines = _usage(kept) or _fatal_python(lines) or _telling(kept)
-    if told_lines:
-        return _fitted(told_lines, limit)
-    last = _collapsed(kept)[-_LAST:]
-    if found and (error := found[-1][-1].error):
+def _without_traceback(lines: Sequence[str], traces: Sequence[list[Trace]], limit: int) -> str:
+    meaningful = _meaningful(lines)
+    telling = _usage(meaningful) or _fatal_python(lines) or _telling(meaningful)
+    if telling:
+        return _fitted(telling, limit)
+    last = _collapsed(meaningful)[-_LAST:]
+    if traces and (error := traces[-1][-1].error):
         last = [shorten(error[0], limit // 3), "…", *last]
     return shorten("\n".join(last), limit, keep="end")
 
 
 def _meaningful(lines: Sequence[str]) -> list[str]:
     """Return the last lines that are not noise, at most 100."""
-    kept: list[str] = []
+    meaningful: list[str] = []
     for line in reversed(lines[-1000:]):
         if not NOISE.search(line[:500]):
-            kept.append(line)
-            if len(kept) == 100:
+            meaningful.append(line)
+            if len(meaningful) == 100:
                 break
-    return kept[::-1]
+    return meaningful[::-1]
 
 
 def _usage(lines: Sequence[str]) -> list[str]:
@@ -257,9 +257,9 @@ def wandb_link(text: str) -> str | None:
     """Return the URL of the last Weights & Biases run in a clean output; None if there is none."""
     if "/runs/" not in text:
         return None
-    told = (url[0] for line in _TOLD_BY_WANDB.finditer(text) for url in _ADDRESS.finditer(line[0]))
-    found = [run[0] for url in told if (run := _RUN_LINK.match(url))]
-    return next((url for url in reversed(found) if _is_address(url)), None)
+    urls = (url[0] for line in _WANDB_LINE.finditer(text) for url in _ADDRESS.finditer(line[0]))
+    runs = [run[0] for url in urls if (run := _RUN_LINK.match(url))]
+    return next((url for url in reversed(runs) if _is_address(url)), None)
 
 
 def _is_address(url: str) -> bool:

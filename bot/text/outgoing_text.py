@@ -10,7 +10,7 @@ import re
 from html import unescape
 
 from bot.commands import BY_NAME
-from bot.telegram_html import code, escape
+from bot.text.html import code, escape
 
 NO_BREAK = "\u00a0"
 _TAG = re.compile(r"(<[^<>]*>)")
@@ -46,8 +46,8 @@ def _text(text: str) -> str:
     )
 
 
-def _word(found: re.Match[str]) -> str:
-    word = found[0]
+def _word(match: re.Match[str]) -> str:
+    word = match[0]
     tail = word[len(word.rstrip(_BEHIND)) :]
     core = word.removesuffix(tail).lstrip(_BEFORE)
     if not _would_be_link(core):

@@ -9,7 +9,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bot.telegram_html import shorten, units
+from bot.text.html import shorten, units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,22 +86,22 @@ class Trace:
         """Judge the traceback by its error and by the line before it."""
         if _IGNORED.search(self.note):
             return Weight.IGNORED
-        told = " ".join(self.error[:2])
-        if _LAUNCHER.search(told):
+        error = " ".join(self.error[:2])
+        if _LAUNCHER.search(error):
             return Weight.LAUNCHER
-        return Weight.CONSEQUENCE if _CONSEQUENCE.search(told) else Weight.CAUSE
+        return Weight.CONSEQUENCE if _CONSEQUENCE.search(error) else Weight.CAUSE
 
 
 def chains(lines: Sequence[str]) -> list[list[Trace]]:
     """Return all tracebacks, linked ones together in a chain, in the order in which the chains end."""
-    found: list[list[Trace]] = []
+    chained: list[list[Trace]] = []
     for rank, numbered in _by_writer(lines):
         for trace in _Reader(numbered, rank).read():
-            if trace.linked and found:
-                found[-1].append(trace)
+            if trace.linked and chained:
+                chained[-1].append(trace)
             else:
-                found.append([trace])
-    return sorted(found, key=lambda chain: chain[-1].end)
+                chained.append([trace])
+    return sorted(chained, key=lambda chain: chain[-1].end)
 
 
 def _by_writer(lines: Sequence[str]) -> list[tuple[int | None, list[tuple[int, str]]]]:
@@ -126,7 +126,7 @@ class _Reader:
         self.rank = rank
 
     def read(self) -> list[Trace]:
-        found: list[Trace] = []
+        traces: list[Trace] = []
         at = 0
         for start, line in enumerate(self.lines):
             if start < at:
@@ -138,9 +138,9 @@ class _Reader:
             elif line[:1] in "SIT" and _UNNAMED.match(line):
                 trace, end = self._unnamed(start)
             if trace is not None:
-                found.append(trace)
+                traces.append(trace)
                 at = end
-        return found
+        return traces
 
     def _plain(self, start: int, since: int) -> tuple[Trace | None, int]:
         at = start + 1
@@ -199,8 +199,8 @@ class _Reader:
         """Return the sentence that links this traceback to the one before; empty if they are unrelated."""
         if not since:
             return ""
-        said = next((shorten(line.strip(), 100) for line in self.lines[since:start] if LINK.search(line)), "")
-        return said or ("…" if head.startswith("Original") else "")
+        sentence = next((shorten(line.strip(), 100) for line in self.lines[since:start] if LINK.search(line)), "")
+        return sentence or ("…" if head.startswith("Original") else "")
 
     def _error_end(self, at: int) -> int:
         """Return where an error's message ends: at a blank line, or where something else begins."""
@@ -232,19 +232,19 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def told(chain: Sequence[Trace], limit: int) -> str:
+def shortened(chain: Sequence[Trace], limit: int) -> str:
     """Shorten a chain of tracebacks to at most `limit` UTF-16 units: its first and its last traceback."""
     first, last = chain[0], chain[-1]
     if first is last or first.weight is Weight.LAUNCHER or limit < _ROOM_FOR_TWO:
-        return _told(last, limit)
-    whole = "\n\n".join([_told(first, limit), last.linked, _told(last, limit)])
+        return _shortened(last, limit)
+    whole = "\n\n".join([_shortened(first, limit), last.linked, _shortened(last, limit)])
     if units(whole) <= limit:
         return whole
-    root = _told(first, limit * 2 // 5)
-    return f"{root}\n\n{last.linked}\n\n{_told(last, limit - units(root) - units(last.linked) - 4)}"
+    root = _shortened(first, limit * 2 // 5)
+    return f"{root}\n\n{last.linked}\n\n{_shortened(last, limit - units(root) - units(last.linked) - 4)}"
 
 
-def _told(trace: Trace, limit: int) -> str:
+def _shortened(trace: Trace, limit: int) -> str:
     note = [trace.note] if trace.note.startswith(("Exception in thread", "Process ", "Task exception")) else []
     head = [shorten(line, 100) for line in [*note, trace.head] if line]
     frames_room = min(limit // 2, _size(trace.frames) + _size([head]) + 8)
@@ -262,13 +262,13 @@ def _size(frames: Sequence[Sequence[str]]) -> int:
 def _nearest(frames: Sequence[Sequence[str]], room: int) -> list[str]:
     """Return the last frame in the user's own code and the frames nearest the error, as far as there is room."""
     own = next((at for at in range(len(frames) - 1, -1, -1) if not _OF_LIBRARIES.search(frames[at][0])), None)
-    kept: list[int] = []
+    shown: list[int] = []
     for at in [*([] if own is None else [own]), *range(len(frames) - 1, -1, -1)]:
-        room -= _size([frames[at]]) if at not in kept else 0
+        room -= _size([frames[at]]) if at not in shown else 0
         if room < 0:
             break
-        kept.append(at)
-    places = sorted(set(kept))
+        shown.append(at)
+    places = sorted(set(shown))
     lines: list[str] = ["  …"] if places and places[0] > 0 else []
     for at, following in pairwise([*places, len(frames)]):
         lines += [*frames[at], *(["  …"] if following > at + 1 else [])]

@@ -1,5 +1,6 @@
 """The interface of the queue: the terminal and the bot reach jobs only through it."""
 
-from runner.api.queue import Queue, job_spec
+from runner.api.queue import Queue
+from runner.api.specs import job_spec
 
 __all__ = ["Queue", "job_spec"]

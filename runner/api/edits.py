@@ -49,7 +49,7 @@ def _clear(text: str) -> tuple[str, ...]:
     return tuple(_CLEARED[name] for name in names)
 
 
-CLEAR = Option(("--clear",), "time,after", "clear", "take these away, by the names of their options", _clear, True)
+CLEAR = Option(("--clear",), "time,after", "clear", "remove these options from the job", _clear, True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

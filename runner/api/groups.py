@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from runner import clock, rundir
 from runner.errors import UserError
 from runner.model import State
-from runner.store.groups import DONE, Group, Member, Template
+from runner.store.groups import Group, Member, Template
 from runner.store.reruns import parents_first
-from runner.sweep.metrics import Metric, Reading, Readings
+from runner.sweep.metrics import Metric, MetricValue, MetricValues
 from runner.sweep.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
 from runner.sweep.sweeps import Range
 
@@ -136,12 +136,11 @@ def kept_values(parameters: Mapping[str, Values]) -> dict[str, Any]:
 
 
 __all__ = [
-    "DONE",
     "Group",
     "Member",
     "Metric",
-    "Reading",
-    "Readings",
+    "MetricValue",
+    "MetricValues",
     "Results",
     "Standing",
     "Template",

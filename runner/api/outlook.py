@@ -9,10 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.forecast.estimates import NOBODY_KNOWS, Forecast, forecast
-from runner.forecast.queue_tail import Behind, starts_behind
-from runner.forecast.simulation import UNKNOWN, Held, Later, Length, Rest, Scene
-from runner.schedule.choice import in_turn
+from runner.forecast.estimates import NOBODY_KNOWS, Behind, Forecast, forecast, starts_behind
+from runner.forecast.simulation import UNKNOWN, HeldSlot, Later, Length, Rest, Scene
+from runner.schedule.order import start_order
 from runner.store.box_limits import box_limits
 from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.forecast.estimates import Estimate
-    from runner.schedule.choice import Limits, Room
+    from runner.schedule.choice import BoxLimits, Room
     from runner.store.connection import Store
     from runner.store.scheduling_queries import Lease
 
@@ -145,14 +144,14 @@ class Foresight:
 
 
 def outlook(
-    store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], limits: Limits, *,
+    store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], limits: BoxLimits, *,
     stands_still: bool = False,
 ) -> Outlook:  # fmt: skip
     """Compute the outlook from the current state of the queue."""
     at, line = clock.now(), Line(store)
     if stands_still:
         return Outlook(at, Forecast(), stands_still=True)
-    queued = list(islice(in_turn(line.waiting(EXACTLY), limits), EXACTLY))
+    queued = list(islice(start_order(line.waiting(EXACTLY), limits), EXACTLY))
     not_ready, running = line.not_ready(EXACTLY + 1), line.running()
     free = [one for one in not_ready[:EXACTLY] if not one.held]
     after = Dependencies(store).of(one.job.id for one in free)
@@ -180,15 +179,15 @@ def outlook(
     return Outlook(at, found, count, sum(one.held for one in not_ready[:EXACTLY]), behind=behind)
 
 
-def _behind(store: Store, limits: Limits, found: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
+def _behind(store: Store, limits: BoxLimits, found: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
     """Estimate when the jobs start that were only summed up."""
-    turns = islice(Line(store).turns(limits, ROUGHLY), ROUGHLY)
-    rest = [turn for turn in turns if turn.id not in exactly]
+    ready = islice(Line(store).start_order(limits, ROUGHLY), ROUGHLY)
+    rest = [job for job in ready if job.id not in exactly]
     known = Durations(store).of([job.id for job in rest])
     jobs = [Behind(job.id, job.request.gpus, known[job.id].length) for job in rest if job.id in known]
     return starts_behind(jobs, found.sooner, found.later)
 
 
-def _held(lease: Lease) -> Held:
+def _held(lease: Lease) -> HeldSlot:
     gpu = "" if lease.resource == CPU else lease.resource
-    return Held(gpu, lease.slot, lease.job_id, lease.memory_mib)
+    return HeldSlot(gpu, lease.slot, lease.job_id, lease.memory_mib)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.api.probe_options import probe_asked, refuse_unprobable
 from runner.commands.background_check import refuse_leaving
+from runner.config.options import OPTIONS
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LONGEST_COMMAND = 1_000_000
+# these options have the name and the value of a field of the spec
+_AS_GIVEN = {option.key for option in OPTIONS} - {"dir", "env", "gpus", "priority", "probe", "snapshot", "workspace"}
+_AS_GIVEN |= {"parameters"}
 NO_RETRIES = "--retry-on says when a job is tried again, and --retries how often: add --retries 2"
 
 
@@ -28,12 +32,15 @@ def job_spec(
         raise UserError(NO_RETRIES)
     if values.get("gpus") == 0 and (values.get("gpu_mem_mib") or values.get("gpu_type")):
         raise UserError("--gpus 0 asks for no GPU, yet --gpu-mem or --gpu-type says which: leave one of them out")
+    as_given: dict[str, Any] = {
+        key: tuple(values[key]) if isinstance(values[key], list) else values[key] for key in _AS_GIVEN & values.keys()
+    }
     return JobSpec(
+        **as_given,
         command=shlex.join(argv) if argv is not None else command,
         argv=tuple(argv) if argv is not None else None,
         script=script,
         owner=owner,
-        name=values.get("name"),
         workspace=workspace.name if workspace else None,
         dir=os.path.abspath(os.path.join(folder, os.path.expanduser(values["dir"]))) if "dir" in values else folder,
         snapshot={} if values.get("snapshot") else None,
@@ -42,24 +49,7 @@ def job_spec(
         env_file=workspace.env_file if workspace else None,
         umask=umask,
         gpus=values.get("gpus", len(values.get("on", ())) or 1),
-        on=tuple(values.get("on", ())),
-        gpu_type=values.get("gpu_type"),
-        gpu_mem_mib=values.get("gpu_mem_mib"),
-        cpus=values.get("cpus", 0),
-        ram_mib=values.get("ram_mib", 0),
-        time_limit_s=values.get("time_limit_s"),
-        begin_at=values.get("begin_at"),
-        after_ok=tuple(values.get("after_ok", ())),
-        after=tuple(values.get("after", ())),
-        preemptible=values.get("preemptible", False),
-        group=values.get("group"),
-        parameters=dict(values.get("parameters", {})),
-        retry_on=tuple(values.get("retry_on", ())),
         priority=Priority(values.get("priority", "normal")),
-        retries=values.get("retries", 0),
-        stop_grace_s=values.get("stop_grace_s"),
-        idle=values.get("idle"),
-        hung=values.get("hung"),
         probe=probe_asked(
             values, command=command, argv=argv, script=script, workspace=workspace.probe if workspace else None
         ),

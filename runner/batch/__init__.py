@@ -5,29 +5,29 @@ and its driver. `memory_line` holds the arithmetic, `plateau` says when a probe 
 results of earlier jobs, `oom` recognizes out-of-memory errors, and `report` writes it up for people.
 """
 
-from runner.batch.batch_settings import Accumulation, Settings, accumulate, budget_mib
-from runner.batch.memory_history import Known, choose
-from runner.batch.memory_line import Line, Point
-from runner.batch.plan import Plan
+from runner.batch.batch_settings import Accumulation, BatchSettings, accumulate, budget_mib
+from runner.batch.memory_history import MemoryHistory, choose
+from runner.batch.memory_line import MemoryLine, Point
+from runner.batch.plan import BatchPlan
 from runner.batch.plateau import Plateau
 from runner.batch.report import bars, detail, summary
-from runner.batch.steps import Done, Failed, GiveUp, Measured, OutOfMemory, Probe, Run, Unmeasured
+from runner.batch.steps import Failed, GiveUp, Measured, OutOfMemory, Probe, Run, RunEnded, Unmeasured
 
 __all__ = [
     "Accumulation",
-    "Done",
+    "BatchPlan",
+    "BatchSettings",
     "Failed",
     "GiveUp",
-    "Known",
-    "Line",
     "Measured",
+    "MemoryHistory",
+    "MemoryLine",
     "OutOfMemory",
-    "Plan",
     "Plateau",
     "Point",
     "Probe",
     "Run",
-    "Settings",
+    "RunEnded",
     "Unmeasured",
     "accumulate",
     "bars",

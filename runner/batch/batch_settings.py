@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from runner.batch.plateau import QUIET_S
 from runner.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from runner.model import Record
 
 _SHORTEST_S, _LONGEST_S = 5.0, 3600.0
 _QUIET_LEAST_S = 0.5
@@ -18,7 +15,7 @@ _LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class BatchSettings(Record):
     """How to search for a batch size."""
 
     default: int = 8  # probed first; used if nothing can be measured, unless `own` is given
@@ -62,20 +59,10 @@ class Settings:
             step //= 2
         return max(batch, 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Settings:
-        """Build settings from the output of to_json."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in known})
-
 
 def _within(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise UserError(f"{name} of a batch size is {value:g}: it must be from {least:g} to {most:g}")
+        raise UserError(f"{name} of a batch size is {value:g}: write a value from {least:g} to {most:g}")
 
 
 def budget_mib(total_mib: int, reserved_mib: int, used_mib: int, slots: int = 1) -> int:
@@ -101,12 +88,12 @@ class Accumulation:
         return self.batch * self.steps
 
 
-def accumulate(batch: int, wanted: int, gpus: int = 1) -> Accumulation:
-    """Return a batch and steps that come close to the wanted effective batch, with at most `batch` samples at a time.
+def accumulate(batch: int, effective: int, gpus: int = 1) -> Accumulation:
+    """Return a batch and steps that come close to this effective batch, with at most `batch` samples at a time.
 
-    `wanted` is over all GPUs. Take an exact divisor if it costs at most a fifth of the batch, otherwise the nearest.
+    `effective` is over all GPUs. Take an exact divisor if it costs at most a fifth of the batch, otherwise the nearest.
     """
-    each = max(round(wanted / max(gpus, 1)), 1)
+    each = max(round(effective / max(gpus, 1)), 1)
     if each <= batch:
         return Accumulation(each, 1)
     for exact in range(batch, math.ceil(0.8 * batch) - 1, -1):

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runner.batch.memory_line import Line, Point
+from runner.batch.memory_line import MemoryLine, Point
 from runner.batch.steps import Run
+from runner.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runner.batch.batch_settings import Settings
-    from runner.batch.plan import Plan
+    from runner.batch.batch_settings import BatchSettings
+    from runner.batch.plan import BatchPlan
 
 KEPT_RUNS = 5
 TRUSTED_FACTOR = 2  # a line is a guess beyond this many times the largest batch ever seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class MemoryHistory(Record):
     """Memory by batch size, measured by probes and corrected by whole runs."""
 
     fixed_mib: float
@@ -30,7 +31,7 @@ class Known:
     probed_s: float = 0.0
 
     @classmethod
-    def of(cls, plan: Plan) -> Known | None:
+    def of(cls, plan: BatchPlan) -> MemoryHistory | None:
         """Return what a plan has measured, or None if it has measured nothing."""
         if plan.line is None or not plan.points:
             return None
@@ -43,12 +44,12 @@ class Known:
         )
 
     @property
-    def line(self) -> Line:
+    def line(self) -> MemoryLine:
         """Return the line through the probes, with the steepest slope of whole runs: those include evaluation."""
         slopes = [(run.mib - self.fixed_mib) / run.batch for run in self.runs]
-        return Line(self.fixed_mib, max(slopes) if slopes else self.per_sample_mib)
+        return MemoryLine(self.fixed_mib, max(slopes) if slopes else self.per_sample_mib)
 
-    def refined(self, batch: int, peak_mib: float, *, whole: bool) -> Known:
+    def refined(self, batch: int, peak_mib: float, *, whole: bool) -> MemoryHistory:
         """Add the peak of a run. A run that did not finish may have seen too little, so it can only raise the line."""
         if not whole and peak_mib <= self.line.at(batch):
             return self
@@ -56,32 +57,25 @@ class Known:
             return replace(self, per_sample_mib=(peak_mib - self.fixed_mib) / batch)
         return replace(self, runs=(*self.runs, Point(batch, peak_mib))[-KEPT_RUNS:])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return {**asdict(self), "points": [list(p) for p in self.points], "runs": [list(r) for r in self.runs]}
-
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Known:
-        """Build it from the output of to_json. Ignore fields that a newer version may have added."""
-        names = {field.name for field in fields(cls)}
-        parts = {name: value for name, value in data.items() if name in names}
-        parts["points"] = tuple(Point(*point) for point in data["points"])
-        parts["runs"] = tuple(Point(*run) for run in data.get("runs", ()))
-        return cls(**parts)
+    def from_json(cls, data: Mapping[str, Any]) -> MemoryHistory:
+        """Build it from the output of to_json."""
+        points = {name: tuple(Point(*point) for point in data.get(name, ())) for name in ("points", "runs")}
+        return super(MemoryHistory, cls).from_json({**data, **points})
 
 
-def choose(known: Known, budget_mib: float, settings: Settings) -> Run | None:
+def choose(history: MemoryHistory, budget_mib: float, settings: BatchSettings) -> Run | None:
     """Return a run at the largest batch that is safe by what is known, or None if a probe is better."""
-    cap = min(settings.cap, known.most or settings.cap)
-    seen = [point.batch for point in (*known.points, *known.runs)]
-    batch = known.line.largest(settings.margin * budget_mib, cap)
-    below = known.fixed_mib <= 0 and batch < min(seen)  # such a line is too low for smaller batches
-    beyond = batch > TRUSTED_FACTOR * max(seen) and not _surely(known, budget_mib, settings)
+    cap = min(settings.cap, history.most or settings.cap)
+    seen = [point.batch for point in (*history.points, *history.runs)]
+    batch = history.line.largest(settings.margin * budget_mib, cap)
+    below = history.fixed_mib <= 0 and batch < min(seen)  # such a line is too low for smaller batches
+    beyond = batch > TRUSTED_FACTOR * max(seen) and not _surely(history, budget_mib, settings)
     if batch < 1 or below or beyond:
         return None
     return Run(settings.rounded(batch), "its memory is known from an earlier job of its kind", confident=True)
 
 
-def _surely(known: Known, budget_mib: float, settings: Settings) -> bool:
+def _surely(history: MemoryHistory, budget_mib: float, settings: BatchSettings) -> bool:
     """Return whether even the cap would use at most half of what may be used: then any batch is safe."""
-    return known.line.at(settings.cap) <= settings.margin * budget_mib / 2
+    return history.line.at(settings.cap) <= settings.margin * budget_mib / 2

@@ -19,7 +19,7 @@ class Point(NamedTuple):
     mib: float
 
 
-class Line(NamedTuple):
+class MemoryLine(NamedTuple):
     """Memory as a linear function of the batch: a fixed part, and a part for each sample."""
 
     fixed_mib: float
@@ -36,13 +36,13 @@ class Line(NamedTuple):
         return max(min(math.floor((target_mib - self.fixed_mib) / self.per_sample_mib + 1e-9), most), 0)
 
 
-def through(one: Point, other: Point) -> Line:
+def through(one: Point, other: Point) -> MemoryLine:
     """Return the line through two points of different batches."""
     slope = (other.mib - one.mib) / (other.batch - one.batch)
-    return Line(one.mib - slope * one.batch, slope)
+    return MemoryLine(one.mib - slope * one.batch, slope)
 
 
-def bent(points: Sequence[Point], target_mib: float, most: int) -> Line:
+def bent(points: Sequence[Point], target_mib: float, most: int) -> MemoryLine:
     """Return the line through the two largest points, steeper if a third point shows that memory bends upwards."""
     *rest, lower, upper = sorted(points)
     line = through(lower, upper)
@@ -59,7 +59,7 @@ def bent(points: Sequence[Point], target_mib: float, most: int) -> Line:
         over = bend * (middle - lower.batch) * (middle - upper.batch)
         low, high = (middle, high) if line.at(middle) + over <= target_mib else (low, middle - 1)
     slope = line.per_sample_mib + bend * (low + 1 - lower.batch)
-    return Line(upper.mib - slope * upper.batch, slope)
+    return MemoryLine(upper.mib - slope * upper.batch, slope)
 
 
 def flat(one: Point, other: Point) -> bool:
@@ -67,12 +67,12 @@ def flat(one: Point, other: Point) -> bool:
     return abs(other.mib - one.mib) < FLAT_MIB or (other.mib - one.mib) * (other.batch - one.batch) < 0
 
 
-def steepest(one: Point, other: Point) -> Line:
+def steepest(one: Point, other: Point) -> MemoryLine:
     """Return the steepest line that two readings this close allow, through the higher one."""
     slope = (abs(other.mib - one.mib) + FLAT_MIB) / abs(other.batch - one.batch)
     top = max(one, other)
     mib = max(one.mib, other.mib)
-    return Line(mib - slope * top.batch, slope)
+    return MemoryLine(mib - slope * top.batch, slope)
 
 
 def proportional(point: Point, target_mib: float) -> int:

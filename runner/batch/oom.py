@@ -29,7 +29,7 @@ class Where(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MemoryShortage:
     """Memory ran out: which memory, and the line that says so."""
 
     where: Where
@@ -118,7 +118,7 @@ def recognise(
     signal: int | None = None,
     host_kill: bool | None = None,
     gpu_full: bool | None = None,
-) -> Found | None:
+) -> MemoryShortage | None:
     """Return which memory the job ran out of, or None if it did not or that is not known.
 
     `tail` is the end of its output. `host_kill`: the kernel or the cgroup counted an out-of-memory kill while it ran.
@@ -126,16 +126,16 @@ def recognise(
     """
     if exit_code == 0:
         return None
-    found = _in_output(tail, gpu_full=bool(gpu_full))
-    if found is not None and found.where is Where.GPU:
-        return found
+    in_output = _in_output(tail, gpu_full=bool(gpu_full))
+    if in_output is not None and in_output.where is Where.GPU:
+        return in_output
     killed = signal == SIGKILL or exit_code == 128 + SIGKILL
     if killed and host_kill:
-        return found or Found(Where.HOST, "killed by the kernel, which had no memory left")
-    return found
+        return in_output or MemoryShortage(Where.HOST, "killed by the kernel, which had no memory left")
+    return in_output
 
 
-def _in_output(tail: str, *, gpu_full: bool) -> Found | None:
+def _in_output(tail: str, *, gpu_full: bool) -> MemoryShortage | None:
     lines = [line[:LONGEST_LINE].rstrip() for line in re.split(r"\r\n|\n|\r", tail)][-LAST_LINES:]
     last = None
     for number, line in enumerate(lines):
@@ -145,7 +145,7 @@ def _in_output(tail: str, *, gpu_full: bool) -> Found | None:
     if last is None or _went_on(lines[last[0] + 1 :]):
         return None
     number, where = last
-    return Found(where, lines[number].strip()[:300], _wanted_mib(lines[number]))
+    return MemoryShortage(where, lines[number].strip()[:300], _wanted_mib(lines[number]))
 
 
 def _says(line: str, *, gpu_full: bool) -> Where | None:
@@ -163,10 +163,10 @@ def _in_turn(line: str, parts: Sequence[re.Pattern[str]]) -> bool:
     """Return whether a line contains all of these, one after another."""
     at = 0
     for part in parts:
-        found = part.search(line, at)
-        if found is None:
+        match = part.search(line, at)
+        if match is None:
             return False
-        at = found.end()
+        at = match.end()
     return True
 
 
@@ -183,8 +183,8 @@ def _went_on(after: list[str]) -> bool:
 
 
 def _wanted_mib(line: str) -> float | None:
-    found = _WANTED.search(line)
-    if found is None:
+    match = _WANTED.search(line)
+    if match is None:
         return None
-    number, unit = (found[1], found[2]) if found[1] else (found[3], found[4])
+    number, unit = (match[1], match[2]) if match[1] else (match[3], match[4])
     return float(number) * _UNIT_MIB[(unit or "bytes")[0].lower()]

@@ -1,6 +1,6 @@
 """The batch search as a state machine: probe, probe again, run, step back. No clock, no I/O: a driver does the steps.
 
-    plan = Plan.start(settings, budget_mib)
+    plan = BatchPlan.start(settings, budget_mib)
     while isinstance(plan.step, Probe | Run):
         plan = plan.after(outcome of plan.step)
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from runner.batch.batch_settings import Settings
-from runner.batch.memory_line import FARTHER, Line, Point, bent, flat, proportional, steepest, through
-from runner.batch.steps import Done, Failed, GiveUp, Kind, OutOfMemory, Probe, Run, Step, Unmeasured
+from runner.batch.batch_settings import BatchSettings
+from runner.batch.memory_line import FARTHER, MemoryLine, Point, bent, flat, proportional, steepest, through
+from runner.batch.steps import Failed, GiveUp, Kind, OutOfMemory, Probe, Run, RunEnded, Step, Unmeasured
+from runner.model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,19 +33,24 @@ AGAIN = 0.4  # of the first probe's quiet time: that one has shown how soon memo
 FAR_ENOUGH = 64  # a batch this large, and eight times the first, would have shown how much a sample takes
 PREALLOCATED = 0.5  # of the budget: if this much is used at every batch, it was allocated in advance
 
-_STEPS: dict[str, type[Probe | Run | GiveUp | Done]] = {c.__name__: c for c in (Probe, Run, GiveUp, Done)}
+_STEPS: dict[str, type[Probe | Run | GiveUp | RunEnded]] = {  # by their names in JSON
+    "Probe": Probe,
+    "Run": Run,
+    "GiveUp": GiveUp,
+    "Done": RunEnded,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BatchPlan(Record):
     """The state of one batch search."""
 
-    settings: Settings
+    settings: BatchSettings
     budget_mib: float
     step: Step
     points: tuple[Point, ...] = ()  # probes that ran, in the order of probing
     too_large: int | None = None  # the smallest batch that ran out of memory
-    line: Line | None = None  # the line used for the choice
+    line: MemoryLine | None = None  # the line used for the choice
     probes: int = 0
     tries: int = 0  # probes after the first one that ran
     probed_s: float = 0.0
@@ -55,27 +61,27 @@ class Plan:
     # -- the first step -------------------------------------------------------------------------------------------
 
     @classmethod
-    def start(cls, settings: Settings, budget_mib: float) -> Plan:
+    def start(cls, settings: BatchSettings, budget_mib: float) -> BatchPlan:
         """Start with the first probe. If the GPU has no memory left, start the real run at the user's batch."""
-        plan = cls(settings=settings, budget_mib=budget_mib, step=Done(0))
+        plan = cls(settings=settings, budget_mib=budget_mib, step=RunEnded(0))
         if budget_mib <= 0:
             return replace(plan, step=plan._users("there is no memory left on the GPU to measure with"))
         return replace(plan, step=plan._probe(settings.first, "first"))
 
     @classmethod
-    def unprobed(cls, settings: Settings, budget_mib: float, why: str) -> Plan:
+    def unprobed(cls, settings: BatchSettings, budget_mib: float, why: str) -> BatchPlan:
         """Start the real run at the user's batch, because nothing could be measured."""
-        plan = cls(settings=settings, budget_mib=budget_mib, step=Done(0))
+        plan = cls(settings=settings, budget_mib=budget_mib, step=RunEnded(0))
         return replace(plan, step=plan._users(why))
 
     @classmethod
-    def remembered(cls, settings: Settings, budget_mib: float, line: Line, run: Run) -> Plan:
+    def remembered(cls, settings: BatchSettings, budget_mib: float, line: MemoryLine, run: Run) -> BatchPlan:
         """Start the real run at a batch that is known from earlier jobs."""
         return cls(settings=settings, budget_mib=budget_mib, step=run, line=line)
 
     # -- the next step --------------------------------------------------------------------------------------------
 
-    def after(self, outcome: Outcome) -> Plan:
+    def after(self, outcome: Outcome) -> BatchPlan:
         """Return the plan with its next step, given the outcome of the current one."""
         if isinstance(self.step, Run):
             return self._after_run(self.step, outcome)
@@ -85,15 +91,15 @@ class Plan:
         plan = replace(self, probes=probes, tries=tries, probed_s=self.probed_s + outcome.seconds)
         return plan._after_probe(self.step, outcome)
 
-    def repeated(self, outcome: Unmeasured) -> Plan:
+    def repeated(self, outcome: Unmeasured) -> BatchPlan:
         """Return the plan with the same step again, because no reading showed how it went."""
         return replace(self, probes=self.probes + 1, probed_s=self.probed_s + outcome.seconds)
 
-    def unmeasured(self, why: str) -> Plan:
+    def unmeasured(self, why: str) -> BatchPlan:
         """Return the plan with a run at the user's batch. Earlier measurements are neither used nor remembered."""
         return replace(self, line=None, step=self._users(why))
 
-    def _after_probe(self, probe: Probe, outcome: Outcome) -> Plan:
+    def _after_probe(self, probe: Probe, outcome: Outcome) -> BatchPlan:
         if isinstance(outcome, OutOfMemory):
             plan = replace(self, too_large=min(probe.batch, self.too_large or probe.batch))
             return plan._then(plan._smaller(probe.batch))
@@ -102,20 +108,20 @@ class Plan:
         if isinstance(outcome, Unmeasured):
             return self.unmeasured(outcome.why)
         if outcome.used_mib < 1:
-            return self.unmeasured("the probe was not seen to use any GPU memory")
+            return self.unmeasured("the probe did not use any GPU memory")
         settled_s = max(self.settled_s, (outcome.settled_s - READINGS_S) / probe.batch)
         points = (*self.points, Point(probe.batch, outcome.used_mib))
         return replace(self, points=points, settled_s=settled_s)._with_line()
 
-    def _failed(self, probe: Probe, outcome: Failed) -> Plan:
-        said = f"the probe at batch {probe.batch} failed ({outcome.exit})"
+    def _failed(self, probe: Probe, outcome: Failed) -> BatchPlan:
+        failure = f"the probe at batch {probe.batch} failed ({outcome.exit})"
         if not self.points:
-            return replace(self, step=GiveUp(f"{said}:\n{outcome.output}" if outcome.output else said))
+            return replace(self, step=GiveUp(f"{failure}:\n{outcome.output}" if outcome.output else failure))
         # the program works, so it must be this batch: maybe the data set is too small for it
-        plan = replace(self, failure=said)
-        return plan._then(plan._run(plan._largest_that_ran(), f"{said} and this one ran", confident=True))
+        plan = replace(self, failure=failure)
+        return plan._then(plan._run(plan._largest_that_ran(), f"{failure} and this one ran", confident=True))
 
-    def _then(self, step: Step) -> Plan:
+    def _then(self, step: Step) -> BatchPlan:
         """Return the plan with this step. A confident run also gets a line, in case it must step back."""
         if not isinstance(step, Run):
             return replace(self, step=step)
@@ -134,7 +140,7 @@ class Plan:
             return self._run(below, f"batch {batch} ran out of memory and this one ran", confident=True)
         return self._probe((below + batch) // 2, "between")
 
-    def _with_line(self) -> Plan:
+    def _with_line(self) -> BatchPlan:
         """Return the plan after a probe that was measured."""
         if len(self.points) == 1:
             return self._then(self._second(self.points[0]))
@@ -148,7 +154,7 @@ class Plan:
         why = f"it is the largest within {100 * self.settings.margin:.0f} % by a line through {len(self.points)} points"
         return self._near(line, batch, why)
 
-    def _near(self, line: Line, batch: int, why: str) -> Plan:
+    def _near(self, line: MemoryLine, batch: int, why: str) -> BatchPlan:
         """Return the plan with the real run, or with a probe if that batch is far larger than any that ran."""
         probed = self.settings.rounded(batch)
         if probed > NEAR * self._largest_that_ran() and self.tries < MOST_TRIES:
@@ -168,7 +174,7 @@ class Plan:
             return self._probe(2, "second")
         return self._run(1, "it is the smallest there is", confident=first.mib <= self.target_mib)
 
-    def _after_flat(self, lower: Point, upper: Point) -> Plan:
+    def _after_flat(self, lower: Point, upper: Point) -> BatchPlan:
         """Return the plan after memory did not grow: it was allocated in advance, or grows too little to see."""
         line = steepest(lower, upper)
         safe = line.largest(self.target_mib, self.most)
@@ -183,15 +189,15 @@ class Plan:
         if much:
             return self.unmeasured(_prealloc(upper.mib, self.budget_mib))
         if safe < 1:
-            return self.unmeasured("memory did not grow with the batch, and from where on it would is not known")
-        why = "memory hardly grows with the batch, and up to here that is sure"
+            return self.unmeasured("memory did not grow with the batch, so the largest batch that fits is unknown")
+        why = "memory hardly grows with the batch, and this is the largest one that is sure to fit"
         return replace(self, line=line, step=self._run(safe, why, confident=True))
 
     # -- the real run ---------------------------------------------------------------------------------------------
 
-    def _after_run(self, run: Run, outcome: Outcome) -> Plan:
+    def _after_run(self, run: Run, outcome: Outcome) -> BatchPlan:
         if not isinstance(outcome, OutOfMemory):
-            return replace(self, step=Done(run.batch))
+            return replace(self, step=RunEnded(run.batch))
         plan = replace(self, restarts=self.restarts + 1, too_large=min(run.batch, self.too_large or run.batch))
         if run.batch == 1:
             return replace(plan, step=GiveUp("out of memory even at batch 1: this job does not fit on this GPU"))
@@ -217,10 +223,10 @@ class Plan:
             batch = max(batch, *ran) if self.restarts < MOST_RESTARTS else max(ran)
         return min(max(self.settings.rounded(max(batch, 1)), 1), run.batch - 1)
 
-    def _corrected(self, line: Line, batch: int, outcome: OutOfMemory) -> Line:
+    def _corrected(self, line: MemoryLine, batch: int, outcome: OutOfMemory) -> MemoryLine:
         """Return a steeper line: the failed run needed at least the whole budget."""
         needed = max((outcome.peak_mib or 0.0) + (outcome.wanted_mib or 0.0), self.budget_mib)
-        return Line(line.fixed_mib, max(line.per_sample_mib, (needed - line.fixed_mib) / batch))
+        return MemoryLine(line.fixed_mib, max(line.per_sample_mib, (needed - line.fixed_mib) / batch))
 
     # -- helpers --------------------------------------------------------------------------------------------------
 
@@ -237,12 +243,12 @@ class Plan:
     @property
     def batch(self) -> int | None:
         """Return the batch of the real run, or None before it is chosen."""
-        return self.step.batch if isinstance(self.step, Run | Done) else None
+        return self.step.batch if isinstance(self.step, Run | RunEnded) else None
 
     @property
     def expected_mib(self) -> float | None:
         """Return the memory in MiB that the batch of this step should take, or None if unknown."""
-        if self.line is None or not isinstance(self.step, Run | Done):
+        if self.line is None or not isinstance(self.step, Run | RunEnded):
             return None
         return self.line.at(self.step.batch)
 
@@ -258,12 +264,12 @@ class Plan:
         lower, upper = sorted(self.points)[-2:]
         return lower, upper
 
-    def _cautious_line(self) -> Line:
+    def _cautious_line(self) -> MemoryLine:
         """Return a line that is not too low for larger batches: through two points, or through one and zero."""
         if len(self.points) > 1 and not self._is_flat():
             return through(*self._nearest_points())
         top = max(self.points)
-        return Line(0.0, top.mib / top.batch)
+        return MemoryLine(0.0, top.mib / top.batch)
 
     def _is_flat(self) -> bool:
         return len(self.points) > 1 and flat(*self._nearest_points())
@@ -293,33 +299,26 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""
-        step = {"is": type(self.step).__name__, **asdict(self.step)}
-        points = [list(point) for point in self.points]
-        line = list(self.line) if self.line else None
-        return {**asdict(self), "step": step, "points": points, "line": line}
+        kind = next(name for name, step in _STEPS.items() if isinstance(self.step, step))
+        step = {"is": kind, **asdict(self.step)}
+        return {**super(BatchPlan, self).to_json(), "settings": self.settings.to_json(), "step": step}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+    def from_json(cls, data: Mapping[str, Any]) -> BatchPlan:
         """Build a plan from the output of to_json."""
-        step = dict(data["step"])
-        made: Step = _STEPS[step.pop("is")](**step)
-        points = tuple(Point(*point) for point in data["points"])
-        line = Line(*data["line"]) if data["line"] else None
-        names = {field.name for field in fields(cls)}
-        known = {name: value for name, value in data.items() if name in names}
+        kind = _STEPS[data["step"]["is"]]
         parts = {
-            **known,
-            "settings": Settings.from_json(data["settings"]),
-            "step": made,
-            "points": points,
-            "line": line,
+            "settings": BatchSettings.from_json(data["settings"]),
+            "step": kind(**{f.name: data["step"][f.name] for f in fields(kind) if f.name in data["step"]}),
+            "points": tuple(Point(*point) for point in data.get("points", ())),
+            "line": MemoryLine(*data["line"]) if data.get("line") else None,
         }
-        return cls(**parts)
+        return super(BatchPlan, cls).from_json({**data, **parts})
 
 
 def _prealloc(held_mib: float, budget: float) -> str:
     return (
-        f"memory does not depend on the batch: {100 * held_mib / budget:.0f} % is held whatever it is, as by frameworks"
-        " that take it in advance (to be probed, JAX needs XLA_PYTHON_CLIENT_PREALLOCATE=false,"
-        " TensorFlow TF_FORCE_GPU_ALLOW_GROWTH=true)"
+        f"memory does not depend on the batch: {100 * held_mib / budget:.0f} % is in use at every batch, as with"
+        " frameworks that allocate in advance (before a probe, set XLA_PYTHON_CLIENT_PREALLOCATE=false for JAX,"
+        " TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow)"
     )

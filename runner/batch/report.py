@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runner.batch.steps import Done, GiveUp, Probe, Run
+from runner.batch.steps import GiveUp, Probe, Run, RunEnded
 from runner.units import format_duration, format_mib
 
 if TYPE_CHECKING:
-    from runner.batch.plan import Plan
+    from runner.batch.plan import BatchPlan
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 BAR = 16  # characters: with the text beside it, one line on a phone
 
 
-def summary(plan: Plan, total_mib: float, peak_mib: float | None = None, *, over: bool = False) -> str:
+def summary(plan: BatchPlan, total_mib: float, peak_mib: float | None = None, *, over: bool = False) -> str:
     """Return one line: `batch 24, 91 % of 24 GiB, probed in 14 s`. The share is the run's peak if that is known.
 
     `over`: the job has ended. Then the line leaves out why nothing was measured, as that was reported before.
@@ -33,23 +33,23 @@ def summary(plan: Plan, total_mib: float, peak_mib: float | None = None, *, over
     return ", ".join(parts)
 
 
-def detail(plan: Plan) -> list[str]:
+def detail(plan: BatchPlan) -> list[str]:
     """Return everything that led to the choice, one line each."""
     margin = percent(plan.settings.margin)
-    rows = [f"may use: {format_mib(plan.target_mib)}, {margin} of the {format_mib(plan.budget_mib)} there are for it"]
+    rows = [f"may use: {format_mib(plan.target_mib)}, {margin} of the {format_mib(plan.budget_mib)} available"]
     rows += [f"measured: batch {point.batch} took {format_mib(point.mib)}" for point in plan.points]
     if plan.too_large is not None:
         rows.append(f"too large: batch {plan.too_large} ran out of memory")
     if plan.failure:
         rows.append(f"not used: {plan.failure}")
     if plan.line:
-        rows.append(f"line: {format_mib(plan.line.fixed_mib)} + {plan.line.per_sample_mib:.3g} MiB for each sample")
+        rows.append(f"line: {format_mib(plan.line.fixed_mib)} + {plan.line.per_sample_mib:.3g} MiB per sample")
     if isinstance(plan.step, Run):
         rows.append(f"chosen: batch {plan.step.batch}, because {plan.step.why}")
     return rows
 
 
-def bars(plan: Plan) -> list[str]:
+def bars(plan: BatchPlan) -> list[str]:
     """Return a drawing of the measurements: a bar of memory for each batch, above bars for the limit and the total."""
     most = max([plan.budget_mib, *(point.mib for point in plan.points), plan.expected_mib or 0.0])
     rows = [(point.batch, point.mib, "") for point in plan.points]
@@ -75,10 +75,10 @@ def percent(part: float) -> str:
     return f"{100 * part:.0f} %"
 
 
-def _how(plan: Plan, *, over: bool) -> str:
+def _how(plan: BatchPlan, *, over: bool) -> str:
     """Say how the batch was found: probed, known, or the user's own and why."""
     step = plan.step
-    assert isinstance(step, Run | Done)
+    assert isinstance(step, Run | RunEnded)
     if isinstance(step, Run) and not step.confident and step.batch == plan.settings.users and not plan.restarts:
         whose = "your own" if plan.settings.own is not None else "the default"
         return f"{whose}, not probed" if over else f"{whose}, because {step.why}"

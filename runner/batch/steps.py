@@ -39,13 +39,13 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RunEnded:
     """The real run has ended, but not because memory ran out."""
 
     batch: int
 
 
-Step = Probe | Run | GiveUp | Done
+Step = Probe | Run | GiveUp | RunEnded
 
 
 @dataclass(frozen=True, slots=True)

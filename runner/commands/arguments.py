@@ -62,19 +62,19 @@ def _changed(command: str, changes: Sequence[str]) -> str:
 
 
 def _read(words: Sequence[str]) -> list[_Change]:
-    found: dict[str, _Change] = {}
+    changes: dict[str, _Change] = {}
     last = ""
     for word in words:
         if change := _begun(word):
             last = change.name
-            if last in found:
+            if last in changes:
                 raise UserError(f"{last} is given twice.")
-            found[last] = change
-        elif last and not found[last].setting:
-            found[last] = found[last]._replace(values=(*found[last].values, word))
+            changes[last] = change
+        elif last and not changes[last].setting:
+            changes[last] = changes[last]._replace(values=(*changes[last].values, word))
         else:
             raise UserError(f"“{word}” is neither a flag nor a setting. Send changes like --lr 3e-4 or lr=3e-4.")
-    return list(found.values())
+    return list(changes.values())
 
 
 def _begun(word: str) -> _Change | None:
@@ -83,7 +83,7 @@ def _begun(word: str) -> _Change | None:
     if setting := _SETTING.fullmatch(word):
         return _Change(setting[1] + setting[2], (setting[3],), setting=True)
     if word.startswith("-") and not re.match(r"-\.?\d", word):
-        raise UserError(f"“{word}” is no flag. Send changes like --lr 3e-4 or lr=3e-4.")
+        raise UserError(f"“{word}” is not a flag. Send changes like --lr 3e-4 or lr=3e-4.")
     return None
 
 
@@ -116,7 +116,7 @@ def _with_values(command: str, simple: list[_Word], at: int, change: _Change) ->
     if len(change.values) == 1:
         following = following[:1]
     if following and len(following) != len(change.values):
-        raise UserError(f"{change.name} has another number of values in this command. {_WHOLE}")
+        raise UserError(f"{change.name} takes a different number of values in this command. {_WHOLE}")
     if following:
         return _put(command, following, change.values)
     return _put_after(command, simple[at], change.values)
@@ -125,8 +125,10 @@ def _with_values(command: str, simple: list[_Word], at: int, change: _Change) ->
 def _with_setting(command: str, change: _Change) -> str:
     name = change.name.lstrip("+~")
     words = [word for simple in _simple_commands(command) for word in simple[1:]]
-    places = [word for word in words if (found := _SETTING.fullmatch(word.plain)) and found[2] == name]
-    places = places or [word for word in _assignments(command) if word.plain.startswith(f"{name}=")]
+    places = [word for word in words if (setting := _SETTING.fullmatch(word.plain)) and setting[2] == name]
+    if not places:
+        assignments = [_word(piece) for piece in pieces(command) if piece.role == "assignment"]
+        places = [word for word in assignments if word.plain.startswith(f"{name}=")]
     if not places:
         return _added(command, change)
     _only(places, name)
@@ -136,7 +138,7 @@ def _with_setting(command: str, change: _Change) -> str:
 
 def _only(places: Sequence[object], name: str) -> None:
     if len(places) > 1:
-        raise UserError(f"{name} stands {len(places)} times in this command. {_WHOLE}")
+        raise UserError(f"{name} is in this command {len(places)} times. {_WHOLE}")
 
 
 def _added(command: str, change: _Change) -> str:
@@ -154,25 +156,21 @@ def _target(simples: list[list[_Word]]) -> list[_Word] | None:
     """Return the only command; else the only one with long flags; else, if none has, the only one that runs Python."""
     flagged = [simple for simple in simples if any(_LONG.match(word.plain) for word in simple)]
     running = [simple for simple in simples if _PYTHON.fullmatch(os.path.basename(simple[0].plain))]
-    for found in (simples, flagged, [] if flagged else running):
-        if len(found) == 1:
-            return found[0]
+    for candidates in (simples, flagged, [] if flagged else running):
+        if len(candidates) == 1:
+            return candidates[0]
     return None
 
 
 def _simple_commands(command: str) -> list[list[_Word]]:
     """Return the words of each simple command, its name first, without redirections and leading assignments."""
-    found: list[list[_Word]] = []
+    simples: list[list[_Word]] = []
     for piece in pieces(command):
         if piece.role == "command":
-            found.append([_word(piece)])
+            simples.append([_word(piece)])
         elif piece.role == "argument":
-            found[-1].append(_word(piece))
-    return found
-
-
-def _assignments(command: str) -> list[_Word]:
-    return [_word(piece) for piece in pieces(command) if piece.role == "assignment"]
+            simples[-1].append(_word(piece))
+    return simples
 
 
 def _word(piece: Piece) -> _Word:
@@ -196,6 +194,6 @@ def _put_after(command: str, word: _Word, values: Sequence[str]) -> str:
 
 def _quoted(value: str) -> str:
     """Quote a value as one shell word. A leading `~/` stays unquoted, so that the shell expands it."""
-    if value.startswith("~/") and value != "~/":
-        return "~/" + shlex.quote(value[2:])
+    if value.startswith("~/"):
+        return f"~/{shlex.quote(value[2:])}" if value[2:] else value
     return shlex.quote(value)

@@ -14,7 +14,7 @@ _NEEDLESS = frozenset({"disown", "exit", "!"})  # `&!` is how zsh disowns
 
 def refuse_leaving(command: str) -> None:
     """Raise UserError if this command would leave its work in the background; the error names a better command."""
-    better = mended(command)
+    better = foreground_of(command)
     if better is not None:
         raise UserError(
             "This command would end at once, and the work it leaves in the background would be stopped. "
@@ -22,7 +22,7 @@ def refuse_leaving(command: str) -> None:
         )
 
 
-def mended(command: str) -> str | None:
+def foreground_of(command: str) -> str | None:
     """Return a command that does the same work and waits for it; None if this one does, or if none was found."""
     try:
         if not _leaves(pieces(command)):
@@ -43,8 +43,7 @@ def _leaves(parts: list[Piece]) -> bool:
 
 
 def _last_background(parts: list[Piece]) -> int | None:
-    found = (index for index in range(len(parts) - 1, -1, -1) if parts[index].role == "background")
-    return next(found, None)
+    return next((index for index in reversed(range(len(parts))) if parts[index].role == "background"), None)
 
 
 def _ends_in_setsid(parts: list[Piece]) -> bool:
@@ -100,11 +99,11 @@ def _loose(part: Piece) -> bool:
 
 
 def _without(command: str, parts: list[Piece], doomed: set[int]) -> str:
-    kept, at = [], 0
+    texts, at = [], 0
     for index in sorted(doomed):
-        kept.append(command[at : parts[index].start])
+        texts.append(command[at : parts[index].start])
         at = parts[index + 1].start if index + 1 < len(parts) else parts[index].end
-    return "".join([*kept, command[at:]]).strip()
+    return "".join([*texts, command[at:]]).strip()
 
 
 def _staying(command: str) -> str:

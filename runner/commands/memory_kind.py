@@ -58,7 +58,7 @@ def words_of(command: str, argv: Sequence[str] | None = None) -> list[str]:
 def kind_of(words: Sequence[str], *, batch_arg: str | None = None, run_id_arg: str | None = None) -> list[str]:
     """Return the words without the batch, the run id, and options that do not affect memory."""
     gone = HARMLESS | {_plain(arg) for arg in (batch_arg, run_id_arg) if arg}
-    kept: list[str] = []
+    kind: list[str] = []
     skip_value = False
     for word in words:
         if skip_value and not _is_option(word):
@@ -69,22 +69,22 @@ def kind_of(words: Sequence[str], *, batch_arg: str | None = None, run_id_arg: s
         if _plain(name) in gone and (equals or word.startswith("-")):
             skip_value = not equals
             continue
-        kept.append(word)
-    return kept
+        kind.append(word)
+    return kind
 
 
 def code_version(folder: str, words: Sequence[str] = ()) -> str | None:
     """Return a fingerprint of the code below a folder, or None if there are too many files."""
-    found: dict[str, list[int]] = {}
+    stamps: dict[str, list[int]] = {}
     for path in _code_files(folder):
-        if path is None or len(found) >= MOST_FILES:
+        if path is None or len(stamps) >= MOST_FILES:
             return None
-        found[os.path.relpath(path, folder)] = _stamp(path)
+        stamps[os.path.relpath(path, folder)] = _stamp(path)
     for word in words:
         path = os.path.join(folder, word.rpartition("=")[2])
         if len(path) < 4096 and "\0" not in path and os.path.isfile(path):
-            found[os.path.relpath(path, folder)] = _stamp(path)
-    return _digest(sorted(found.items()))
+            stamps[os.path.relpath(path, folder)] = _stamp(path)
+    return _digest(sorted(stamps.items()))
 
 
 def key(
@@ -117,41 +117,29 @@ def _is_option(word: str) -> bool:
 
 def _code_files(folder: str) -> Iterator[str | None]:
     """Yield the code files in no particular order. Yield None and stop if there are too many entries."""
-    entries, waiting = 0, [(folder, 0)]
-    while waiting:
-        here, depth = waiting.pop()
-        for entry in _entries(here):
-            entries += 1
-            if entries > MOST_ENTRIES:
-                yield None
-                return
-            if entry.is_dir(follow_symlinks=False):
-                if depth < DEEPEST and _may_hold_code(entry):
-                    waiting.append((entry.path, depth + 1))
-            elif entry.name.endswith(CODE):
-                yield entry.path
+    entries = 0
+    for here, folders, names in os.walk(folder):
+        entries += len(folders) + len(names)
+        if entries > MOST_ENTRIES:
+            yield None
+            return
+        depth = here.removeprefix(folder).count("/")
+        folders[:] = [name for name in folders if depth < DEEPEST and _may_hold_code(here, name)]
+        yield from (os.path.join(here, name) for name in names if name.endswith(CODE))
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return list(found)
-    except OSError:
-        return []
-
-
-def _may_hold_code(entry: os.DirEntry[str]) -> bool:
-    if entry.name.startswith(".") or entry.name.lower() in _NOT_CODE or entry.name.endswith(".egg-info"):
+def _may_hold_code(parent: str, name: str) -> bool:
+    if name.startswith(".") or name.lower() in _NOT_CODE or name.endswith(".egg-info"):
         return False
-    return not os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+    return not os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
 
 
 def _stamp(path: str) -> list[int]:
     try:
-        seen = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return [-1, -1]
-    return [seen.st_size, seen.st_mtime_ns]
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _digest(parts: object) -> str:

@@ -67,8 +67,8 @@ def split(text: str) -> list[str]:
         if part is None:
             raise ValueError("a quote or a backslash is left open")
         if part.lastgroup != "between":
-            held = part[part.lastgroup or 0]
-            word.append(_IN_DOUBLE.sub(r"\1", held) if part.lastgroup == "double" else held)
+            piece = part[part.lastgroup or 0]
+            word.append(_IN_DOUBLE.sub(r"\1", piece) if part.lastgroup == "double" else piece)
         elif word:
             words.append("".join(word))
             word = []
@@ -132,19 +132,19 @@ def _token(text: str, at: int) -> Token:
 
 def tokens(text: str) -> list[Token]:
     """Return the words and operators of shell text, without comments and the bodies of here-documents."""
-    found: list[Token] = []
+    read: list[Token] = []
     bodies: list[tuple[str, bool]] = []
     at = _past_blank(text, 0)
     while at < len(text):
         token = _token(text, at)
         at = token.end
-        if found and found[-1].operator and (mark := _HEREDOC.fullmatch(found[-1].text)):
+        if read and read[-1].operator and (mark := _HEREDOC.fullmatch(read[-1].text)):
             bodies.append((re.sub(r"['\"\\]", "", token.text), bool(mark[1])))
         if token.text == "\n":
             at = _past_bodies(text, at, bodies)
-        found.append(token)
+        read.append(token)
         at = _past_blank(text, at)
-    return found
+    return read
 
 
 def _past_blank(text: str, at: int) -> int:

@@ -34,13 +34,13 @@ def read_env_file(path: str) -> dict[str, str]:
 
 def _variable(line: str, place: str) -> tuple[str, str]:
     # The message never repeats the line, because the line may hold a secret.
-    found = re.fullmatch(_LINE, line, re.DOTALL)
-    if found is None or "\0" in line:
+    match = re.fullmatch(_LINE, line, re.DOTALL)
+    if match is None or "\0" in line:
         raise UserError(f"{place}: not of the form KEY=VALUE")
-    value = _value(found[2])
+    value = _value(match[2])
     if value is None:
-        raise UserError(f"{place}: the quotes of {found[1]} do not close; put the whole value into '…' or \"…\"")
-    return found[1], value
+        raise UserError(f"{place}: the quotes of {match[1]} do not close; put the whole value into '…' or \"…\"")
+    return match[1], value
 
 
 def _value(text: str) -> str | None:

@@ -30,13 +30,13 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def captured(environ: Mapping[str, str]) -> dict[str, str]:
     """Return a submitter's environment without nightshift's own variables, its venv, and those of the terminal."""
-    kept = {name: value for name, value in environ.items() if not _unwanted(name)}
+    variables = {name: value for name, value in environ.items() if not _unwanted(name)}
     if not carries_own_venv(environ):
-        return kept
-    if _is_own_venv(kept.get("VIRTUAL_ENV", "")):
-        kept = {name: value for name, value in kept.items() if not _of_a_venv(name)}
-    folders = [folder for folder in kept.get("PATH", "").split(":") if not _is_own_bin(folder)]
-    return {**kept, "PATH": ":".join(folders) or _PATH}
+        return variables
+    if _is_own_venv(variables.get("VIRTUAL_ENV", "")):
+        variables = {name: value for name, value in variables.items() if not _of_a_venv(name)}
+    folders = [folder for folder in variables.get("PATH", "").split(":") if not _is_own_bin(folder)]
+    return {**variables, "PATH": ":".join(folders) or _PATH}
 
 
 def carries_own_venv(environ: Mapping[str, str]) -> bool:
@@ -199,8 +199,8 @@ def _bare_environment() -> dict[str, str]:
         }
     except KeyError:  # a container may run under a user id that has no name
         user = {"HOME": "/"}
-    known = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "SHELL") if os.environ.get(name)}
-    return {**user, **known, "LANG": os.environ.get("LANG") or "C.UTF-8", "PATH": _PATH}
+    inherited = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "SHELL") if os.environ.get(name)}
+    return {**user, **inherited, "LANG": os.environ.get("LANG") or "C.UTF-8", "PATH": _PATH}
 
 
 def _read_environment(path: str) -> dict[str, str]:
@@ -212,7 +212,7 @@ def _read_environment(path: str) -> dict[str, str]:
 def _login_failure(folder: str, activate: str | None, code: int | None, output: str) -> str:
     with open(output, "rb") as file:
         lines = file.read().decode("utf-8", "replace").splitlines()
-    told = "\n".join(line for line in lines if line.strip())[-1000:].splitlines()[-5:]
+    lines = "\n".join(line for line in lines if line.strip())[-1000:].splitlines()[-5:]
     how = f"took longer than {_LOGIN_LIMIT_S:g} s" if code is None else f"failed (exit {code})"
     what = f"the activate line {how}: {activate}" if activate else f"the login shell {how} in {folder}"
-    return "\n".join([what, *told])
+    return "\n".join([what, *lines])

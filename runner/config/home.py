@@ -32,13 +32,13 @@ def env_file() -> str | None:
 
 def values(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return every setting as text. The environment wins over the .env file. The current folder's .env is not read."""
-    found = {}
+    from_file = {}
     path = _env_file or os.path.join(_expand(environ.get(PREFIX + "HOME") or DEFAULT), ".env")
     if _env_file or os.path.exists(path):
         from runner.config.env_file import read_env_file
 
-        found = {key: value for key, value in read_env_file(path).items() if key.startswith(PREFIX)}
-    return {**found, **{key: value for key, value in environ.items() if key.startswith(PREFIX)}}
+        from_file = {key: value for key, value in read_env_file(path).items() if key.startswith(PREFIX)}
+    return {**from_file, **{key: value for key, value in environ.items() if key.startswith(PREFIX)}}
 
 
 def setting(name: str, environ: Mapping[str, str] = os.environ) -> str | None:

@@ -10,12 +10,14 @@ from runner.errors import UserError
 from runner.units import parse_duration, parse_size_mib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 # Patterns are compiled when used: most calls need only one, and compiling all would slow down every client.
 _NAME = r"[\w.-]{1,64}"
-_GPU = r"[0-9]{1,4}|(?:GPU|MIG)-[A-Za-z0-9_-]{1,80}"
+_GPU = re.compile(r"[0-9]{1,4}|(?:GPU|MIG)-[A-Za-z0-9_-]{1,80}")
+_JOB_NUMBER = re.compile(r"#?[1-9][0-9]{0,15}")
 _PRIORITIES = ("low", "normal", "high")
+_FLAGS_WIDTH = 26
 RETRY_REASONS = ("HOST", "SUPERVISOR", "EXIT", "SIGNAL", "OOM", "SPAWN", "TIMEOUT", "IDLE", "HUNG")
 
 
@@ -46,17 +48,26 @@ def parse_group(text: str) -> str:
     return text
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,4}", text):
-        raise UserError(f"{text!r} is not a count: write 0, 1, 2 …")
-    return int(text)
+def _number(what: str, *, least: int = 1, digits: int = 4) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= digits and int(text) >= least):
+            raise UserError(f"{text!r} is not {what}: write {least}, {least + 1}, {least + 2} …")
+        return int(text)
+
+    return parse
+
+
+def _parts(text: str, is_valid: Callable[[str], object], complaint: str) -> list[str]:
+    """Return the parts between commas. Raise UserError for the first that is not valid."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not is_valid(part):
+            raise UserError(f"{part!r} is {complaint}")
+    return parts
 
 
 def _gpus(text: str) -> tuple[str, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if not re.fullmatch(_GPU, part):
-            raise UserError(f"{part!r} is not a GPU: write indices or UUIDs, like 0,1 or GPU-8f2e…")
+    parts = _parts(text, _GPU.fullmatch, "not a GPU: write indices or UUIDs, like 0,1 or GPU-8f2e…")
     chosen = tuple(str(int(part)) if part.isdigit() else part for part in parts)
     if len(set(chosen)) < len(chosen):
         raise UserError(f"{text!r} names a GPU twice")
@@ -77,12 +88,6 @@ def _priority(text: str) -> str:
     return text.lower()
 
 
-def _cores(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
-        raise UserError(f"{text!r} is not a number of CPU cores: write 1, 2, 3 …")
-    return int(text)
-
-
 def _memory(text: str) -> int:
     mib = parse_size_mib(text)
     if mib == 0:
@@ -97,20 +102,14 @@ def _gpu_type(text: str) -> str:
 
 
 def _jobs(text: str) -> tuple[int, ...]:
-    parts = [part.strip().removeprefix("#") for part in text.split(",")]
-    for part in parts:
-        if not re.fullmatch(r"[1-9][0-9]{0,15}", part):
-            raise UserError(f"{part!r} is not a job's number: write them like 12,13")
-    return tuple(sorted({int(part) for part in parts}))
+    parts = _parts(text, _JOB_NUMBER.fullmatch, "not a job number: write them like 12,13")
+    return tuple(sorted({int(part.removeprefix("#")) for part in parts}))
 
 
 def parse_reasons(text: str) -> tuple[str, ...]:
     """Return the reasons listed for `--retry-on`, in upper case."""
-    parts = [part.strip().upper() for part in text.split(",")]
-    for part in parts:
-        if part not in RETRY_REASONS:
-            raise UserError(f"{part!r} is no reason to try again: choose among {', '.join(RETRY_REASONS).lower()}")
-    return tuple(dict.fromkeys(parts))
+    complaint = f"not a reason to retry: choose from {', '.join(RETRY_REASONS).lower()}"
+    return tuple(dict.fromkeys(_parts(text.upper(), RETRY_REASONS.__contains__, complaint)))
 
 
 def _begin(text: str) -> str:
@@ -135,251 +134,98 @@ def parse_variable(text: str) -> dict[str, str]:
     return {name: value}
 
 
-def _idle(text: str) -> str:
+def parse_idle(text: str) -> str:
+    """Return a rule for idle jobs in its usual form. Raise UserError if it is not one."""
     from runner.idle import format_policy, parse_policy
 
     return format_policy(parse_policy(text))
 
 
-def _hung(text: str) -> str:
+def parse_hung(text: str) -> str:
+    """Return a rule for hung jobs in its usual form. Raise UserError if it is not one."""
     from runner.idle.hung_rule import format_policy, parse_policy
 
     return format_policy(parse_policy(text))
 
 
-def _asks_for_probe(_: str) -> dict[str, Any]:
-    return {}
+def _argument(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise UserError("the argument has no name: write it as the program takes it, like --batch_size")
+    return text
 
 
-def _profile(text: str) -> dict[str, Any]:
-    return {"profile": parse_name(text)}
-
-
-def _argument(key: str) -> Callable[[str], dict[str, Any]]:
-    def parse(text: str) -> dict[str, Any]:
-        if not text.strip() or "\0" in text:
-            raise UserError("the argument has no name: write it as the program takes it, like --batch_size")
-        return {key: text}
-
-    return parse
-
-
-def _batch(key: str) -> Callable[[str], dict[str, Any]]:
-    def parse(text: str) -> dict[str, Any]:
-        if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
-            raise UserError(f"{text!r} is not a batch size: write 1, 2, 3 …")
-        return {key: int(text)}
-
-    return parse
-
-
-def _settings(text: str) -> dict[str, Any]:
+def _probe_settings(text: str) -> dict[str, Any]:
     from runner.config.profiles import parse_settings
 
     return parse_settings(text)
 
 
-def _no_cache(_: str) -> dict[str, Any]:
-    return {"no_cache": True}
+def _probe(flag: str, metavar: str, help_text: str, parse: Callable[[str], Any], key: str = "") -> Option:
+    """Return an option about probing. All of them fill one field; `key` is the name of the value in it."""
+    return Option((flag,), metavar, "probe", help_text, (lambda text: {key: parse(text)}) if key else parse, True)
 
 
-OPTIONS: tuple[Option, ...] = (
-    Option(("-g", "--gpus"), "N", "gpus", "how many GPUs, 0 for none (default 1)", _count),
-    Option(("--on",), "0,1", "on", "use these GPUs (index or UUID); with -g, that many of them", _gpus),
-    Option(("-v", "--gpu-type"), "a5000", "gpu_type", "GPUs with this in their name", _gpu_type),
-    Option(("--gpu-mem",), "20G", "gpu_mem_mib", "reserve this much memory on each GPU", _memory),
-    Option(("-c", "--cpus"), "N", "cpus", "reserve CPU cores", _cores),
-    Option(("-m", "--ram"), "32G", "ram_mib", "reserve memory of the host", _memory),
-    Option(("-t", "--time"), "6h", "time_limit_s", "stop it after this long: 90s, 10m, 6h, 3d", _time_limit),
-    Option(("-p", "--priority"), "low|normal|high", "priority", "priority (default normal)", _priority),
-    Option(("--preemptible",), "", "preemptible", "other jobs may preempt it; it is queued again", bool),
-    Option(("--begin",), "23:00", "begin_at", "start no earlier: 23:00, +2h, 2026-12-24T18:00", _begin),
-    Option(("--after-ok",), "12,13", "after_ok", "start after these jobs succeed", _jobs, repeatable=True),
-    Option(
-        ("--after", "--after-any"), "12,13", "after", "start after these jobs end, well or not", _jobs, repeatable=True
+_BATCH = _number("a batch size", digits=6)
+
+# One line of help fits 80 columns: flags and metavar in 26 characters, the text in 50. A test checks it.
+SECTIONS: dict[str, tuple[Option, ...]] = {
+    "What it needs": (
+        Option(("-g", "--gpus"), "N", "gpus", "how many GPUs; 0 for none (default 1)", _number("a count", least=0)),
+        Option(("--on",), "0,1", "on", "these GPUs (index or UUID); with -g N, N of them", _gpus),
+        Option(("-v", "--gpu-type"), "a5000", "gpu_type", "use GPUs with this in their name", _gpu_type),
+        Option(("--gpu-mem",), "20G", "gpu_mem_mib", "reserve this much memory on each GPU", _memory),
+        Option(("-c", "--cpus"), "N", "cpus", "reserve CPU cores", _number("a number of CPU cores")),
+        Option(("-m", "--ram"), "32G", "ram_mib", "reserve host memory", _memory),
     ),
-    Option(("--group",), "NAME", "group", "one message for the group when its last job is done", parse_group),
-    Option(("--name",), "NAME", "name", "name of the job", parse_name),
-    Option(("-w", "--workspace"), "NAME", "workspace", "workspace: the folder and environment to run in", parse_name),
-    Option(("--dir",), "FOLDER", "dir", "folder to run in", _folder),
-    Option(("--snapshot",), "", "snapshot", "run from a copy of the code as it is now", bool),
-    Option(("--env",), "K=V", "env", "set a variable; repeat for more", parse_variable, repeatable=True),
-    Option(("--retries",), "N", "retries", "retry up to N times if the host goes down", _count),
-    Option(("--retry-on",), "exit,oom", "retry_on", "retry if it ends for these reasons", parse_reasons),
-    Option(("--idle",), "5%:5s:60:12|off", "idle", "stop it if its GPUs stay below 5 % for 60 × 5 s", _idle),
-    Option(("--hung",), "yield|alert|kill|off", "hung", "what to do if it looks hung (default yield)", _hung),
-    Option(("--grace",), "30s", "stop_grace_s", "time between SIGTERM and SIGKILL", parse_duration),
-    Option(("--probe",), "", "probe", "find the largest batch that fits (also: {batch_size})", _asks_for_probe, True),
-    Option(("--profile",), "NAME", "probe", "probe settings of a program: nanogpt, or your own", _profile, True),
-    Option(
-        ("--batch-arg",),
-        "--batch_size",
-        "probe",
-        "argument of your program for the batch",
-        _argument("batch_arg"),
-        True,
+    "When": (
+        Option(("-p", "--priority"), "high", "priority", "low, normal or high (default normal)", _priority),
+        Option(("--preemptible",), "", "preemptible", "other jobs may preempt it; it is queued again", bool),
+        Option(("--begin",), "23:00", "begin_at", "start no earlier: 23:00, +2h, 2026-12-24T18:00", _begin),
+        Option(("--after-ok",), "12,13", "after_ok", "start after these jobs succeed", _jobs, repeatable=True),
+        Option(("--after", "--after-any"), "12,13", "after", "start after these jobs end, even if they fail", _jobs,
+               repeatable=True),
     ),
-    Option(
-        ("--run-id-arg",), "--version", "probe", "the argument that takes the run's id", _argument("run_id_arg"), True
+    "Limits": (
+        Option(("-t", "--time"), "6h", "time_limit_s", "stop it after this long: 90s, 10m, 6h, 3d", _time_limit),
+        Option(("--idle",), "5%:5s:60:12", "idle", "stop it if GPUs are below 5 % for 60 × 5 s; or off", parse_idle),
+        Option(("--hung",), "kill", "hung", "if it looks hung: yield, alert, kill or off", parse_hung),
+        Option(("--grace",), "30s", "stop_grace_s", "time between SIGTERM and SIGKILL", parse_duration),
     ),
-    Option(("--batch",), "N", "probe", "batch to use if nothing can be measured", _batch("own"), True),
-    Option(("--effective-batch",), "N", "probe", "total batch you want; sets {grad_accum}", _batch("effective"), True),
-    Option(("--probe-with",), "margin=85%,cap=512", "probe", "probe settings: see docs/batch.md", _settings, True),
-    Option(("--no-cache",), "", "probe", "probe even if the batch is already known", _no_cache, True),
-)
+    "If it fails": (
+        Option(("--retries",), "N", "retries", "retry up to N times if the host goes down",
+               _number("a count", least=0)),
+        Option(("--retry-on",), "exit,oom", "retry_on", "retry if it ends for these reasons", parse_reasons),
+    ),
+    "Name and place": (
+        Option(("--name",), "NAME", "name", "name of the job", parse_name),
+        Option(("--group",), "NAME", "group", "one message when all jobs of the group are done", parse_group),
+        Option(("-w", "--workspace"), "NAME", "workspace", "folder and environment to run in", parse_name),
+        Option(("--dir",), "FOLDER", "dir", "run in this folder", _folder),
+        Option(("--snapshot",), "", "snapshot", "run a copy of the code as it is now", bool),
+        Option(("--env",), "K=V", "env", "set a variable; repeat for more", parse_variable, repeatable=True),
+    ),
+    "Batch size": (
+        _probe("--probe", "", "find the largest batch size; so does {batch_size}", lambda _: {}),
+        _probe("--profile", "NAME", "probe settings of a program: nanogpt, or your own", parse_name, "profile"),
+        _probe("--batch-arg", "--batch_size", "argument of your program for the batch size", _argument, "batch_arg"),
+        _probe("--run-id-arg", "--version", "argument of your program for the run id", _argument, "run_id_arg"),
+        _probe("--batch", "N", "batch size to use if nothing can be measured", _BATCH, "own"),
+        _probe("--effective-batch", "N", "total batch size you want; sets {grad_accum}", _BATCH, "effective"),
+        _probe("--probe-with", "margin=85%", "probe settings; see docs/batch.md", _probe_settings),
+        _probe("--no-cache", "", "probe even if the batch size is already known", lambda _: True, "no_cache"),
+    ),
+}  # fmt: skip
+OPTIONS = tuple(option for options in SECTIONS.values() for option in options)
 
 
-class _WordList:
-    """Words as a shell passes them. A position counts words."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
-
-    def starts_option(self, at: int) -> bool:
-        return at < len(self._words) and self._words[at].startswith("-") and self._words[at] != "-"
-
-    def word(self, at: int) -> tuple[str, int] | None:
-        return (self._words[at], at + 1) if at < len(self._words) else None
-
-
-class _RawText:
-    """A chat message. A position counts characters, so that the command stays exactly as typed."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def starts_option(self, at: int) -> bool:
-        start = self._text[at:].lstrip()[:2]
-        return start[:1] in ("-", "—", "–") and not (start[:1] == "-" and start[1:].strip() == "")
-
-    def word(self, at: int) -> tuple[str, int] | None:
-        from io import StringIO
-        from shlex import shlex
-
-        stream = StringIO(self._text[at:])
-        lexer = shlex(stream, posix=True)
-        lexer.whitespace_split, lexer.commenters = True, ""
-        try:
-            word = lexer.get_token()
-        except ValueError:
-            raise UserError("a quote or a backslash among the options is left open") from None
-        return None if word is None else (word, at + stream.tell())
-
-
-def _typed_dashes(word: str) -> str:
-    # Phones turn a typed "--" into one long dash.
-    return "--" + word[1:] if word.startswith(("—", "–")) else word
-
-
-def read_words(words: Sequence[str], extra: Sequence[Option] = ()) -> tuple[dict[str, Any], list[str], bool]:
-    """Return the options before a command, the words of the command, and whether `--` stood between them."""
-    values, at, separated = _read(_WordList(words), (*OPTIONS, *extra))
-    return values, list(words[at:]), separated
-
-
-def read_text(text: str, extra: Sequence[Option] = ()) -> tuple[dict[str, Any], str]:
-    """Return the options at the start of a message, and the rest of it unchanged as shell text."""
-    values, at, _ = _read(_RawText(text), (*OPTIONS, *extra))
-    return values, text[at:].lstrip()
-
-
-def take_lists(words: Sequence[str], *flags: str) -> tuple[list[list[str]], list[str]]:
-    """Return the words after each of these flags up to the next option, and the remaining words.
-
-    Like argparse, this takes a negative number as a value, not as an option. It ignores everything behind `--`.
-    """
-    found: list[list[str]] = []
-    rest: list[str] = []
-    taking = False
-    for at, word in enumerate(words):
-        if word == "--":
-            return found, [*rest, *words[at:]]
-        flag, glued, value = word.partition("=")
-        if flag in flags:
-            found.append([value] if glued else [])
-            taking = True
-        elif taking and (not word.startswith("-") or _is_number(word)):
-            found[-1].append(word)
-        else:
-            rest.append(word)
-            taking = False
-    return found, rest
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def help_rows(options: Sequence[Option] = OPTIONS) -> list[tuple[str, str]]:
+def help_rows(options: Iterable[Option] = OPTIONS) -> list[tuple[str, str]]:
     """Return how each option is written, and what it does."""
     return [(f"{', '.join(option.flags)} {option.metavar}".rstrip(), option.help) for option in options]
 
 
-def _read(source: _WordList | _RawText, options: Sequence[Option]) -> tuple[dict[str, Any], int, bool]:
-    table = {flag: option for option in options for flag in option.flags}
-    values: dict[str, Any] = {}
-    at = 0
-    while source.starts_option(at) and (found := source.word(at)):
-        word, at = _typed_dashes(found[0]), found[1]
-        if word == "--":
-            return _agreeing(values), at, True
-        flag, text = _split(word, table)
-        if text is None and table[flag].metavar:
-            text, at = _value_after(flag, table, source.word(at))
-        _add(values, table[flag], flag, text)
-    return _agreeing(values), at, False
-
-
-def _split(word: str, table: dict[str, Option]) -> tuple[str, str | None]:
-    """Return the flag of a word, and its value if it is attached: `--gpus=2`, `-g2`, `-g=2`. Otherwise None."""
-    flag, equals, text = word.partition("=")
-    if not word.startswith("--"):
-        flag, text = word[:2], word[2:].removeprefix("=")
-    if flag not in table:
-        raise UserError(_unknown(flag if word.startswith("--") else word, table))
-    glued = bool(equals) if word.startswith("--") else len(word) > 2
-    if glued and not table[flag].metavar:
-        raise UserError(f"{flag} takes no value")
-    return flag, text if glued else None
-
-
-def _unknown(word: str, table: dict[str, Option]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, table, n=1)
-    meant = f"; did you mean {near[0]}?" if near else "."
-    return f"there is no option {word}{meant} If the command itself begins with it, put -- before the command."
-
-
-def _value_after(flag: str, table: dict[str, Option], found: tuple[str, int] | None) -> tuple[str, int]:
-    if found is None or found[0] == "--" or found[0].partition("=")[0] in table:
-        raise UserError(f"{flag} needs a value, like {flag} {table[flag].metavar}")
-    return found
-
-
-def _add(values: dict[str, Any], option: Option, flag: str, text: str | None) -> None:
-    """Add one option. Unless it is repeatable, the last use wins, so that an alias can be overridden."""
-    try:
-        value: Any = option.parse(text or "") if text is not None or option.repeatable else True
-    except UserError as error:
-        raise UserError(f"{flag}: {error}") from None
-    if option.repeatable and option.key in values:
-        before = values[option.key]
-        value = {**before, **value} if isinstance(value, dict) else (*before, *value)
-    values[option.key] = value
-
-
-def _agreeing(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values. Raise UserError if `--on` and `--gpus` contradict each other."""
-    on, gpus = values.get("on"), values.get("gpus")
-    if on is None or gpus is None:
-        return values
-    if gpus == 0:
-        raise UserError("--gpus 0 asks for no GPU, yet --on names some: leave one of them out")
-    if gpus > len(on):
-        raise UserError(f"--gpus {gpus} asks for more GPUs than --on names ({','.join(on)})")
-    return values
+def help_text(sections: Mapping[str, Iterable[Option]]) -> str:
+    """Return the options for --help, under the titles of their sections."""
+    parts = []
+    for title, options in sections.items():
+        parts += [f"\n{title}:\n", *(f"  {flags:<{_FLAGS_WIDTH}}  {text}\n" for flags, text in help_rows(options))]
+    return "".join(parts)

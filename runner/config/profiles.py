@@ -16,7 +16,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from runner.batch.batch_settings import Settings
+from runner.batch.batch_settings import BatchSettings
 from runner.errors import UserError
 from runner.units import parse_duration
 
@@ -45,10 +45,10 @@ class Profile:
     quiet_s: float = 10.0
     said: tuple[str, ...] = ()  # fields set in the profile, even to the usual value; the box sets the others
 
-    def settings(self, own: int | None = None) -> Settings:
+    def settings(self, own: int | None = None) -> BatchSettings:
         """Return the settings of the batch search. `own`: the job's own batch size."""
         parts = {name: value for name, value in asdict(self).items() if name in _SETTINGS}
-        return Settings(**parts, own=own, bounded=bool(self.probe_args))
+        return BatchSettings(**parts, own=own, bounded=bool(self.probe_args))
 
     def arguments(self, batch: int, run_id: str, *, probing: bool, placed: Sequence[str] = ()) -> list[str]:
         """Return the arguments to add to the command. `placed`: placeholders that the command already contains."""
@@ -60,7 +60,7 @@ class Profile:
         return added
 
 
-_SETTINGS = {field.name for field in fields(Settings)}
+_SETTINGS = {field.name for field in fields(BatchSettings)}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "probe_args": (list, tuple),
     "batch_arg": (str, type(None)),
@@ -129,11 +129,11 @@ _SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
 
 def parse_settings(text: str) -> dict[str, Any]:
     """Parse settings as people type them: `default=16,margin=85%,cap=512,limit=3m`. Raise UserError if one is wrong."""
-    found = dict(_parse_setting(part) for part in text.split(",") if part.strip())
-    if not found:
+    settings = dict(_parse_setting(part) for part in text.split(",") if part.strip())
+    if not settings:
         raise UserError("write settings and values, like margin=85%,cap=512")
-    Profile(**found).settings()
-    return found
+    Profile(**settings).settings()
+    return settings
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:
@@ -141,8 +141,8 @@ def _parse_setting(text: str) -> tuple[str, Any]:
     field = _SHORT.get(name, name)
     if field not in _SETTINGS & _FIELDS.keys():
         short = {long: name for name, long in _SHORT.items()}
-        known = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
-        raise UserError(f"there is no setting {name!r}; there are {known}")
+        names = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
+        raise UserError(f"there is no setting {name!r}; there are {names}")
     try:
         if field.endswith("_s"):
             return field, parse_duration(value)

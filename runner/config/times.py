@@ -18,8 +18,8 @@ def parse_moment(text: str, now: datetime) -> datetime:
     text = text.strip()
     if text.startswith("+"):
         return (now + timedelta(seconds=parse_duration(text[1:]))).astimezone(timezone.utc)
-    if found := re.fullmatch(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", text):
-        return _next_at(int(found[1]), int(found[2]), now)
+    if match := re.fullmatch(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", text):
+        return _next_at(int(match[1]), int(match[2]), now)
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

@@ -114,10 +114,10 @@ def _profiles() -> list[str]:
 
 def _state_of(path: str) -> str:
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except (OSError, ValueError):
         return "missing"
-    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    return f"{info.st_ino} {info.st_size} {info.st_mtime_ns}"
 
 
 def _sourced_files(workspace: Workspace) -> list[str]:

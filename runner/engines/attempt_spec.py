@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from runner.commands.argv import realised
+from runner.commands.argv import JobCommand, realised
 from runner.config import environment
+from runner.rundir import AttemptSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runner.config.settings import Settings
     from runner.model import Job, JobSpec
+    from runner.supervisor.probe_records import ProbeOrder
 
 MIB = 1 << 20
 
@@ -24,11 +26,11 @@ def order(
     variables: Mapping[str, str],
     folder: str,
     settings: Settings,
-    probe: dict[str, Any] | None = None,
-) -> tuple[dict[str, Any], str | None]:
+    probe: ProbeOrder | None = None,
+) -> tuple[AttemptSpec, str | None]:
     """Return the spec of an attempt, and the text of its script; None if the command needs no script file.
 
-    `probe` says how to find its batch, as written by runner.probing.probes.
+    `probe` says how to find its batch.
     """
     spec = job.spec
     folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
@@ -39,25 +41,24 @@ def order(
     )  # fmt: skip
     argv, script = realised(command_of(job), folder, own_values(job))
     grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
-    return {
-        "job_id": job.id,
-        "attempt": attempt,
-        "run_id": job.run_id,
-        "argv": argv,
-        # the env file comes between the two: it overrides env, and env_over overrides it
-        "env": {key: value for key, value in variables.items() if key in complete},
-        "env_file": spec.env_file,
-        "env_over": {key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
-        "dir": folder_of_job,
-        "umask": spec.umask,
-        "time_limit_s": spec.time_limit_s,
-        "cpus": spec.cpus,
-        "ram_mib": spec.ram_mib,
-        "stop_grace_s": grace_s,
-        "log_limit_bytes": settings.log_limit * MIB,
-        "log_tail_bytes": settings.log_tail * MIB,
-        "probe": probe,
-    }, script
+    return AttemptSpec(
+        job_id=job.id,
+        attempt=attempt,
+        run_id=job.run_id,
+        argv=tuple(argv),
+        env={key: value for key, value in variables.items() if key in complete},
+        env_file=spec.env_file,
+        env_over={key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
+        dir=folder_of_job,
+        umask=spec.umask,
+        time_limit_s=spec.time_limit_s,
+        cpus=spec.cpus,
+        ram_mib=spec.ram_mib,
+        stop_grace_s=grace_s,
+        log_limit_bytes=settings.log_limit * MIB,
+        log_tail_bytes=settings.log_tail * MIB,
+        probe=probe.to_json() if probe else None,
+    ), script
 
 
 def _work_folder(home: str, spec: JobSpec) -> str:
@@ -69,10 +70,9 @@ def _work_folder(home: str, spec: JobSpec) -> str:
     return code_copy.work_folder(home, spec)
 
 
-def command_of(job: Job) -> dict[str, Any]:
-    """Return the command as it was submitted, for runner.commands.argv."""
-    spec = job.spec
-    return {"argv": None if spec.argv is None else list(spec.argv), "text": spec.command, "script": spec.script}
+def command_of(job: Job) -> JobCommand:
+    """Return the command as it was submitted."""
+    return JobCommand(argv=job.spec.argv, text=job.spec.command, script=job.spec.script)
 
 
 def own_values(job: Job) -> dict[str, str]:

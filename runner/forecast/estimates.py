@@ -1,19 +1,20 @@
 """Estimates when each queued job starts, and when the queue is empty. Pure.
 
-The length of a job is known from earlier runs of its kind, or bounded by its time limit, or unknown. So the night is
-simulated twice, with every job as short and as long as it may be. If both agree, that is the estimate; otherwise they
-are bounds. A job that never ends in the longer simulation never frees its slots: unknown stays unknown.
+The length of a job is known from earlier runs of its kind, or bounded by its time limit, or unknown. So the scheduler
+is simulated twice, with every job as short and as long as it may be. If both agree, that is the estimate; otherwise
+they are bounds. A job that never ends in the longer simulation never frees its slots: unknown stays unknown.
 """
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.forecast.simulation import UNKNOWN, Ends, Length, Night
+from runner.forecast.simulation import UNKNOWN, Ends, Length, Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runner.forecast.simulation import Scene
 
@@ -79,9 +80,9 @@ def forecast(scene: Scene) -> Forecast:
     waiting = [job.id for job in scene.queued] + [one.job.id for one in scene.later]
     lengths = [(1, scene.lengths.get(number, UNKNOWN)) for number in (*waiting, *(one.id for one in scene.running))]
     lengths += [(rest.count, rest.length) for rest in scene.rest]
-    sooner = Night(scene, hopeful=True).play()
+    sooner = Simulation(scene, hopeful=True).play()
     sure = all(length.known for _, length in lengths) and not sooner.hoped
-    later = sooner if sure else Night(scene, hopeful=False).play()
+    later = sooner if sure else Simulation(scene, hopeful=False).play()
     return Forecast(
         starts={number: _between(sooner.starts.get(number), later.starts.get(number)) for number in waiting},
         done=_between(sooner.done_s(scene.rest), later.done_s(scene.rest) if later.is_whole else None),
@@ -97,3 +98,46 @@ def _between(sooner_s: float | None, later_s: float | None) -> Estimate:
     if sooner_s is None or later_s is None:
         return Estimate(sooner_s, None)
     return Estimate(min(sooner_s, later_s), max(sooner_s, later_s))
+
+
+# -- the jobs that are not simulated -------------------------------------------------------------------
+
+
+class Behind(NamedTuple):
+    """A job far back in the queue: how many GPUs it takes, and for how long."""
+
+    id: int
+    gpus: int
+    length: Length
+
+
+def starts_behind(jobs: Sequence[Behind], sooner: Ends, later: Ends) -> dict[int, Estimate]:
+    """Return about when jobs far back in the queue start: each takes the slots that come free first, in order.
+
+    Only the number of GPUs counts. So these are estimates where lengths are known, but no bounds to rely on.
+    """
+    least = _first_free(((job.id, job.gpus, job.length.least_s) for job in jobs), sooner)
+    most = _first_free(((job.id, job.gpus, job.length.most_s) for job in jobs), later)
+    return {
+        number: Estimate(least_s if least_s == most[number] else None, most[number])
+        for number, least_s in least.items()
+        if number in most
+    }
+
+
+def _first_free(jobs: Iterable[tuple[int, int, float | None]], ends: Ends) -> dict[int, float]:
+    """Return when each job starts. A job that never ends keeps its slots; jobs that then find too few are left out."""
+    gpus_s, cpus_s = sorted(ends.gpus_s), sorted(ends.cpus_s)
+    starts: dict[int, float] = {}
+    for number, gpus, takes_s in jobs:
+        slots_s, count = (gpus_s, gpus) if gpus else (cpus_s, 1)
+        if count > len(slots_s):
+            if slots_s:
+                slots_s.clear()
+            continue
+        starts_s = [heapq.heappop(slots_s) for _ in range(count)][-1]
+        starts[number] = starts_s
+        if takes_s is not None:
+            for _ in range(count):
+                heapq.heappush(slots_s, starts_s + takes_s)
+    return starts

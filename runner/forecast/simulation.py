@@ -10,7 +10,7 @@ from bisect import insort
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.schedule.choice import Limits, Room, Running, Waiting, choose, free_slots
+from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose, free_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ UNKNOWN = Length()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSlot:
     """A slot of a GPU (gpu is "" for a CPU slot), the job that holds it, and the memory promised there."""
 
     gpu: str
@@ -78,10 +78,10 @@ class Scene:
     queued: Sequence[Waiting] = ()
     later: Sequence[Later] = ()
     running: Sequence[Running] = ()
-    held: Sequence[Held] = ()
+    held: Sequence[HeldSlot] = ()
     rooms: Sequence[Room] = ()
     cpu_slots: int = 0
-    limits: Limits = field(default_factory=Limits)
+    limits: BoxLimits = field(default_factory=BoxLimits)
     lengths: Mapping[int, Length] = field(default_factory=dict)  # of queued jobs; for running jobs, what is left
     rest: Sequence[Rest] = ()
 
@@ -92,19 +92,19 @@ class _Run:
 
     job: Running
     position: float
-    held: list[Held]
+    held: list[HeldSlot]
     since_s: float
     ends_s: float | None
 
     def at(self, now_s: float) -> Running:
         """Return the job as the scheduler would see it at that time."""
-        passed_s, limit_s = now_s - self.since_s, self.job.ends_in_s
-        left_s = None if limit_s is None else max(0.0, limit_s - passed_s)
-        job = self.job
-        return Running(job.id, job.request, job.gpus, left_s, job.waited_s + passed_s, job.stopping)
+        job, passed_s = self.job, now_s - self.since_s
+        left_s = None if job.ends_in_s is None else max(0.0, job.ends_in_s - passed_s)
+        ran_s = job.ran_s + passed_s
+        return Running(job.id, job.request, job.gpus, left_s, job.waited_s, job.stopping, ran_s=ran_s)
 
 
-class Night:
+class Simulation:
     """One simulation, with every job as short (`hopeful`) or as long as it may be."""
 
     def __init__(self, scene: Scene, *, hopeful: bool) -> None:
@@ -115,9 +115,9 @@ class Night:
         self._use = dict(scene.limits.use)
         self._limits = replace(scene.limits, use=self._use)
         self._shared = any(room.slots > 1 for room in scene.rooms)
-        self._rooms = {room.uuid: self._at_best(room) for room in scene.rooms}
+        self._rooms = {room.uuid: self._as_hoped(room) for room in scene.rooms}
         self._held = {uuid: [one for one in scene.held if one.gpu == uuid] for uuid in ("", *self._rooms)}
-        self._memory_mib = {room.uuid: self._of_nobody(room) for room in self._rooms.values()}
+        self._memory_mib = {room.uuid: self._unpromised_mib(room) for room in self._rooms.values()}
         self._freed_s = {(room.uuid, slot): 0.0 for room in self._rooms.values() for slot in range(room.slots)}
         self._freed_s |= {("", slot): 0.0 for slot in range(scene.cpu_slots)}
         self._lengths = dict(scene.lengths)
@@ -131,9 +131,9 @@ class Night:
         for running in scene.running:
             self._begin(running, running.id, [one for one in scene.held if one.job_id == running.id])
             if running.comes_back:
-                self._push_aside(running.id)
+                self._preempt(running.id)
 
-    def play(self) -> Night:
+    def play(self) -> Simulation:
         """Simulate until all jobs have ended, nothing more is known to happen, or the work limit is reached."""
         while self._work > 0:
             self._admit()
@@ -142,7 +142,7 @@ class Night:
             following_s = self._next_s()
             if following_s is None:
                 break
-            self._let_pass(following_s - self._now_s)
+            self._advance(following_s - self._now_s)
             while self._ends and self._ends[0][0] <= self._now_s:
                 self._end(*heapq.heappop(self._ends))
         return self
@@ -173,16 +173,16 @@ class Night:
         usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
         gpus_s = [freed_s for (gpu, _), freed_s in self._freed_s.items() if gpu in usable]
         cpus_s = [freed_s for (gpu, _), freed_s in self._freed_s.items() if not gpu]
-        ends = [_poured(on_gpus, gpus_s), _poured(on_cpus, cpus_s)]
+        ends = [_spread(on_gpus, gpus_s), _spread(on_cpus, cpus_s)]
         return None if None in ends else max(self._now_s, *(end for end in ends if end is not None))
 
     # -- the initial state -------------------------------------------------------------------------
 
-    def _at_best(self, room: Room) -> Room:
+    def _as_hoped(self, room: Room) -> Room:
         """Return the GPU, usable in the hopeful simulation even if others use it now: they may leave. Never if sick."""
         return replace(room, why_not=None) if self._hopeful and not room.sick else room
 
-    def _of_nobody(self, room: Room) -> int | None:
+    def _unpromised_mib(self, room: Room) -> int | None:
         """Return its memory without any of our jobs."""
         return None if room.memory_mib is None else room.memory_mib + self._promised_mib(room)
 
@@ -218,7 +218,7 @@ class Night:
         cpu_slots = free_slots(self._scene.cpu_slots, taken)
         plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False)
         self._follow(plan, {job.id: job for job in queued})
-        return bool(plan.starts or plan.pushes)
+        return bool(plan.starts or plan.preemptions)
 
     def _front(self) -> list[Waiting]:
         """Return as many jobs of each lane as could start now, and one more, which reserves GPUs."""
@@ -226,15 +226,15 @@ class Night:
         if self._shared or any(run.job.request.preemptible for run in self._runs.values()):
             gpus = sum(room.slots for room in self._rooms.values())  # all of them may come free
         cpus = self._scene.cpu_slots - len(self._held[""])
-        found = []
+        front = []
         for request, jobs in self._lanes.items():
             slots = gpus if request.gpus else cpus
             if slots > 0 or request.cpus or request.ram_mib:
-                found += [
+                front += [
                     Waiting(job.id, job.request, job.position, job.waited_s + self._now_s)
                     for _, _, job in jobs[: 1 + max(0, slots)]
                 ]
-        return found
+        return front
 
     def _follow(self, plan: Plan, queued: Mapping[int, Waiting]) -> None:
         for number, slots, memory_mib in plan.starts:
@@ -243,24 +243,23 @@ class Night:
             self.starts.setdefault(number, self._now_s)
             gpus = tuple(gpu for gpu, _ in slots if gpu)
             running = Running(number, job.request, gpus, job.request.limit_s, job.waited_s)
-            self._begin(running, job.position, [Held(gpu, slot, number, memory_mib) for gpu, slot in slots])
-        for number, _ in plan.pushes:
-            self._push_aside(number)
+            self._begin(running, job.position, [HeldSlot(gpu, slot, number, memory_mib) for gpu, slot in slots])
+        for preemption in plan.preemptions:
+            self._preempt(preemption.job_id)
 
-    def _push_aside(self, number: int) -> None:
+    def _preempt(self, number: int) -> None:
         """Preempt a job. As far as is known it continues where it stopped, but with its full time limit again."""
         run, length = self._runs[number], self._lengths.get(number, UNKNOWN)
         if not length.known:
             self._lengths[number] = Length(length.least_s, run.job.request.limit_s)
         self._free(run)
-        seen = run.at(self._now_s)
-        self._queue(Waiting(number, seen.request, run.position, seen.waited_s - self._now_s))
+        self._queue(Waiting(number, run.job.request, run.position, run.job.waited_s - self._now_s))
 
     def _next_s(self) -> float | None:
         begins = [one.begins_in_s for one in self._later if one.begins_in_s > self._now_s]
         return min([*begins, *(end_s for end_s, _ in self._ends[:1])], default=None)
 
-    def _let_pass(self, seconds: float) -> None:
+    def _advance(self, seconds: float) -> None:
         for run in self._runs.values():
             owner = run.job.request.owner
             self._use[owner] = self._use.get(owner, 0.0) + seconds * len(run.job.gpus)
@@ -278,7 +277,7 @@ class Night:
         else:
             del self._lanes[job.request]
 
-    def _begin(self, job: Running, position: float, held: list[Held]) -> None:
+    def _begin(self, job: Running, position: float, held: list[HeldSlot]) -> None:
         length = self._lengths.get(job.id, UNKNOWN)
         never = length.most_s is None and not self._hopeful
         ends_s = None if never else self._now_s + self._as_long_as(length)
@@ -288,7 +287,7 @@ class Night:
         for one in held:
             if one not in self._held.get(one.gpu, ()):
                 self._held.setdefault(one.gpu, []).append(one)
-        self._furnish(held)
+        self._update_rooms(held)
 
     def _as_long_as(self, length: Length) -> float:
         return length.least_s if self._hopeful else length.most_s or 0.0
@@ -304,9 +303,9 @@ class Night:
         for one in run.held:
             self._held[one.gpu].remove(one)
             self._freed_s[one.gpu, one.slot] = self._now_s
-        self._furnish(run.held)
+        self._update_rooms(run.held)
 
-    def _furnish(self, held: Iterable[Held]) -> None:
+    def _update_rooms(self, held: Iterable[HeldSlot]) -> None:
         """Update the GPUs after a job started or ended."""
         for gpu in {one.gpu for one in held} & self._rooms.keys():
             room, memory_mib = self._rooms[gpu], self._memory_mib[gpu]
@@ -315,7 +314,7 @@ class Night:
             self._rooms[gpu] = room.left(free, left_mib, room.why_not)
 
 
-def _poured(work_s: float, freed_s: Iterable[float]) -> float | None:
+def _spread(work_s: float, freed_s: Iterable[float]) -> float | None:
     """Return when this much work is done on slots that come free at these times, or None if there are no slots."""
     if not work_s:
         return 0.0

@@ -25,26 +25,10 @@ def foreign_memory_mib(gpu: Gpu, own_pids: Collection[int]) -> int | None:
     if used_mib is None or not own_pids:
         return used_mib
     own = [process.memory_mib for process in gpu.processes or () if process.pid in own_pids]
-    known = [held for held in own if held is not None]
-    if not own or len(known) < len(own) or sum(known) > used_mib:
+    sizes = [size for size in own if size is not None]
+    if not own or len(sizes) < len(own) or sum(sizes) > used_mib:
         return None
-    return used_mib - sum(known)
-
-
-def own_memory_mib(gpu: Gpu, is_own: Callable[[int], bool], before_mib: int | None) -> tuple[int, str] | None:
-    """Return the MiB one job holds on a GPU, and how that is known: "process" or "device". None if it is unknown.
-
-    If the driver does not tell the memory of the job's processes, return how much the GPU's use has grown since before
-    the job. `before_mib` is None unless the job has the GPU to itself.
-    """
-    used_mib = gpu.memory_used_mib
-    own = [process.memory_mib for process in gpu.processes or () if is_own(process.pid)]
-    known = [held for held in own if held is not None]
-    if own and len(known) == len(own) and (used_mib is None or sum(known) <= used_mib):
-        return sum(known), "process"
-    if used_mib is None or before_mib is None:
-        return None
-    return max(0, used_mib - before_mib), "device"
+    return used_mib - sum(sizes)
 
 
 def own_load(gpu: Gpu, is_own: Callable[[int], bool]) -> int | None:
@@ -53,12 +37,12 @@ def own_load(gpu: Gpu, is_own: Callable[[int], bool]) -> int | None:
     It is known if the driver reports the load of every process on the GPU, at least one of them is the job's, and
     together they explain the GPU's load. Otherwise the unexplained load might be the job's.
     """
-    loads = [(process.pid, process.utilization) for process in gpu.processes or ()]
-    known = [(pid, load) for pid, load in loads if load is not None]
-    own = [load for pid, load in known if is_own(pid)]
-    if gpu.utilization is None or len(known) < len(loads) or not own:
+    processes = gpu.processes or ()
+    loads = {process.pid: process.utilization for process in processes if process.utilization is not None}
+    own = [load for pid, load in loads.items() if is_own(pid)]
+    if gpu.utilization is None or len(loads) < len(processes) or not own:
         return None
-    if sum(load for _, load in known) < gpu.utilization - UNEXPLAINED_PERCENT:
+    if sum(loads.values()) < gpu.utilization - UNEXPLAINED_PERCENT:
         return None
     return min(100, sum(own))
 

@@ -1,15 +1,37 @@
-"""Checks in a new process whether NVML can be opened. A session that is already open does not prove that."""
+"""Checks in a new process whether NVML can be opened, and notices when the driver is upgraded under an open session.
+
+A session that is already open proves nothing: it may keep working while new ones fail.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
+from runner.gpu import nvml_errors
 from runner.gpu.nvml_errors import NvmlUnavailableError
+from runner.model import Record
 from runner.processes.interpreter import python_command
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _PATIENCE_S = 15.0
+_LIBRARY = "libnvidia-ml.so"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult(Record):
+    """What the new process prints: why NVML cannot be opened, and NVML's error code."""
+
+    trouble: str | None = None
+    code: int | None = None
 
 
 def check() -> NvmlUnavailableError | None:
@@ -26,19 +48,85 @@ def check() -> NvmlUnavailableError | None:
     except subprocess.TimeoutExpired:
         return NvmlUnavailableError(f"A new process got no answer from NVML in {_PATIENCE_S:.0f} s: see `dmesg`.")
     try:
-        answer = json.loads(done.stdout)
+        result = CheckResult.from_json(json.loads(done.stdout))
     except ValueError:
         return NvmlUnavailableError("A new process could not load NVML: see `nvidia-smi` and `dmesg`.")
-    return NvmlUnavailableError(answer["trouble"], answer["code"]) if answer["trouble"] else None
+    return NvmlUnavailableError(result.trouble, result.code) if result.trouble else None
 
 
 def main(_argv: list[str]) -> None:
     """Open NVML and print the result as one line of JSON."""
     from runner.gpu.nvml import open_session
 
-    answer: dict[str, object] = {"trouble": None, "code": None}
+    result = CheckResult()
     try:
         open_session().close()
     except NvmlUnavailableError as error:
-        answer = {"trouble": str(error), "code": error.code}
-    sys.stdout.write(json.dumps(answer) + "\n")
+        result = CheckResult(trouble=str(error), code=error.code)
+    sys.stdout.write(json.dumps(result.to_json()) + "\n")
+
+
+class UpgradeWatch:
+    """Looks at the library file regularly. When it was replaced, checks NVML in a new process."""
+
+    def __init__(self, post: Callable[[Callable[[], None]], None], every_s: float) -> None:
+        self.trouble: str | None = None
+        self._post = post
+        self._every_s = every_s
+        self._next = 0.0
+        self._library: str | None = None  # the file that this process has loaded
+        self._before: tuple[int, int, int, bool] | None = None
+        self._checking = False
+
+    def session_opened(self) -> None:
+        """Clear the trouble: a session that opens proves that the library and the driver match."""
+        self.trouble = None
+        self._library = loaded_library()
+        self._before = _identity(self._library)
+
+    def turn(self, now: float) -> None:
+        """Look at the file if it is time to. The check runs in a thread and posts its result as an event."""
+        if self._library is None or self._checking or now < self._next:
+            return
+        self._next = now + self._every_s
+        before, self._before = self._before, _identity(self._library)
+        if before != self._before or self.trouble:
+            self._checking = True
+            threading.Thread(target=self._check, daemon=True).start()
+
+    def _check(self) -> None:
+        self._post(partial(self._take_result, check()))
+
+    def _take_result(self, error: NvmlUnavailableError | None) -> None:
+        self._checking = False
+        self.trouble = None if error is None else _why_held(error)
+        if error is not None:
+            self._next += 5 * self._every_s  # a person must fix this, so check less often
+
+
+def _why_held(error: NvmlUnavailableError) -> str:
+    if error.code == nvml_errors.LIB_RM_VERSION_MISMATCH:
+        return nvml_errors.DRIVER_REPLACED
+    return f"The NVIDIA driver's library was replaced and new starts are held. {error}"
+
+
+def loaded_library() -> str | None:
+    """Return the NVML library that this process has loaded; None if it has none, as with the simulated driver."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if _LIBRARY in line}
+    except OSError:
+        return None
+    return min(paths, default=None)
+
+
+def _identity(path: str | None) -> tuple[int, int, int, bool] | None:
+    """Return what tells apart two files at one path; None if there is no file.
+
+    The link count is part of it because a bind mount keeps showing a file that was deleted on the host.
+    """
+    try:
+        stat = os.stat(path or "")
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_nlink == 0

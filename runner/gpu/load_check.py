@@ -6,7 +6,6 @@ and the findings say so.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner.errors import NightshiftError
-from runner.gpu.free import is_free
+from runner.gpu.availability import why_not_free
 from runner.gpu.sampler_client import SamplerClient
 from runner.model import GpuHealth
 from runner.processes.interpreter import python_command
@@ -49,15 +48,15 @@ while time.monotonic() < end:
 """
 
 _UNSEEN = (
-    ("utilization", "its utilisation: an idle job there cannot be told from a busy one"),
-    ("processes", "who uses it: memory is judged for the GPU as a whole"),
-    ("memory_reserved_mib", "reserved memory apart from used: an idle GPU seems to hold some hundred MiB"),
+    ("utilization", "its utilisation: idle jobs on it are not noticed"),
+    ("processes", "who uses it: memory is only known for the whole GPU"),
+    ("memory_reserved_mib", "reserved memory: an idle GPU seems to use some hundred MiB"),
     ("power_w", "its power"),
     ("temperature_c", "its temperature"),
 )
 
 
-class Finding(NamedTuple):
+class LoadFinding(NamedTuple):
     """One result of the check, and whether it is a problem."""
 
     level: str
@@ -65,23 +64,23 @@ class Finding(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _UnderLoad:
     """What the sampler reported about a GPU under load."""
 
     before: Gpu
-    rise_mib: float = 0
+    rise_mib: int = 0
     utilization: int = 0
     new_pids: set[int] = field(default_factory=set)
 
     def add(self, now: Gpu) -> None:
-        if now.memory_used_mib is not None:
-            self.rise_mib = max(self.rise_mib, now.memory_used_mib - _used(self.before))
+        if now.memory_used_mib is not None and self.before.memory_used_mib is not None:
+            self.rise_mib = max(self.rise_mib, now.memory_used_mib - self.before.memory_used_mib)
         self.utilization = max(self.utilization, now.utilization or 0)
         old = {process.pid for process in self.before.processes or ()}
         self.new_pids |= {process.pid for process in now.processes or ()} - old
 
 
-def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4.0) -> list[Finding]:
+def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4.0) -> list[LoadFinding]:
     """Look at every GPU and load each free one for `seconds`, with the PyTorch of the given interpreter."""
     try:
         with SamplerClient(home, gpus, "--private", "--period-s", "3600") as sampler:
@@ -92,33 +91,32 @@ def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4
                 findings += _Trial(home, sampler, gpu, first.simulated, python, seconds).run()
             return findings
     except NightshiftError as error:
-        return [Finding(ERROR, str(error))]
+        return [LoadFinding(ERROR, str(error))]
 
 
+@dataclass(slots=True)
 class _Trial:
     """A load on one GPU, watched before, during and after."""
 
-    def __init__(
-        self,
-        home: str,
-        sampler: SamplerClient,
-        gpu: Gpu,
-        simulated: bool,
-        python: str | None,
-        seconds: float,
-    ) -> None:
-        self._home, self._sampler, self._gpu = home, sampler, gpu
-        self._simulated, self._python, self._seconds = simulated, python, seconds
-        self._name = _name(gpu)
+    _home: str
+    _sampler: SamplerClient
+    _gpu: Gpu
+    _simulated: bool
+    _python: str | None
+    _seconds: float
 
-    def run(self) -> list[Finding]:
+    @property
+    def _name(self) -> str:
+        return _name(self._gpu)
+
+    def run(self) -> list[LoadFinding]:
         """Load the GPU if it is free, and return the findings."""
-        if why_not := is_free(self._gpu, leased_by_us=0):
-            return [Finding(WARNING, f"{self._name} was not tried: {why_not}.")]
+        if why_not := why_not_free(self._gpu, leased_by_us=0):
+            return [LoadFinding(WARNING, f"{self._name} was not tested: {why_not}.")]
         command = self._command()
         if command is None:
-            return [Finding(WARNING, f"{self._name} was not tried: no Python was found to load it with.")]
-        seen = _Seen(self._look() or self._gpu)
+            return [LoadFinding(WARNING, f"{self._name} was not tested: no Python was found to run the load.")]
+        seen = _UnderLoad(self._look() or self._gpu)
         with tempfile.TemporaryFile() as complaints:
             load = subprocess.Popen(
                 command,
@@ -133,8 +131,8 @@ class _Trial:
                 load.kill()
                 load.wait()
             complaints.seek(0)
-            said = complaints.read().decode(errors="replace").strip().splitlines()
-        return self._judge(load, seen, said[-1] if said else "")
+            lines = complaints.read().decode(errors="replace").strip().splitlines()
+        return self._judge(load, seen, lines[-1] if lines else "")
 
     def _command(self) -> list[str] | None:
         if self._simulated:
@@ -147,7 +145,7 @@ class _Trial:
         ours = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         return {**os.environ, **ours, "NIGHTSHIFT_HOME": self._home}
 
-    def _watch(self, load: subprocess.Popen[bytes], seen: _Seen) -> None:
+    def _watch(self, load: subprocess.Popen[bytes], seen: _UnderLoad) -> None:
         deadline = time.monotonic() + LOAD_STARTS_WITHIN_S + self._seconds
         while time.monotonic() < deadline:
             if (now := self._look()) is not None:
@@ -161,74 +159,76 @@ class _Trial:
     def _look(self) -> Gpu | None:
         return _of(self._sampler.sample(), self._gpu.uuid)
 
-    def _judge(self, load: subprocess.Popen[bytes], seen: _Seen, complaint: str) -> list[Finding]:
+    def _judge(self, load: subprocess.Popen[bytes], seen: _UnderLoad, complaint: str) -> list[LoadFinding]:
         if load.returncode == NO_TORCH:
             who = self._python or "the Python found first"
-            return [Finding(WARNING, f"{self._name} was not tried: {who} has no PyTorch; name one that has.")]
+            return [LoadFinding(WARNING, f"{self._name} was not tested: {who} has no PyTorch. Install it there.")]
         if load.returncode != 0:
-            return [Finding(ERROR, f"{self._name} could not be loaded: {complaint or load.returncode}")]
+            return [LoadFinding(ERROR, f"{self._name} could not be loaded: {complaint or load.returncode}")]
         return [
             self._memory(seen),
             self._utilization(seen),
             self._pids(load.pid, seen),
-            self._memory_back(seen.before),
+            self._memory_back(seen.before.memory_used_mib),
         ]
 
-    def _memory(self, seen: _Seen) -> Finding:
+    def _memory(self, seen: _UnderLoad) -> LoadFinding:
+        if seen.before.memory_used_mib is None:
+            return LoadFinding(
+                WARNING, f"{self._name}: the driver does not report memory in use, so it was not checked."
+            )
         if seen.rise_mib >= MEMORY_MIB:
-            return Finding(OK, f"{self._name}: memory in use rose by {seen.rise_mib:.0f} MiB under load.")
-        return Finding(ERROR, f"{self._name}: memory in use was not seen to rise under load.")
+            return LoadFinding(OK, f"{self._name}: memory in use rose by {seen.rise_mib:.0f} MiB under load.")
+        return LoadFinding(ERROR, f"{self._name}: memory in use did not rise under load.")
 
-    def _utilization(self, seen: _Seen) -> Finding:
+    def _utilization(self, seen: _UnderLoad) -> LoadFinding:
         if seen.utilization:
-            return Finding(OK, f"{self._name}: utilisation rose to {seen.utilization} % under load.")
-        return Finding(WARNING, f"{self._name}: load does not show as utilisation; do not stop idle jobs by it.")
+            return LoadFinding(OK, f"{self._name}: utilisation rose to {seen.utilization} % under load.")
+        return LoadFinding(WARNING, f"{self._name}: load does not show as utilisation. Set NIGHTSHIFT_IDLE=off.")
 
-    def _pids(self, pid: int, seen: _Seen) -> Finding:
+    def _pids(self, pid: int, seen: _UnderLoad) -> LoadFinding:
         if pid in seen.new_pids:
-            return Finding(OK, f"{self._name}: the driver names our processes by their PIDs.")
+            return LoadFinding(OK, f"{self._name}: the driver names our processes by their PIDs.")
         if seen.new_pids:
             elsewhere = "names PIDs of another namespace, as in a container"
         else:
             elsewhere = "does not list our process"
-        return Finding(WARNING, f"{self._name}: the driver {elsewhere}: memory cannot be told per job.")
+        return LoadFinding(WARNING, f"{self._name}: the driver {elsewhere}: memory per job is unknown.")
 
-    def _memory_back(self, before: Gpu) -> Finding:
+    def _memory_back(self, before_mib: int | None) -> LoadFinding:
+        """Wait until the GPU holds no more than before. Memory that is unknown does not count as free again."""
+        if before_mib is None:
+            return LoadFinding(WARNING, f"{self._name}: whether a job's memory is free after its end is unknown.")
         since = time.monotonic()
         while (waited_s := time.monotonic() - since) < MEMORY_BACK_WITHIN_S:
             now = self._look()
-            if now and _used(now) <= _used(before) + BACK_AT_MIB:
-                return Finding(OK, f"{self._name}: memory was back {waited_s:.1f} s after the load ended.")
+            if now and now.memory_used_mib is not None and now.memory_used_mib <= before_mib + BACK_AT_MIB:
+                return LoadFinding(OK, f"{self._name}: memory was back {waited_s:.1f} s after the load ended.")
             time.sleep(LOOK_EVERY_S)
-        return Finding(ERROR, f"{self._name}: memory was not back {waited_s:.0f} s after the load ended.")
+        return LoadFinding(ERROR, f"{self._name}: memory was still in use {waited_s:.0f} s after the load ended.")
 
 
-def _about_all(snapshot: Snapshot) -> list[Finding]:
+def _about_all(snapshot: Snapshot) -> list[LoadFinding]:
     count = len(snapshot.gpus)
-    found = f"{count} GPU{'' if count == 1 else 's'}, driver {snapshot.driver or 'of unknown version'}"
+    sentence = f"{count} GPU{'' if count == 1 else 's'}, driver {snapshot.driver or 'of unknown version'}"
     if snapshot.simulated:
-        found += "; simulated: this proves nothing about a real box"
-    findings = [Finding(OK, f"{found}.")]
+        sentence += "; simulated: this proves nothing about a real box"
+    findings = [LoadFinding(OK, f"{sentence}.")]
     if snapshot.trouble:
-        findings.append(Finding(ERROR, snapshot.trouble))
+        findings.append(LoadFinding(ERROR, snapshot.trouble))
     return findings
 
 
-def _about_one(gpu: Gpu) -> list[Finding]:
+def _about_one(gpu: Gpu) -> list[LoadFinding]:
     """Warn about each value that the driver does not report. Nothing for a GPU whose health is not OK."""
     if gpu.health is not GpuHealth.OK:
         return []
     unseen = [what for name, what in _UNSEEN if getattr(gpu, name) is None]
-    return [Finding(WARNING, f"{_name(gpu)}: the driver does not tell {what}.") for what in unseen]
+    return [LoadFinding(WARNING, f"{_name(gpu)}: the driver does not report {what}.") for what in unseen]
 
 
 def _name(gpu: Gpu) -> str:
     return f"GPU {gpu.index} ({gpu.name})" if gpu.name else f"GPU {gpu.index}"
-
-
-def _used(gpu: Gpu) -> float:
-    """Return the memory in use in MiB; infinite if it is unknown."""
-    return math.inf if gpu.memory_used_mib is None else gpu.memory_used_mib
 
 
 def _of(snapshot: Snapshot, uuid: str) -> Gpu | None:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.gpu import nvml_errors
+from runner.gpu.inventory import unidentified, unread
 from runner.gpu.nvml_errors import NvmlUnavailableError
-from runner.gpu.unread import unidentified, unread
 from runner.model import Gpu, GpuHealth, GpuProcess
 
 try:
@@ -36,7 +36,7 @@ _INTEGRATED = re.compile(r"\b(?:Tegra|Xavier|Orin|Thor|GB10|nvgpu)\b")
 _SCRAMBLED_FROM, _SCRAMBLED_TO = (535, 43), (535, 86)
 
 
-class Reading(NamedTuple):
+class DeviceReading(NamedTuple):
     """One reading of one GPU."""
 
     gpu: Gpu
@@ -87,7 +87,7 @@ class Device:
         self._confirmed = False  # the UUID was read in this session, not just remembered from before
         self._processes_trusted = _processes_trusted(driver)
 
-    def read(self) -> Reading:
+    def read(self) -> DeviceReading:
         """Read everything. Driver errors are part of the result, not raised. Blocks as long as the driver does."""
         at = time.monotonic()
         try:
@@ -97,7 +97,7 @@ class Device:
         except _failures() as error:
             self._handle = None
             return self._failed(error, at)
-        return Reading(self.last, broken=False)
+        return DeviceReading(self.last, broken=False)
 
     def _acquire(self) -> None:
         """Get the handle: by index the first time, later by UUID, because only that identifies a GPU."""
@@ -141,12 +141,12 @@ class Device:
         ask.raise_if_nothing_was_answered()
         return _judged(gpu, ask, split=bool(mig and mig[0] == 1))
 
-    def _failed(self, error: Exception, at: float) -> Reading:
+    def _failed(self, error: Exception, at: float) -> DeviceReading:
         code = _code(error)
         lost = code in _GONE
         health = GpuHealth.LOST if lost else GpuHealth.UNKNOWN
         gpu = unread(self.last, health, nvml_errors.about_device(code, str(error)))
-        return Reading(replace(gpu, sampled_at=at), broken=not lost)
+        return DeviceReading(replace(gpu, sampled_at=at), broken=not lost)
 
 
 class _Queries:
@@ -225,8 +225,8 @@ def _processes(ask: _Queries, pids_are_local: bool) -> tuple[GpuProcess, ...] | 
         return None
     held: dict[int, int | None] = {}
     for process in [*compute, *(ask("graphics", _list, "Graphics") or ())]:
-        known = [m for m in (held.get(process.pid), process.usedGpuMemory) if m is not None]
-        held[process.pid] = max(known, default=None)
+        sizes = [size for size in (held.get(process.pid), process.usedGpuMemory) if size is not None]
+        held[process.pid] = max(sizes, default=None)
     loads = ask("process_utilization", _loads, held) if pids_are_local and len(held) > 1 else None
     return tuple(
         GpuProcess(pid=pid, memory_mib=_mib(size), utilization=loads[pid] if loads is not None else None)
@@ -248,10 +248,10 @@ def _loads(handle: Any, pids: Collection[int]) -> dict[int, int | None]:
         ):  # the binding raises SUCCESS for an empty list
             raise
         samples = []
-    found: dict[int, list[int]] = {pid: [0] for pid in pids}
+    loads = dict.fromkeys(pids, 0)
     for sample in samples:
-        found.setdefault(sample.pid, [0]).append(sample.smUtil)
-    return {pid: max(loads) if max(loads) <= 100 else None for pid, loads in found.items()}  # drivers may report junk
+        loads[sample.pid] = max(loads.get(sample.pid, 0), sample.smUtil)
+    return {pid: load if load <= 100 else None for pid, load in loads.items()}  # drivers may report junk
 
 
 def _pids_are_local() -> bool:

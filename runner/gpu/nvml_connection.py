@@ -1,28 +1,89 @@
-"""Keeps NVML open. Opens it in a thread, because that may block, and opens it again with back-off when it fails."""
+"""Keeps NVML open and reads the GPUs, in threads, because driver calls may block: one to open it, one for each GPU."""
 
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from runner.gpu import driver_check, nvml_errors
-from runner.gpu.nvml import open_session
+from runner.gpu.inventory import is_identified, unread
+from runner.gpu.nvml import DeviceReading, open_session
 from runner.gpu.nvml_errors import NvmlUnavailableError
-from runner.gpu.readers import Reader
-from runner.gpu.unread import is_identified
+from runner.model import GpuHealth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from runner.gpu.nvml import Reading, Session
+    from runner.gpu.nvml import Device, Session
     from runner.model import Gpu
 
     Post = Callable[[Callable[[], None]], None]
 
 RETRY_MAX_S = 30.0
-_WORN_OUT = "NVML works for new processes but no longer for this one."
+_BROKEN_HERE = "NVML works for new processes but no longer for this one."
+
+
+class Reader:
+    """Reads one GPU when asked. Only the reading itself happens outside the sampler's main thread."""
+
+    def __init__(self, device: Device, done: Callable[[Reader, DeviceReading], None]) -> None:
+        self.device = device
+        self.last: DeviceReading | None = None
+        self._done = done
+        self._busy_since: float | None = None
+        self._go = threading.Semaphore(0)
+        self._leaving = False
+        threading.Thread(target=self._work, name=f"gpu-{device.index}", daemon=True).start()
+
+    def ask(self, now: float) -> None:
+        """Start a reading, unless one is running."""
+        if self._busy_since is None:
+            self._busy_since = now
+            self._go.release()
+
+    def take(self, reading: DeviceReading) -> None:
+        """Store a finished reading."""
+        self._busy_since = None
+        self.last = reading
+
+    def leave(self) -> None:
+        """End the thread: now, or when its current driver call returns."""
+        self._leaving = True
+        self._go.release()
+
+    def answered_since(self, moment: float) -> bool:
+        """Return whether the last reading began at this moment or later."""
+        return self.last is not None and self.last.gpu.sampled_at >= moment
+
+    def silent_s(self, now: float) -> float:
+        """Return how many seconds the current reading has taken so far; 0 if none is running."""
+        return 0.0 if self._busy_since is None else now - self._busy_since
+
+    def report(self, now: float, slow_s: float) -> Gpu:
+        """Return the GPU to publish: as last read, or UNKNOWN if the current reading has taken `slow_s` or longer."""
+        gpu = self.last.gpu if self.last else self.device.last
+        silent_s = self.silent_s(now)
+        if silent_s < slow_s:
+            return gpu
+        return unread(gpu, GpuHealth.UNKNOWN, f"has not answered for {silent_s:.0f} s")
+
+    def _work(self) -> None:
+        while True:
+            self._go.acquire()
+            if self._leaving:
+                return
+            self._done(self, self._read())
+
+    def _read(self) -> DeviceReading:
+        at = time.monotonic()
+        try:
+            return self.device.read()
+        except Exception as error:  # if the thread died, the GPU would seem to block
+            gpu = unread(self.device.last, GpuHealth.UNKNOWN, f"could not be read ({error!r})")
+            return DeviceReading(replace(gpu, sampled_at=at), broken=True)
 
 
 class Connection:
@@ -37,7 +98,7 @@ class Connection:
         self.sessions = 0  # opened so far
         self.failures = 0  # in a row, since the last good reading
         self.retry_at: float | None = None
-        self.worn_out = False  # a new process can open NVML and this one cannot
+        self.is_broken = False  # a new process can open NVML and this one cannot
         self._simulated = simulated
         self._post = post
         self._retry_s = retry_s
@@ -66,7 +127,7 @@ class Connection:
         self.retry_at = self._clock() + min(RETRY_MAX_S, self._retry_s * 2 ** min(self.failures, 10))
         self.failures += 1
 
-    def took(self, reader: Reader, reading: Reading) -> None:
+    def take(self, reader: Reader, reading: DeviceReading) -> None:
         """Take the reading of one GPU. If no GPU answers any more, the session is broken: give it up."""
         if reader not in self.readers:
             return
@@ -81,14 +142,14 @@ class Connection:
         if old is not None:
             old.close()
         try:
-            session = self._open_or_prove_worn_out(seen)
+            session = self._open_or_prove_broken(seen)
         except NvmlUnavailableError as error:
             self._post(partial(self._failed, error))
             return
         self._post(partial(self._opened, session))
 
-    def _open_or_prove_worn_out(self, seen: dict[int, Gpu]) -> Session:
-        """Open a session. If that fails again while a new process can do it, set `worn_out` and raise.
+    def _open_or_prove_broken(self, seen: dict[int, Gpu]) -> Session:
+        """Open a session. If that fails again while a new process can do it, set `is_broken` and raise.
 
         A library that was loaded before a driver change may keep failing in this process.
         """
@@ -100,8 +161,8 @@ class Connection:
         try:
             return open_session(self._simulated, seen)
         except NvmlUnavailableError as error:
-            self.worn_out = True
-            raise NvmlUnavailableError(_WORN_OUT, error.code) from error
+            self.is_broken = True
+            raise NvmlUnavailableError(_BROKEN_HERE, error.code) from error
 
     def _failed(self, error: NvmlUnavailableError) -> None:
         self.opening_since = None
@@ -113,6 +174,6 @@ class Connection:
         self._session, self.driver = session, session.driver
         self.readers, self.never_read = [Reader(device, self._read) for device in session.devices], []
 
-    def _read(self, reader: Reader, reading: Reading) -> None:
+    def _read(self, reader: Reader, reading: DeviceReading) -> None:
         """Pass a reading to the main thread. Called in the reader's thread."""
-        self._post(partial(self.took, reader, reading))
+        self._post(partial(self.take, reader, reading))

@@ -1,4 +1,4 @@
-"""gpus.json: the sampler writes its newest snapshot here, so that other processes can read it without asking."""
+"""What the sampler writes: lines of JSON to its parent, and the newest snapshot to gpus.json, for other processes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,34 @@ import json
 import math
 import os
 import time
+from dataclasses import dataclass
 
 from runner import clock
-from runner.model import Snapshot
+from runner.errors import OperatorError
+from runner.model import Record, Snapshot
 from runner.processes import linux
 
 FILE = "gpus.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal(Record):
+    """The last line of a sampler that cannot work at all: why, and how to fix it."""
+
+    fatal: str
+
+
+def line_of(record: Snapshot | Fatal) -> str:
+    """Return a record as the line that the sampler writes."""
+    return json.dumps(record.to_json(), separators=(",", ":")) + "\n"
+
+
+def snapshot_in(line: bytes) -> Snapshot:
+    """Return the snapshot in a line of the sampler. Raise OperatorError if the line says why it cannot work."""
+    data = json.loads(line)
+    if "fatal" in data:
+        raise OperatorError(str(Fatal.from_json(data).fatal))
+    return Snapshot.from_json(data)
 
 
 def publish(home: str, line: str) -> None:
@@ -31,7 +53,7 @@ def publish(home: str, line: str) -> None:
 def publish_none(home: str) -> None:
     """Publish a snapshot without GPUs, because this runner has none. It replaces what an earlier runner published."""
     nothing = Snapshot(at=clock.text(clock.now()), boot_id=linux.boot_id(), simulated=False, gpus=())
-    publish(home, json.dumps(nothing.to_json()) + "\n")
+    publish(home, line_of(nothing))
 
 
 def read_published(home: str) -> tuple[Snapshot, float] | None:

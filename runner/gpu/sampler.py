@@ -12,7 +12,6 @@ not there, it prints `{"fatal": "<why, and how to fix it>"}` and ends with exit 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
@@ -27,12 +26,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from runner import clock
 from runner.errors import NightshiftError, OperatorError
-from runner.gpu import published, selection
-from runner.gpu.driver_library import UpgradeWatch
-from runner.gpu.known_gpus import KnownGpus
+from runner.gpu import published
+from runner.gpu.driver_check import UpgradeWatch
+from runner.gpu.inventory import KnownGpus, Selection, is_identified, parse_selection
 from runner.gpu.nvml_connection import Connection
+from runner.gpu.published import Fatal
 from runner.gpu.sim.driver import simulate
-from runner.gpu.unread import is_identified
 from runner.model import Snapshot
 from runner.processes import linux
 
@@ -63,7 +62,7 @@ class Sampler:
         self._options = options
         self._emit = emit
         self._simulated = options.gpus.startswith("sim:")
-        self._selection = selection.parse(options.gpus, os.environ)
+        self._selection = parse_selection(options.gpus, os.environ)
         self._settled = False  # each GPU has told its UUID, so it is certain which ones are ours
         self._known = KnownGpus.from_last_time(options.home, simulated=self._simulated)
         self._boot_id = linux.boot_id()
@@ -91,7 +90,7 @@ class Sampler:
     def _listen(self) -> None:
         """Turn lines on stdin into events. Runs in its own thread."""
         for line in sys.stdin.buffer:
-            self._events.put(partial(self._obey, line.decode(errors="replace").split()))
+            self._events.put(partial(self._handle_request, line.decode(errors="replace").split()))
         self._events.put(partial(self._leave, 0))
 
     def _take_event(self) -> None:
@@ -104,7 +103,7 @@ class Sampler:
             return
         event()
 
-    def _obey(self, words: list[str]) -> None:
+    def _handle_request(self, words: list[str]) -> None:
         """Carry out one request. Ignore a line that is not a request."""
         now = time.monotonic()
         if len(words) == 2 and words[0] == "sample" and words[1].isdigit():
@@ -131,7 +130,7 @@ class Sampler:
 
     def _watch_connection(self, now: float) -> None:
         connection = self._connection
-        if connection.worn_out:
+        if connection.is_broken:
             self._leave(START_AGAIN)
         elif connection.outage and not connection.sessions and not self._options.wait_for_driver:
             self._fatal(connection.outage)
@@ -193,7 +192,7 @@ class Sampler:
             trouble=self._trouble(now),
             answers=number,
         )
-        line = json.dumps(snapshot.to_json(), separators=(",", ":")) + "\n"
+        line = published.line_of(snapshot)
         if not self._options.private:
             published.publish(self._options.home, line)
         self._emit(line, number is not None)
@@ -207,7 +206,7 @@ class Sampler:
         try:
             return self._settle(self._selection.choose(reports))
         except OperatorError as error:
-            self._refuse(str(error))
+            self._reject_selection(str(error))
             return []
 
     def _ours(self, reports: list[Gpu]) -> list[Gpu]:
@@ -223,11 +222,11 @@ class Sampler:
         self._connection.keep({gpu.index for gpu in chosen})
         if self._simulated or self._selection.entries is not None:
             # select by UUID from now on: an index may mean another GPU once the driver is opened again
-            self._selection = selection.Selection(tuple(gpu.uuid for gpu in chosen))
+            self._selection = Selection(tuple(gpu.uuid for gpu in chosen))
         self._known.forget_others(self._selection)
         return chosen
 
-    def _refuse(self, sentence: str) -> None:
+    def _reject_selection(self, sentence: str) -> None:
         if self._options.wait_for_driver:
             self._connection.lose(sentence)
         else:
@@ -243,7 +242,7 @@ class Sampler:
         return self._connection.outage or self._watch.trouble
 
     def _fatal(self, sentence: str) -> None:
-        self._emit(json.dumps({"fatal": sentence}) + "\n", True)
+        self._emit(published.line_of(Fatal(sentence)), True)
         self._leave(FATAL)
 
     def _leave(self, code: int) -> None:
@@ -283,7 +282,7 @@ def run(argv: list[str]) -> int:
     try:
         return Sampler(_options(argv), _write).run()
     except NightshiftError as error:
-        _write(json.dumps({"fatal": str(error)}) + "\n", True)
+        _write(published.line_of(Fatal(str(error))), True)
         return FATAL
     except BrokenPipeError:
         return 0

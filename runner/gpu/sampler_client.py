@@ -1,41 +1,53 @@
-"""A blocking client with its own sampler process, for checks and tests. The runner's client is in telemetry.py."""
+"""A sampler process and its pipes. Checks and tests wait for its answers; the runner's Telemetry does not."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import json
 import os
 import select
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from runner.errors import OperatorError, TransientError
-from runner.model import Snapshot
+from runner.errors import TransientError
+from runner.gpu.published import snapshot_in
 from runner.processes.interpreter import python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from runner.model import Snapshot
+
+CHUNK = 1 << 20
 
 
 class SamplerClient:
     """Starts a sampler process and talks to it. A context manager."""
 
-    def __init__(self, home: str, gpus: str, *flags: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: str, gpus: str, *flags: str, **options: Any) -> None:
+        """Start the sampler. `options` are those of Popen."""
         self.process = subprocess.Popen(
             python_command("runner.gpu.sampler", home, gpus, *flags),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=env,
             bufsize=0,
+            **options,
         )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._requests, self._answers = self.process.stdin, self.process.stdout
         self._buffer = b""
+        self._lines: collections.deque[bytes] = collections.deque()
         self._asked = 0
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when the sampler has written something."""
+        return self._answers.fileno()
+
     def tell(self, line: str) -> None:
-        """Send one request line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line.encode() + b"\n")
+        """Send one request line. Raise OSError if the sampler is gone."""
+        self._requests.write(line.encode() + b"\n")
 
     def sample(self, timeout_s: float = 10.0) -> Snapshot:
         """Ask for a snapshot and return it. Its readings begin after this call."""
@@ -51,41 +63,40 @@ class SamplerClient:
         """
         deadline = time.monotonic() + timeout_s
         newest = None
-        while (said := self.line(deadline)) is not None:
-            if "fatal" in said:
-                raise OperatorError(str(said["fatal"]))
-            newest = Snapshot.from_json(said)
-            if holds(newest):
-                return newest
-        raise TransientError(f"The sampler gave no such snapshot in {timeout_s:.0f} s; the last was {newest}.")
+        with contextlib.suppress(EOFError):
+            while (snapshot := self.snapshot(deadline - time.monotonic())) is not None:
+                newest = snapshot
+                if holds(newest):
+                    return newest
+        raise TransientError(f"The GPU sampler sent no such snapshot in {timeout_s:.0f} s; the last was {newest}.")
 
-    def line(self, deadline: float) -> dict[str, Any] | None:
-        """Return the next line, parsed; None if none comes by the deadline or the sampler has ended."""
-        assert self.process.stdout is not None
-        handle = self.process.stdout.fileno()
-        while b"\n" not in self._buffer:
-            rest_s = deadline - time.monotonic()
-            if rest_s <= 0 or not select.select([handle], [], [], rest_s)[0]:
+    def snapshot(self, wait_s: float = 0.0) -> Snapshot | None:
+        """Return the next snapshot; None if none comes in time.
+
+        Raises EOFError if the sampler has ended, OperatorError if it cannot work at all.
+        """
+        deadline = time.monotonic() + wait_s
+        while not self._lines:
+            if not select.select([self], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 return None
-            data = os.read(handle, 1 << 16)
+            data = os.read(self.fileno(), CHUNK)
             if not data:
-                return None
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        parsed: dict[str, Any] = json.loads(line)
-        return parsed
+                raise EOFError
+            *lines, self._buffer = (self._buffer + data).split(b"\n")
+            self._lines.extend(lines)
+        return snapshot_in(self._lines.popleft())
 
-    def close(self) -> None:
-        """End the sampler: close its pipes, and kill it if it is still there after 2 s."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+    def close(self, patience_s: float = 2.0) -> None:
+        """End the sampler: close its pipes, and kill it if it does not end in time."""
+        for pipe in (self._requests, self._answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
         try:
-            self.process.wait(timeout=2)
+            self.process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=max(patience_s, 0.2))  # one that hangs in the driver is not waited for
 
     def __enter__(self) -> SamplerClient:
         return self

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
-import subprocess
 import time
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from runner.errors import OperatorError
 from runner.gpu.published import publish_none
-from runner.model import Snapshot
-from runner.processes.interpreter import python_command
+from runner.gpu.sampler_client import SamplerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from runner.model import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +30,11 @@ class Telemetry:
         self._home, self._gpus = home, gpus
         self._on_restart = on_restart
         self._asked = self._answered = 0
-        self._buffer = b""
         self._restart_wait_s = 0.5
         self._restart_at: float | None = None
         self._period_s = 1.0
         self.snapshot: Snapshot | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._sampler: SamplerClient | None = None
         if gpus == "none":
             publish_none(home)
         else:
@@ -47,18 +44,18 @@ class Telemetry:
     @property
     def pid(self) -> int | None:
         """Return the sampler's pid; None if none is running."""
-        return self._process.pid if self._process else None
+        return self._sampler.process.pid if self._sampler else None
 
     def fileno(self) -> int | None:
         """Return the descriptor that is readable when the sampler has written something; None without a sampler."""
-        return self._pipe(self._process.stdout).fileno() if self._process else None
+        return self._sampler.fileno() if self._sampler else None
 
     @property
     def trouble(self) -> str | None:
         """Return what is wrong with the sampler or the driver as a whole; None if they work or there are no GPUs."""
         if self._gpus == "none":
             return None
-        if self._process is None:
+        if self._sampler is None:
             return "the GPU sampler is being restarted"
         silent_s = time.monotonic() - self._heard_at
         if silent_s > SILENT_AFTER_S:
@@ -68,7 +65,7 @@ class Telemetry:
     @property
     def is_asked(self) -> bool:
         """Return whether a request is waiting for its answer."""
-        return self._process is not None and self._asked != self._answered
+        return self._sampler is not None and self._asked != self._answered
 
     def ask(self) -> None:
         """Ask the sampler to read all GPUs now, unless a request is already waiting."""
@@ -84,22 +81,21 @@ class Telemetry:
 
     def read(self) -> None:
         """Read what the sampler has written, and plan a restart if it died. Raise OperatorError if it cannot work."""
-        if self._process is None:
+        if self._sampler is None:
             return
-        data = self._pipe(self._process.stdout).read(1 << 20)
-        if data is None:
-            return
-        if not data:
+        try:
+            while (snapshot := self._sampler.snapshot()) is not None:
+                self._take(snapshot)
+        except EOFError:
             self._restart("died")
-            return
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
-            self._take(json.loads(line))
+        except OperatorError:
+            self.close()
+            raise
 
     def keep_alive(self) -> float | None:
         """Replace a dead or silent sampler. Return the seconds until the next call; None if there are no GPUs."""
         now = time.monotonic()
-        if self._process is None and self._restart_at is not None:
+        if self._sampler is None and self._restart_at is not None:
             if now < self._restart_at:
                 return self._restart_at - now
             try:
@@ -108,7 +104,7 @@ class Telemetry:
                 self._restart(f"cannot be started ({error})")
                 return self._restart_wait_s
             self._on_restart()
-        if self._process is None:
+        if self._sampler is None:
             return None
         if now - self._heard_at > SILENT_AFTER_S + self._restart_wait_s:
             self._restart("is silent")
@@ -117,31 +113,27 @@ class Telemetry:
 
     def close(self) -> None:
         """End the sampler."""
-        if self._process:
-            self._process.kill()  # it may hang in the driver, and has nothing to clean up
-            self._forget()
+        if self._sampler:
+            self._sampler.close(patience_s=0.0)  # it may hang in the driver, and has nothing to clean up
+            self._sampler = None
 
-    def _start(self, *flags: str) -> None:
-        self._process = subprocess.Popen(
-            python_command("runner.gpu.sampler", self._home, self._gpus, *flags),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, cwd="/", bufsize=0,
-        )  # fmt: skip
-        os.set_blocking(self._pipe(self._process.stdout).fileno(), False)
+    def _start(self, *flags: str) -> SamplerClient:
+        self._sampler = SamplerClient(self._home, self._gpus, *flags, start_new_session=True, cwd="/")
         self._heard_at = time.monotonic()
         self._asked = self._answered = 0
-        self._buffer = b""
         self._tell(f"period {self._period_s}")
+        return self._sampler
 
     def _wait_for_first(self) -> None:
         import select
 
         deadline = time.monotonic() + FIRST_ANSWER_S
         while self.snapshot is None and time.monotonic() < deadline:
-            if self._process is None:
+            sampler = self._sampler
+            if sampler is None:
                 time.sleep(min(self._restart_wait_s, 2.0))  # it died at once: start another
-                self._start()
-            assert self._process is not None
-            select.select([self._pipe(self._process.stdout)], [], [], 1.0)
+                sampler = self._start()
+            select.select([sampler], [], [], 1.0)
             self.read()
         if self.snapshot is None:
             self.close()
@@ -149,14 +141,11 @@ class Telemetry:
                 f"The GPU driver gave no reading within {FIRST_ANSWER_S:.0f} s. Does nvidia-smi answer?"
             )
 
-    def _take(self, said: dict[str, object]) -> None:
-        if "fatal" in said:
-            self.close()
-            raise OperatorError(str(said["fatal"]))
-        self.snapshot = Snapshot.from_json(said)
+    def _take(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
         self._heard_at = time.monotonic()
         self._restart_wait_s = 0.5
-        if self.snapshot.answers is not None:
+        if snapshot.answers is not None:
             self._answered = self._asked
 
     def _restart(self, why: str) -> None:
@@ -165,21 +154,7 @@ class Telemetry:
         self._restart_at = time.monotonic() + self._restart_wait_s
         self._restart_wait_s = min(2 * self._restart_wait_s, RESTART_AT_MOST_EVERY_S)
 
-    def _forget(self) -> None:
-        assert self._process is not None
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                self._pipe(pipe).close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=0.2)  # a process that hangs in the driver is not waited for
-        self._process = None
-
     def _tell(self, line: str) -> None:
-        if self._process:
+        if self._sampler:
             with contextlib.suppress(OSError):
-                self._pipe(self._process.stdin).write(line.encode() + b"\n")
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        assert pipe is not None
-        return pipe
+                self._sampler.tell(line)

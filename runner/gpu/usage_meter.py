@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.gpu.attribution import own_memory_mib
-from runner.model import GpuHealth
+from runner.model import GpuHealth, Record
 from runner.processes.linux import is_below
+from runner.supervisor.gpu_memory import own_memory_mib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Live(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sums:
+class Sums(Record):
     """The measurements of one attempt. Saved as JSON while it runs, so that the next runner can continue them."""
 
     before_mib: dict[str, int] = field(default_factory=dict)  # memory used before it started, on GPUs it has to itself
@@ -130,10 +130,10 @@ class Usage:
 
     def before_mib(self, job_id: int) -> dict[str, int]:
         """Return the MiB used before the job started, by UUID, on the GPUs it has to itself."""
-        found = self._metered.get(job_id)
-        return found.sums.before_mib if found else {}
+        metered = self._metered.get(job_id)
+        return metered.sums.before_mib if metered else {}
 
-    def begin_anew(self, job: Job) -> None:
+    def restart(self, job: Job) -> None:
         """Reset the sums when the real run begins: what its probes used does not count."""
         metered = self._of(job.id, job.attempt)
         metered.sums, metered.since = Sums(before_mib=metered.sums.before_mib), time.monotonic()
@@ -154,24 +154,24 @@ class Usage:
         """Return the healthy GPUs with a new reading since the last call."""
         snapshot = self._telemetry.snapshot
         gpus = snapshot.gpus if snapshot else ()
-        found = {
+        fresh = {
             gpu.uuid: gpu
             for gpu in gpus
             if gpu.health is GpuHealth.OK and gpu.sampled_at > self._read_at.get(gpu.uuid, 0.0)
         }
-        self._read_at |= {uuid: gpu.sampled_at for uuid, gpu in found.items()}
-        return found
+        self._read_at |= {uuid: gpu.sampled_at for uuid, gpu in fresh.items()}
+        return fresh
 
     def _holders(self) -> Counter[str]:
         return Counter(uuid for metered in self._metered.values() for uuid in metered.gpus)
 
     def _of(self, job_id: int, attempt: int) -> Metered:
         """Return an attempt's sums: those in memory, or those that an earlier runner saved."""
-        found = self._metered.get(job_id)
-        if found is None or found.attempt != attempt:
-            gpus, kept = self._used.kept(job_id, attempt)
-            found = self._metered[job_id] = Metered(attempt, gpus, Sums(**kept.get("sums", {})), since=0.0)
-        return found
+        metered = self._metered.get(job_id)
+        if metered is None or metered.attempt != attempt:
+            gpus, stored = self._used.kept(job_id, attempt)
+            metered = self._metered[job_id] = Metered(attempt, gpus, Sums.from_json(stored.get("sums", {})), since=0.0)
+        return metered
 
     def report(self, job: Job) -> dict[str, Any] | None:
         """Return what the job's attempt used; None if it had no GPU."""
@@ -193,5 +193,5 @@ def _held(
 ) -> dict[str, tuple[int, str]]:
     """Return what an attempt holds on each GPU and how that is known, without GPUs where it is unknown."""
     is_own = partial(is_below, root=supervisor)
-    told = {g.uuid: own_memory_mib(g, is_own, before_mib.get(g.uuid) if alone[g.uuid] else None) for g in gpus}
-    return {uuid: held for uuid, held in told.items() if held is not None}
+    own = {g.uuid: own_memory_mib(g, is_own, before_mib.get(g.uuid) if alone[g.uuid] else None) for g in gpus}
+    return {uuid: held for uuid, held in own.items() if held is not None}

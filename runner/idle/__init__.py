@@ -12,21 +12,20 @@ An unknown reading never counts as idle: the window starts again after it. The s
 readings, and after the machine was asleep. Times are those of the monotonic clock.
 """
 
-from runner.idle.evidence import evidence, sparkline, summary
-from runner.idle.judgement import Action, Verdict, judge
-from runner.idle.policy import DEFAULT, OFF, Policy, format_policy, parse_policy
-from runner.idle.readings import Reading, Sample, read_own
+from runner.idle.judgement import IdleAction, IdleVerdict, evidence, judge, sparkline, summary
+from runner.idle.policy import DEFAULT, OFF, IdlePolicy, format_policy, parse_policy
+from runner.idle.readings import LoadReading, Sample, read_own
 from runner.idle.window import HISTORY, Window
 
 __all__ = [
     "DEFAULT",
     "HISTORY",
     "OFF",
-    "Action",
-    "Policy",
-    "Reading",
+    "IdleAction",
+    "IdlePolicy",
+    "IdleVerdict",
+    "LoadReading",
     "Sample",
-    "Verdict",
     "Window",
     "evidence",
     "format_policy",

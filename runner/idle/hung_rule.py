@@ -36,7 +36,7 @@ USUAL_AT_MOST = 360  # the latest hour of work
 _SHORTEST_S, _LONGEST_S = 60.0, 86400.0
 
 
-class Action(str, Enum):
+class HungAction(str, Enum):
     """What to do about a job that looks hung."""
 
     YIELD = "yield"  # stop it if another job waits for its GPUs
@@ -46,16 +46,16 @@ class Action(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class HungPolicy:
     """What to do, and after how long without output."""
 
-    action: Action = Action.YIELD
+    action: HungAction = HungAction.YIELD
     silent_s: float = 600.0
 
     @property
     def stops(self) -> bool:
         """Return whether the job may be stopped."""
-        return self.action in (Action.YIELD, Action.KILL)
+        return self.action in (HungAction.YIELD, HungAction.KILL)
 
     @property
     def told_s(self) -> float:
@@ -63,23 +63,23 @@ class Policy:
         return self.silent_s / 2 if self.stops else self.silent_s
 
 
-DEFAULT = Policy()
+DEFAULT = HungPolicy()
 
 
-def parse_policy(text: str) -> Policy:
+def parse_policy(text: str) -> HungPolicy:
     """Parse a policy like `alert`, `kill:15m` or `off`. Raise UserError that says what to write instead."""
     word, colon, after = (part.strip() for part in text.strip().lower().partition(":"))
-    if word not in {action.value for action in Action} or (colon and (not after or word == Action.OFF.value)):
+    if word not in {action.value for action in HungAction} or (colon and (not after or word == HungAction.OFF.value)):
         raise UserError(f"{text!r} is not a rule for hung jobs: {FORM}")
     silent_s = parse_duration(after) if after else DEFAULT.silent_s
     if not _SHORTEST_S <= silent_s <= _LONGEST_S:
         raise UserError(f"{after!r} is no time without output to go by: write one from 1m to 1d, like 10m")
-    return Policy(Action(word), silent_s)
+    return HungPolicy(HungAction(word), silent_s)
 
 
-def format_policy(policy: Policy) -> str:
+def format_policy(policy: HungPolicy) -> str:
     """Return the text that parse_policy reads as this policy."""
-    if policy.action is Action.OFF or policy.silent_s == DEFAULT.silent_s:
+    if policy.action is HungAction.OFF or policy.silent_s == DEFAULT.silent_s:
         return policy.action.value
     return f"{policy.action.value}:{f'{policy.silent_s:.3f}'.rstrip('0').rstrip('.')}s"
 
@@ -114,7 +114,7 @@ class Pulses:
     silent_s: float = 0.0
     _taken_at: float = -math.inf
 
-    def take(self, new: Pulse, silent_s: float, policy: Policy = DEFAULT) -> None:
+    def take(self, new: Pulse, silent_s: float, policy: HungPolicy = DEFAULT) -> None:
         """Add a reading, and the seconds since the job last printed. Keeps one reading in ten seconds."""
         self.silent_s = silent_s
         if new.at - self._taken_at >= EVERY_S:
@@ -152,7 +152,7 @@ class Pulses:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HungVerdict:
     """Whether the job looks hung, and why or why not, in words."""
 
     hung: bool
@@ -160,38 +160,38 @@ class Verdict:
     plain: bool = False  # several GPUs wait for each other: so little power means that no work is done
 
 
-def judge(pulses: Pulses, policy: Policy = DEFAULT, silent_s: float | None = None) -> Verdict:
+def judge(pulses: Pulses, policy: HungPolicy = DEFAULT, silent_s: float | None = None) -> HungVerdict:
     """Compare a job's latest `silent_s` seconds (default: those of the policy) with its usual power."""
     wanted_s = policy.silent_s if silent_s is None else silent_s
-    if policy.action is Action.OFF:
-        return Verdict(False, "not watched")
+    if policy.action is HungAction.OFF:
+        return HungVerdict(False, "not watched")
     if pulses.silent_s < wanted_s:
-        return Verdict(False, f"it showed signs of life {format_duration(pulses.silent_s)} ago")
+        return HungVerdict(False, f"it showed signs of life {format_duration(pulses.silent_s)} ago")
     latest = pulses.since[-1].at if pulses.since else 0.0
     return _judge_silent([one for one in pulses.since if one.at >= latest - wanted_s], pulses, wanted_s)
 
 
-def _judge_silent(seen: list[Pulse], pulses: Pulses, wanted_s: float) -> Verdict:
+def _judge_silent(seen: list[Pulse], pulses: Pulses, wanted_s: float) -> HungVerdict:
     percents = [one.percent for one in seen if one.percent is not None]
     powers = [one.power_w for one in seen if one.power_w is not None]
     if len(percents) < len(seen) or len(powers) < len(seen):
-        return Verdict(False, "not judged: utilisation or power is not known")
+        return HungVerdict(False, "not judged: utilisation or power is not known")
     if _has_gaps(seen, wanted_s):
-        return Verdict(False, "not judged: readings are missing")
+        return HungVerdict(False, "not judged: readings are missing")
     if min(percents) < SPINNING_PERCENT:
-        return Verdict(False, f"its GPUs are at {min(percents):.0f} %")
+        return HungVerdict(False, f"its GPUs are at {min(percents):.0f} %")
     if pulses.knows_usual:
         beside_w, beside_what, low = median(pulses.usual_w), "its usual power", LOW_POWER
     elif seen[-1].limit_w:
         beside_w, beside_what, low = seen[-1].limit_w, "what its GPUs may draw", SPINNING_POWER
     else:
-        return Verdict(False, "not judged: its usual power is not known yet")
+        return HungVerdict(False, "not judged: its usual power is not known yet")
     if max(powers) >= low * beside_w:
-        return Verdict(False, f"it draws {_percent(max(powers), beside_w)} of {beside_what}")
+        return HungVerdict(False, f"it draws {_percent(max(powers), beside_w)} of {beside_what}")
     for_min, share = pulses.silent_s / 60, _percent(median(powers), beside_w)
     why = f"looks hung: {for_min:.0f} min silent at {share} of {beside_what}"
     known = pulses.knows_usual or pulses.silent_s < max(UNKNOWN_FOR_S, 3 * wanted_s)
-    return Verdict(True, why, plain=known and all(map(_only_spins, seen)))
+    return HungVerdict(True, why, plain=known and all(map(_only_spins, seen)))
 
 
 def _only_spins(seen: Pulse) -> bool:

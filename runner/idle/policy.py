@@ -26,7 +26,7 @@ SHORTEST_GAP_S = 3.0  # on a busy box readings come late, which is no reason to 
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class IdlePolicy:
     """When a job counts as idle."""
 
     threshold_percent: float
@@ -58,15 +58,15 @@ class Policy:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Policy:
+    def from_json(cls, data: Mapping[str, Any]) -> IdlePolicy:
         """Build a policy from the output of to_json."""
         return cls(*(data[name] for name in _PARTS))
 
 
-DEFAULT = Policy(threshold_percent=5.0, period_s=5.0, window=60, delay=12)
+DEFAULT = IdlePolicy(threshold_percent=5.0, period_s=5.0, window=60, delay=12)
 
 
-def parse_policy(text: str, default: Policy = DEFAULT) -> Policy | None:
+def parse_policy(text: str, default: IdlePolicy = DEFAULT) -> IdlePolicy | None:
     """Parse a policy like `20%:3s:7:1`. Parts left out at the end come from the default. `off` gives None.
 
     Raise UserError that says what to write instead.
@@ -80,10 +80,10 @@ def parse_policy(text: str, default: Policy = DEFAULT) -> Policy | None:
     given = default.to_json()
     for (name, read), part in zip(_PARTS.items(), parts, strict=False):
         given[name] = read(part)
-    return _checked(Policy.from_json(given))
+    return _checked(IdlePolicy.from_json(given))
 
 
-def format_policy(policy: Policy | None) -> str:
+def format_policy(policy: IdlePolicy | None) -> str:
     """Return the text that parse_policy reads as this policy."""
     if policy is None:
         return OFF
@@ -129,7 +129,7 @@ _PARTS: dict[str, Callable[[str], float]] = {
 }
 
 
-def _checked(policy: Policy) -> Policy:
+def _checked(policy: IdlePolicy) -> IdlePolicy:
     for samples, what in ((policy.window, "the window"), (policy.delay, "the wait at the start")):
         if samples * policy.period_s > _LONGEST_S:
             raise UserError(

@@ -11,14 +11,14 @@ from runner.units import format_duration
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from runner.idle.policy import Policy
+    from runner.idle.policy import IdlePolicy
     from runner.model import Gpu
 
 STALE_AFTER_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoadReading:
     """The job's GPUs at one moment. None means unknown, and `unknown` says why."""
 
     at: float
@@ -36,7 +36,7 @@ class Sample:
     unknown: str | None = None
     anew: str | None = None  # why earlier samples do not count, or None
 
-    def is_idle(self, policy: Policy) -> bool:
+    def is_idle(self, policy: IdlePolicy) -> bool:
         """Return whether every GPU is known to have been below the threshold. A job without GPUs is never idle."""
         known = [percent for percent in self.percent.values() if percent is not None]
         return bool(known) and len(known) == len(self.percent) and max(known) < policy.threshold_percent
@@ -50,7 +50,7 @@ def read_own(
     shared: Collection[str] = (),
     by_process: Mapping[str, float] | None = None,
     asleep_s: float = 0.0,
-) -> Reading | None:
+) -> LoadReading | None:
     """Return what the sampler's snapshot says about a job's own GPUs, or None if it lists none of them.
 
     On a shared GPU, the job's part is the load that the driver reports by process (`by_process`, by UUID). Without
@@ -65,7 +65,7 @@ def read_own(
     for uuid in found.keys() & set(shared) - told.keys():
         parts[uuid] = _below_for_all(*parts[uuid], found[uuid], threshold_percent)
     percent = {uuid: part for uuid, (part, _) in parts.items()}
-    return Reading(at, percent, "; ".join(why for _, why in parts.values() if why) or None, asleep_s)
+    return LoadReading(at, percent, "; ".join(why for _, why in parts.values() if why) or None, asleep_s)
 
 
 def _own_part(gpu: Gpu | None, uuid: str, at: float, by_process: Mapping[str, float]) -> tuple[float | None, str]:

@@ -6,16 +6,16 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from runner.idle.judgement import Action, judge
-from runner.idle.policy import Policy
+from runner.idle.judgement import IdleAction, judge
+from runner.idle.policy import IdlePolicy
 from runner.idle.readings import Sample
 from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runner.idle.judgement import Verdict
-    from runner.idle.readings import Reading
+    from runner.idle.judgement import IdleVerdict
+    from runner.idle.readings import LoadReading
 
 ASLEEP_AT_LEAST_S = 1.0
 HISTORY = 40  # samples before the window, to show when the job was last busy
@@ -25,7 +25,7 @@ HISTORY = 40  # samples before the window, to show when the job was last busy
 class Window:
     """Turns readings, about one per second, into samples, and keeps those that the verdict needs."""
 
-    policy: Policy
+    policy: IdlePolicy
     gpus: tuple[str, ...]
     started_at: float
     _samples: deque[Sample] = field(init=False)
@@ -43,7 +43,7 @@ class Window:
         """Return the latest samples, oldest first."""
         return tuple(self._samples)
 
-    def take(self, reading: Reading) -> Sample | None:
+    def take(self, reading: LoadReading) -> Sample | None:
         """Add a reading. Return the sample that it completes, or None. Ignore a reading no newer than the last."""
         if self._last_at is not None and reading.at <= self._last_at:
             return None
@@ -60,7 +60,7 @@ class Window:
             self._told.clear()
         return sample
 
-    def judge(self, now: float, *, keep_until: float | None = None, warn_before_s: float | None = None) -> Verdict:
+    def judge(self, now: float, *, keep_until: float | None = None, warn_before_s: float | None = None) -> IdleVerdict:
         """Return what to do with the job now."""
         if keep_until is not None and now < keep_until:
             self._told.clear()
@@ -68,9 +68,9 @@ class Window:
             self.samples, self.policy, now, self.started_at, keep_until=keep_until, warn_before_s=warn_before_s
         )
 
-    def is_news(self, verdict: Verdict) -> bool:
+    def is_news(self, verdict: IdleVerdict) -> bool:
         """Return True once for the warning and once for the stop of each idle time, even across runners."""
-        if verdict.action is Action.KEEP or verdict.action.value in self._told:
+        if verdict.action is IdleAction.KEEP or verdict.action.value in self._told:
             return False
         self._told.add(verdict.action.value)
         return True
@@ -96,19 +96,19 @@ class Window:
         if data["boot_id"] != boot_id:
             return None
         gpus = tuple(data["gpus"])
-        window = cls(Policy.from_json(data["policy"]), gpus, data["started_at"])
+        window = cls(IdlePolicy.from_json(data["policy"]), gpus, data["started_at"])
         window._samples.extend(_sample(row, gpus) for row in data["samples"])
         window._open = _sample(data["open"], gpus) if data["open"] else None
         window._tick, window._last_at, window._asleep_s = data["tick"], data["last_at"], data["asleep_s"]
         window._told = set(data["told"])
         return window
 
-    def _of_own(self, reading: Reading) -> Sample:
+    def _of_own(self, reading: LoadReading) -> Sample:
         percent = {uuid: reading.percent.get(uuid) for uuid in self.gpus}
         missing = None in percent.values()
         return Sample(reading.at, percent, (reading.unknown or "a GPU gives no reading") if missing else None)
 
-    def _interrupted(self, reading: Reading) -> str | None:
+    def _interrupted(self, reading: LoadReading) -> str | None:
         if self._last_at is None:
             return None
         slept_s = reading.asleep_s - (self._asleep_s or 0.0)

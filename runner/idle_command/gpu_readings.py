@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 from runner import idle
 from runner.errors import OperatorError, TransientError
+from runner.gpu.inventory import unread
 from runner.gpu.sampler_client import SamplerClient
-from runner.gpu.unread import unread
-from runner.model import GpuHealth, Snapshot
+from runner.model import GpuHealth
+from runner.processes import linux
 
 if TYPE_CHECKING:
-    from runner.model import Gpu
+    from runner.model import Gpu, Snapshot
 
 FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake up
 SILENT_AFTER_S = 10.0
 _FLAGS = ("--private", "--period-s", "3600")
 
 
-class Readings:
+class GpuReadings:
     """Asks one question at a time. A missing reading is unknown, never zero."""
 
     def __init__(self, home: str, gpus: str) -> None:
@@ -47,8 +48,7 @@ class Readings:
 
     def sources(self) -> list[int]:
         """Return what is readable when there may be an answer. Empty while the sampler is dead."""
-        assert self._client.process.stdout is not None
-        return [] if self._dead else [self._client.process.stdout.fileno()]
+        return [] if self._dead else [self._client.fileno()]
 
     def ask(self) -> None:
         """Ask for a reading of all GPUs. First replace a sampler that died or is silent."""
@@ -63,33 +63,30 @@ class Readings:
             except OSError:
                 self._die()
 
-    def answer(self, threshold_percent: float) -> idle.Reading | None:
+    def answer(self, threshold_percent: float) -> idle.LoadReading | None:
         """Return the reading that was asked for, or None if it has not come. Its time is that of the question."""
-        said = self._client.line(time.monotonic() + 0.05)
-        if said is None or "fatal" in said:
+        try:
+            while (snapshot := self._client.snapshot()) is not None:
+                if self.asked_at is not None and snapshot.answers == self._asked:
+                    asked_at, self.asked_at = self.asked_at, None
+                    return self._reading(snapshot, asked_at, threshold_percent)
+        except (EOFError, OperatorError):
             self._die()
-            return None
-        if self.asked_at is None:
-            return None
-        snapshot = Snapshot.from_json(said)
-        if snapshot.answers != self._asked:
-            return None
-        asked_at, self.asked_at = self.asked_at, None
-        return self._reading(snapshot, asked_at, threshold_percent)
+        return None
 
-    def _reading(self, snapshot: Snapshot, asked_at: float, threshold_percent: float) -> idle.Reading:
+    def _reading(self, snapshot: Snapshot, asked_at: float, threshold_percent: float) -> idle.LoadReading:
         gpus = [_since(asked_at, gpu) for gpu in snapshot.gpus]
-        asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+        asleep_s = linux.asleep_s()
         # a GPU that was silent at first reports its UUID later
         self.uuids = tuple(gpu.uuid for gpu in gpus) or self.uuids
-        found = idle.read_own(gpus, self.uuids, threshold_percent=threshold_percent, asleep_s=asleep_s)
-        if found is None:
-            nothing = snapshot.trouble or "the driver lists no GPU"
-            return idle.Reading(asked_at, dict.fromkeys(self.uuids), nothing, asleep_s)
-        return replace(found, at=asked_at)
+        reading = idle.read_own(gpus, self.uuids, threshold_percent=threshold_percent, asleep_s=asleep_s)
+        if reading is None:
+            why = snapshot.trouble or "the driver lists no GPU"
+            return idle.LoadReading(asked_at, dict.fromkeys(self.uuids), why, asleep_s)
+        return replace(reading, at=asked_at)
 
     def _die(self) -> None:
-        """Note that the sampler ended or stopped in the middle of a line. The next question goes to a new one."""
+        """Note that the sampler has ended. The next question goes to a new one."""
         self._dead, self.asked_at = True, None
 
     def _replace(self) -> None:

@@ -10,14 +10,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.idle import Action, Window
-from runner.idle_command.child import Child, Ears
+from runner.idle import IdleAction, Window
+from runner.idle_command.child import Child, SignalReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.idle import Policy, Reading
-    from runner.idle_command.gpu_readings import Readings
+    from runner.idle import IdlePolicy, LoadReading
+    from runner.idle_command.gpu_readings import GpuReadings
 
 # The original's name, so that tools that search logs for its lines also find ours.
 log = logging.getLogger("gpu_idle_timeout")
@@ -25,10 +25,10 @@ log = logging.getLogger("gpu_idle_timeout")
 KILLED_IDLE = 1
 
 
-class Watch:
+class IdleWatcher:
     """Watches one command. Ticks are at whole multiples of the period since the start, however long a reading takes."""
 
-    def __init__(self, policy: Policy, readings: Readings) -> None:
+    def __init__(self, policy: IdlePolicy, readings: GpuReadings) -> None:
         self._policy, self._readings = policy, readings
         self._next = 1  # tick
         self._asked_tick = 0
@@ -36,17 +36,17 @@ class Watch:
 
     def run(self, words: Sequence[str]) -> int:
         """Run the command until it ends or is killed. Return the exit code. Raise OSError if it cannot be started."""
-        ears = Ears()
-        self._child = Child(words, ears.mask_before, lambda: self._readings.pid)
+        signals = SignalReader()
+        self._child = Child(words, signals.mask_before, lambda: self._readings.pid)
         self._started_at = time.monotonic()
         self._window = Window(self._policy, self._readings.uuids, self._started_at)
         self._announce()
         while True:
             answers = self._readings.sources()
-            ready, _, _ = select.select([ears.fileno(), *answers], [], [], self._until_tick_s())
-            for heard in ears.heard():
-                if heard.number is not signal.SIGCHLD and not heard.from_terminal:
-                    self._child.send(heard.number)
+            ready, _, _ = select.select([signals.fileno(), *answers], [], [], self._until_tick_s())
+            for received in signals.received():
+                if received.number is not signal.SIGCHLD and not received.from_terminal:
+                    self._child.send(received.number)
             code = self._child.reap()
             if code is not None:
                 return code
@@ -94,9 +94,9 @@ class Watch:
         sample = self._window.take(reading)
         if sample is not None and sample.anew:
             log.warning("%s: the window starts over", sample.anew)
-        return sample is not None and self._window.judge(reading.at).action is Action.STOP
+        return sample is not None and self._window.judge(reading.at).action is IdleAction.STOP
 
-    def _report(self, reading: Reading) -> None:
+    def _report(self, reading: LoadReading) -> None:
         for uuid, percent in reading.percent.items():
             if percent is None:
                 log.debug("%s usage unknown", uuid)
@@ -117,5 +117,5 @@ class Watch:
             *(list(self._readings.uuids), policy.threshold_percent, policy.window_s),
         )
         log.error("process still alive, maybe hung, killing.")
-        if left := self._child.kill():
-            log.error("could not be killed: %s", ", ".join(map(str, left)))
+        if alive := self._child.kill():
+            log.error("could not be killed: %s", ", ".join(map(str, alive)))

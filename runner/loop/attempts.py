@@ -13,17 +13,18 @@ import shutil
 import signal
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner import clock, rundir
-from runner.batch import oom
+from runner.batch import Run, oom
 from runner.gpu.usage_meter import Live
 from runner.lifecycle import Recovery, lost, outcome, recover
 from runner.model import Exit, Job, Phase, Reason, State
 from runner.processes import linux
 from runner.schedule import backoff
-from runner.supervisor import cgroup, extend_limit
+from runner.supervisor import cgroup
 from runner.supervisor.log_reader import Log
+from runner.supervisor.probe_records import read_report
 from runner.supervisor.strays import end_strays
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from runner.gpu.usage_meter import Usage
     from runner.probing.probes import Probes
     from runner.processes.waiter import Waiter
+    from runner.rundir import StartRecord
     from runner.store.jobs import Jobs
     from runner.store.scheduling_queries import UnderWay
 
@@ -53,7 +55,7 @@ BOX_RETRIES = 3  # per job, for the reasons in the box's retry setting
 
 
 @dataclass(slots=True)
-class Watch:
+class WatchedAttempt:
     """How we learn about the end of one attempt."""
 
     attempt: int
@@ -82,14 +84,16 @@ class Attempts:
         self._home, self._jobs, self._waiter, self._probes = home, jobs, waiter, probes
         self._on_end, self._telemetry, self._usage = on_end, telemetry, usage
         self._boot_id = linux.boot_id()
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[int, WatchedAttempt] = {}
         self.never_ran = 0  # attempts in a row that came back without being executed
 
     def add(
         self, job_id: int, attempt: int, gpus: tuple[str, ...], leash: int | None, limit_s: float | None = None
     ) -> None:
         """Watch an attempt that the engine got. Without a leash, look at its run directory at the next tick."""
-        watch = Watch(attempt=attempt, gpus=gpus, leash=leash, spoke=leash is None, limit_s=limit_s, knows_limit=True)
+        watch = WatchedAttempt(
+            attempt=attempt, gpus=gpus, leash=leash, spoke=leash is None, limit_s=limit_s, knows_limit=True
+        )
         self._watches[job_id] = watch
         if leash is not None:
             self._waiter.add(leash, lambda: self._hear(watch))
@@ -100,7 +104,7 @@ class Attempts:
             watch = self._watches.get(row.id)
             if watch is None or watch.attempt != row.attempt:
                 self._forget(row.id)
-                watch = self._watches[row.id] = Watch(attempt=row.attempt)
+                watch = self._watches[row.id] = WatchedAttempt(attempt=row.attempt)
             if watch.spoke:
                 watch.spoke = False
                 job = self._jobs.get(row.id)
@@ -132,14 +136,14 @@ class Attempts:
             job = self._jobs.get(row.id)
             assert job is not None
             try:
-                extend_limit.pass_on(self._home, job)
+                rundir.extend_limit(self._home, job)
             except OSError as error:
                 log.warning("job %s cannot be told of its new time limit now: %s", row.id, error)
-                self._waiter.after(TROUBLED_S, lambda: None)
+                self._waiter.tick_in(TROUBLED_S)
             else:
                 watch.limit_s, watch.knows_limit = row.limit_s, True
 
-    def settle(self) -> None:
+    def release_ended(self) -> None:
         """Stop watching attempts that have ended. Call it after the commit."""
         for job_id in [job_id for job_id, watch in self._watches.items() if watch.attempt < 0]:
             self._forget(job_id)
@@ -157,7 +161,7 @@ class Attempts:
         for job_id in list(self._watches):
             self._forget(job_id)
 
-    def _hear(self, watch: Watch) -> bool:
+    def _hear(self, watch: WatchedAttempt) -> bool:
         assert watch.leash is not None
         said = os.read(watch.leash, 4096)
         if said == STARTED:
@@ -177,11 +181,11 @@ class Attempts:
         watch.spoke = True
         if watch.gpus and self._telemetry.is_asked:
             # then the end and the next start need one transaction, not two
-            self._waiter.after(PATIENCE_S, lambda: None)
+            self._waiter.tick_in(PATIENCE_S)
             return False
         return True
 
-    def _look(self, job: Job, watch: Watch) -> None:
+    def _look(self, job: Job, watch: WatchedAttempt) -> None:
         folder = rundir.folder_of(self._home, job.id, job.attempt)
         facts = rundir.facts(folder, job.run_id)
         step = recover(
@@ -192,7 +196,7 @@ class Attempts:
         )
         if facts.started is not None and job.state is State.STARTING:
             phase = Phase.PROBING if job.spec.probe is not None else Phase.RUNNING
-            self._jobs.started(job, facts.started["at"], phase)
+            self._jobs.started(job, facts.started.at, phase)
             job = replace(job, state=State.RUNNING, phase=phase)
         if job.spec.probe is not None and job.state is State.RUNNING:
             job = self._follow_probe(job, watch, folder)
@@ -202,48 +206,48 @@ class Attempts:
             self._look_again(watch, LOOK_AGAIN_S)
         elif step is Recovery.FINISHED:
             assert facts.exit is not None
-            self._finish(job, watch, Exit.from_json(facts.exit))
+            self._finish(job, watch, facts.exit)
         elif step is Recovery.GONE:
             self._sweep_and_lose(job, watch, facts.started)
         else:
             self._give_back(job, watch)
 
-    def _follow_probe(self, job: Job, watch: Watch, folder: str) -> Job:
+    def _follow_probe(self, job: Job, watch: WatchedAttempt, folder: str) -> Job:
         """Record how far the batch search is. An adopted supervisor does not report its end, so poll for it."""
-        record = rundir.read(folder, rundir.PROBE)
-        if record is None or record.get("run_id") != job.run_id or "plan" not in record or watch.probed:
+        report = read_report(folder)
+        if report is None or report.run_id != job.run_id or watch.probed:
             return job
-        if record["plan"]["step"]["is"] != "Run":
-            self._jobs.keep_probe(job, record)
+        if not isinstance(report.plan.step, Run):
+            self._jobs.keep_probe(job, report)
             if watch.leash is None:
                 self._look_again(watch, PROBING_S)
             return job
         watch.probed = True
         if self._jobs.is_told(job):
             return job
-        self._probes.begun(job, record)
-        self._usage.begin_anew(job)
+        self._probes.begun(job, report)
+        self._usage.restart(job)
         return self._jobs.get(job.id) or job
 
-    def _finish(self, job: Job, watch: Watch, end: Exit) -> None:
+    def _finish(self, job: Job, watch: WatchedAttempt, end: Exit) -> None:
         self.never_ran = 0
-        state, reason = outcome(end, job.stop, pushed_aside=job.stop is not None and self._jobs.was_pushed_aside(job))
+        state, reason = outcome(end, job.stop, preempted=job.stop is not None and self._jobs.was_preempted(job))
         if state is State.LOST:
             self._end(job, watch, state, reason, None)
         elif state is State.FAILED and (found := self._out_of_memory(job, end)):
             self._end_for_memory(job, watch, end, found)
         elif reason is Reason.PREEMPTED:
-            self._make_way(job, watch, end)
+            self._requeue_preempted(job, watch, end)
         else:
             self._end(job, watch, state, reason, end)
 
-    def _make_way(self, job: Job, watch: Watch, end: Exit | None) -> None:
+    def _requeue_preempted(self, job: Job, watch: WatchedAttempt, end: Exit | None) -> None:
         """Queue a preempted job again, no matter how it ended."""
         assert job.stop is not None
         why = f"it made room for {job.stop.by}"
         self._try_again(job, watch, (State.CANCELLED, Reason.PREEMPTED), why, end)
 
-    def _out_of_memory(self, job: Job, end: Exit) -> oom.Found | None:
+    def _out_of_memory(self, job: Job, end: Exit) -> oom.MemoryShortage | None:
         """Return which memory the attempt ran out of, or None if that is not why it failed."""
         if end.spawn_error is not None:
             return None
@@ -251,7 +255,7 @@ class Attempts:
         killed = end.host_kills > 0
         return oom.recognise(tail, exit_code=end.exit_code, signal=end.signal, host_kill=killed)
 
-    def _end_for_memory(self, job: Job, watch: Watch, end: Exit, found: oom.Found) -> None:
+    def _end_for_memory(self, job: Job, watch: WatchedAttempt, end: Exit, found: oom.MemoryShortage) -> None:
         """Record a failure for lack of memory. If we chose the batch, retry with a smaller one."""
         usage = self._usage.report(job)
         again = self._probes.out_of_memory(job, end, found, usage) if job.stop is None else None
@@ -261,16 +265,16 @@ class Attempts:
         why = f"{again.why}; again at batch {again.batch}"
         self._try_again(job, watch, (State.FAILED, Reason.OOM), why, end)
 
-    def _adopt(self, watch: Watch, folder: str, started: dict[str, Any] | None) -> None:
+    def _adopt(self, watch: WatchedAttempt, folder: str, started: StartRecord | None) -> None:
         if started is None:
             if watch.leash is None:
                 self._look_again(watch, LOOK_AGAIN_S)  # it is about to write it
             return
         self.never_ran = 0
-        watch.supervisor = started["pid"]
+        watch.supervisor = started.pid
         if watch.pidfd is None:
             try:
-                watch.pidfd = os.pidfd_open(started["pid"])
+                watch.pidfd = os.pidfd_open(started.pid)
             except ProcessLookupError:
                 self._look_again(watch, LOOK_AGAIN_S)
                 return
@@ -282,13 +286,13 @@ class Attempts:
         if watch.leash is None:
             self._waiter.add(watch.pidfd, lambda: self._ended_unheard(watch))
 
-    def _ended_unheard(self, watch: Watch) -> None:
+    def _ended_unheard(self, watch: WatchedAttempt) -> None:
         """Note that an adopted supervisor is gone: its pidfd is readable."""
         assert watch.pidfd is not None
         self._waiter.remove(watch.pidfd)
         watch.spoke = True
 
-    def _end(self, job: Job, watch: Watch, state: State, reason: Reason, end: Exit | None) -> None:
+    def _end(self, job: Job, watch: WatchedAttempt, state: State, reason: Reason, end: Exit | None) -> None:
         """Record the end, or retry if that is due."""
         if (retry := self._retry(job, state, reason, end)) is not None:
             self._try_again(job, watch, (state, reason), retry.words, end, retry)
@@ -318,7 +322,7 @@ class Attempts:
         )
 
     def _try_again(
-        self, job: Job, watch: Watch, after: tuple[State, Reason], why: str, end: Exit | None,
+        self, job: Job, watch: WatchedAttempt, after: tuple[State, Reason], why: str, end: Exit | None,
         retry: backoff.Retry | None = None,
     ) -> None:  # fmt: skip
         """Queue the job for a new attempt with the same run id. The breaker counts only retries."""
@@ -327,9 +331,9 @@ class Attempts:
         self._on_end(job, after[0] if retry else None, end, watch.gone_at or time.monotonic())
         watch.attempt = -watch.attempt  # marks it as ended; it is forgotten after the commit
 
-    def _sweep_and_lose(self, job: Job, watch: Watch, started: dict[str, Any] | None) -> None:
+    def _sweep_and_lose(self, job: Job, watch: WatchedAttempt, started: StartRecord | None) -> None:
         """Record a lost attempt once all its processes are gone, or cannot be killed: until then it keeps its GPUs."""
-        boot_then = started["boot_id"] if started else self._jobs.boot_id(job)
+        boot_then = started.boot_id if started else self._jobs.boot_id(job)
         now = time.monotonic()
         watch.swept_since = watch.swept_since or now
         if boot_then == self._boot_id and self._strays(job, started):
@@ -340,19 +344,18 @@ class Attempts:
         folder = rundir.folder_of(self._home, job.id, job.attempt)
         shutil.rmtree(os.path.join(folder, rundir.SCRATCH), ignore_errors=True)  # left by a probe
         if job.spec.cpus or job.spec.ram_mib:
-            cgroup.remove_left({"job_id": job.id, "attempt": job.attempt, "run_id": job.run_id})
-        if _is_pushed_aside(job):
-            self._make_way(job, watch, None)
+            cgroup.remove_leftover(job)
+        if _is_being_preempted(job):
+            self._requeue_preempted(job, watch, None)
         else:
             self._end(job, watch, *lost(boot_then, self._boot_id), None)
 
-    def _strays(self, job: Job, started: dict[str, Any] | None) -> bool:
-        pipe = started.get("pipe") if started else None
-        return bool(end_strays(job, pipe))
+    def _strays(self, job: Job, started: StartRecord | None) -> bool:
+        return bool(end_strays(job, started.pipe if started else None))
 
-    def _give_back(self, job: Job, watch: Watch) -> None:
+    def _give_back(self, job: Job, watch: WatchedAttempt) -> None:
         why = watch.trouble or "its supervisor ended before executing it"
-        if job.stop is not None and not _is_pushed_aside(job):
+        if job.stop is not None and not _is_being_preempted(job):
             self._end(job, watch, State.CANCELLED, job.stop.reason, None)
             return
         log.warning("job %s attempt %s never ran (%s); queued again", job.id, job.attempt, why)
@@ -360,14 +363,14 @@ class Attempts:
         watch.attempt = -watch.attempt
         self.never_ran += 1
 
-    def _look_again(self, watch: Watch, after_s: float) -> None:
+    def _look_again(self, watch: WatchedAttempt, after_s: float) -> None:
         def look() -> bool:
             watch.spoke |= watch.attempt > 0  # it may have ended meanwhile
             return watch.spoke
 
         self._waiter.after(after_s, look)
 
-    def _drop_leash(self, watch: Watch) -> None:
+    def _drop_leash(self, watch: WatchedAttempt) -> None:
         if watch.leash is not None:
             self._waiter.remove(watch.leash)
             os.close(watch.leash)
@@ -401,5 +404,5 @@ def _ran_s(job: Job, end: Exit | None) -> float:
     return (clock.now() - job.started_at).total_seconds() if job.started_at else 0.0
 
 
-def _is_pushed_aside(job: Job) -> bool:
+def _is_being_preempted(job: Job) -> bool:
     return job.stop is not None and job.stop.reason is Reason.PREEMPTED

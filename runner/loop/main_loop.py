@@ -27,6 +27,7 @@ from runner.loop.attempts import Attempts
 from runner.loop.placement import Placement
 from runner.loop.upkeep import Upkeep
 from runner.model import Exit, Reason, State
+from runner.notices import Drained
 from runner.probing.probes import Probes
 from runner.processes import doorbell, linux, process_lock
 from runner.processes.doorbell import Doorbell
@@ -36,12 +37,12 @@ from runner.schedule.choice import Plan, choose, is_full
 from runner.schedule.request import request_in
 from runner.store import restoring
 from runner.store.backup import Backup
-from runner.store.box import Box
+from runner.store.box import Box, BoxKey
 from runner.store.box_limits import box_limits, keep_limits
 from runner.store.connection import DATABASE, QueueLostError, StoreError, open_store
 from runner.store.gpu_usage import Used
 from runner.store.jobs import Jobs
-from runner.store.notices import Outbox
+from runner.store.notices import Notices
 from runner.store.scheduling_queries import CPU, Line
 from runner.watchdogs.backup import BackupWatch
 from runner.watchdogs.breaker import BreakerWatch
@@ -53,7 +54,7 @@ from runner.watchdogs.time_limit import TimeWatch
 if TYPE_CHECKING:
     from runner.config.settings import Settings
     from runner.model import Job
-    from runner.schedule.choice import Push, Start, Waiting
+    from runner.schedule.choice import Preemption, Start, Waiting
     from runner.schedule.request import Request
 
 log = logging.getLogger(__name__)
@@ -114,9 +115,9 @@ class Runner:
             log.error("%s", error)
             self._attempts.reconsider()
             self._idle_watch.reconsider()
-            self._waiter.after(TRY_AGAIN_S, lambda: None)
+            self._waiter.tick_in(TRY_AGAIN_S)
             return
-        self._attempts.settle()
+        self._attempts.release_ended()
         for job, attempt, gpus in starts:
             self._start(job, attempt, gpus)
         self._when_empty.act()
@@ -167,8 +168,8 @@ class Runner:
         if trial:  # start only one of them
             plan = Plan(plan.starts[:1])
             self._breaker.tries(plan.starts[0].job_id if plan.starts else None)
-        for push in plan.pushes:
-            self._push_aside(push)
+        for preemption in plan.preemptions:
+            self._preempt(preemption)
         asked = {waiting.id: waiting.request for waiting in queued}
         return [claimed for start in plan.starts if (claimed := self._claim(start, asked[start.job_id]))]
 
@@ -176,9 +177,9 @@ class Runner:
         """Return the jobs that may be tried if the queue is paused, and the resources that queued jobs ask for."""
         now = time.monotonic()
         if now < self._hold_until:
-            self._waiter.after(self._hold_until - now, lambda: None)
+            self._waiter.tick_in(self._hold_until - now)
             return [], []
-        if self._box.any("paused", "draining"):
+        if self._box.any(BoxKey.PAUSED, BoxKey.DRAINING):
             trial = self._breaker.candidates()
             return trial, [one.request for one in trial]
         return [], [request_in(lane) for lane in self._line.lanes()]
@@ -190,14 +191,14 @@ class Runner:
         if after_s is not None and not now < self._begins_seen <= now + after_s:
             wait_s = min(after_s, LOOK_AT_CLOCK_S)
             self._begins_seen = now + wait_s
-            self._waiter.after(wait_s, lambda: None)
+            self._waiter.tick_in(wait_s)
 
-    def _push_aside(self, push: Push) -> None:
+    def _preempt(self, preemption: Preemption) -> None:
         """Stop a job to make room. It has its grace period to save its state, and is queued again."""
-        job = self._jobs.get(push.job_id)
-        if job is not None and self._jobs.ask_to_stop(job, Reason.PREEMPTED, f"#{push.for_id}"):
-            log.info("job %s makes room for job %s", job.id, push.for_id)
-            self._waiter.after(0, lambda: None)
+        job = self._jobs.get(preemption.job_id)
+        if job is not None and self._jobs.ask_to_stop(job, Reason.PREEMPTED, f"#{preemption.for_id}"):
+            log.info("job %s is preempted for job %s", job.id, preemption.for_id)
+            self._waiter.tick_in(0)
 
     def _period_s(self, queued: bool) -> float:
         """Return how often to read the GPUs, in seconds: most often while a job is probed."""
@@ -214,10 +215,10 @@ class Runner:
         self._tell_if_drained()
 
     def _tell_if_drained(self) -> None:
-        draining = self._box.get("draining")
+        draining = self._box.get(BoxKey.DRAINING)
         if draining and not draining.get("told") and not self._jobs.under_way():
-            self._box.set("draining", {**draining, "told": True})
-            self._outbox.add("drained", {"by": draining["by"], "since": draining["at"]})
+            self._box.set(BoxKey.DRAINING, {**draining, "told": True})
+            self._notices.add(Drained(by=draining["by"], since=draining["at"]))
 
     def _claim(self, start: Start, asked: Request) -> tuple[Job, int, tuple[str, ...]] | None:
         """Claim a job for a new attempt. Return None if it has left the queue or now asks for other resources."""
@@ -246,11 +247,11 @@ class Runner:
             # what was submitted can never be started: fail this job and go on with the others
             log.exception("job %s cannot be started", job.id)
             self._jobs.ended(job, State.FAILED, Reason.SPAWN, _unstartable(error))
-            self._waiter.after(0, lambda: None)
+            self._waiter.tick_in(0)
             return
         self._attempts.add(job.id, attempt, gpus, leash, job.spec.time_limit_s)
         if leash is None:
-            self._waiter.after(0, lambda: None)
+            self._waiter.tick_in(0)
 
     def _report(self) -> None:
         """Wake the bot and the backup thread."""
@@ -278,18 +279,18 @@ class Runner:
         stack.callback(self._store.close)
         self._lock = stack.enter_context(process_lock.held(settings.home, home.RUNNER_LOCK))
         restoring.forget_rescued(os.path.join(settings.home, DATABASE))
-        self._jobs, self._outbox, self._box = Jobs(self._store), Outbox(self._store), Box(self._store)
+        self._jobs, self._notices, self._box = Jobs(self._store), Notices(self._store), Box(self._store)
         self._line = Line(self._store)
         self._waiter = Waiter()
         self._telemetry = Telemetry(settings.home, settings.gpus, on_restart=self._listen_to_sampler)
         stack.callback(self._telemetry.close)
         self._placement = Placement(
-            settings, self._telemetry, self._waiter, self._outbox, self._box, self._attempt_pids
+            settings, self._telemetry, self._waiter, self._notices, self._box, self._attempt_pids
         )
         self._usage = Usage(Used(self._store), self._telemetry)
-        self._idle_watch = IdleWatch(settings, self._store, self._jobs, self._outbox, self._box, self._telemetry)
-        self._time_watch = TimeWatch(settings, self._store, self._jobs, self._outbox, self._waiter)
-        self._breaker = BreakerWatch(settings, self._store, self._jobs, self._outbox, self._box, self._waiter)
+        self._idle_watch = IdleWatch(settings, self._store, self._jobs, self._notices, self._box, self._telemetry)
+        self._time_watch = TimeWatch(settings, self._store, self._jobs, self._notices, self._waiter)
+        self._breaker = BreakerWatch(settings, self._store, self._jobs, self._notices, self._box, self._waiter)
         self._probes = Probes(settings, self._store, self._jobs, self._telemetry)
         self._attempts = Attempts(
             settings.home,
@@ -307,19 +308,19 @@ class Runner:
         self._backup = Backup(self._store, settings.backup_dir)
         stack.callback(self._backup.close)
         self._when_empty = WhenEmpty(
-            settings, self._store, self._jobs, self._outbox, self._box, self._waiter, self._backup
+            settings, self._store, self._jobs, self._notices, self._box, self._waiter, self._backup
         )
         self._upkeep = Upkeep(settings, self._waiter)
-        self._disk_watch = DiskWatch(settings, self._box, self._outbox, self._waiter)
-        self._backup_watch = BackupWatch(self._backup, self._box, self._outbox, self._waiter)
+        self._disk_watch = DiskWatch(settings, self._box, self._notices, self._waiter)
+        self._backup_watch = BackupWatch(self._backup, self._box, self._notices, self._waiter)
         self._bell = Doorbell(settings.home, home.RUNNER_BELL)
         stack.callback(self._bell.close)
         install_command(settings.home)
         with self._store.transaction():  # values that clients need
-            self._box.set("slots", settings.slots_per_gpu)
-            self._box.set("cpu slots", settings.cpu_slots)
+            self._box.set(BoxKey.SLOTS, settings.slots_per_gpu)
+            self._box.set(BoxKey.CPU_SLOTS, settings.cpu_slots)
             shares = {"max_utilization": settings.free_utilization, "max_foreign_percent": settings.free_memory}
-            self._box.set("free", shares)
+            self._box.set(BoxKey.FREE, shares)
             keep_limits(self._box, settings)
         self._listen()
 
@@ -364,12 +365,12 @@ class Runner:
 
     def _replace_zygote(self) -> bool:
         self._waiter.remove(self._engine.pidfd)
-        self._waiter.after(self._engine.bury(), self._revive_zygote)
+        self._waiter.after(self._engine.clean_up(), self._revive_zygote)
         return False
 
     def _revive_zygote(self) -> bool:
         try:
-            self._engine.revive()
+            self._engine.start_zygote()
         except OSError as error:
             log.error("no zygote can be started: %s", error)
             self._waiter.after(TRY_AGAIN_S, self._revive_zygote)

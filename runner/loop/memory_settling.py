@@ -30,7 +30,7 @@ class _Newcomer:
     at_rest: bool = False
 
 
-class Settling:
+class MemorySettling:
     """Knows which GPUs have a job whose memory may still grow."""
 
     def __init__(self, waiter: Waiter, at_most_s: float) -> None:

@@ -7,12 +7,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.gpu.capacity import room_of
-from runner.gpu.free import is_free
-from runner.loop.memory_settling import Settling
+from runner.gpu.availability import room_of, why_not_free
+from runner.loop.memory_settling import MemorySettling
 from runner.model import GpuHealth
+from runner.notices import GpuBack, GpuHeld, GpuLost
 from runner.processes import linux
 from runner.schedule.choice import free_slots
+from runner.store.box import BoxKey
 from runner.store.scheduling_queries import CPU
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from runner.processes.waiter import Waiter
     from runner.schedule.choice import Room
     from runner.store.box import Box
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
     from runner.store.scheduling_queries import Lease
 
 ECHO_S = 2.0
@@ -36,14 +37,14 @@ class Placement:
     """Finds free slots. A lease makes a slot ours; the sampler's reading says whether a free slot is usable."""
 
     def __init__(
-        self, settings: Settings, telemetry: Telemetry, waiter: Waiter, outbox: Outbox, box: Box,
+        self, settings: Settings, telemetry: Telemetry, waiter: Waiter, notices: Notices, box: Box,
         supervisor_pids: Callable[[], list[int]],
     ) -> None:  # fmt: skip
         self._settings, self._telemetry, self._waiter = settings, telemetry, waiter
-        self._outbox, self._box = outbox, box
+        self._notices, self._box = notices, box
         self._supervisor_pids = supervisor_pids
         self._will_ask = False
-        self._settling = Settling(waiter, settings.settle)
+        self._settling = MemorySettling(waiter, settings.settle)
         self._told_lost = True  # True until the database has been read once
         self._released: dict[str, float] = {}  # GPU -> when our last job there ended, monotonic clock
 
@@ -87,7 +88,7 @@ class Placement:
             return "is being read to see that its memory is back"
         # the driver still reports the load of our own job for a moment after its end
         echo = released_at is not None and time.monotonic() - released_at < ECHO_S
-        why_not = is_free(
+        why_not = why_not_free(
             gpu,
             leased_by_us=leased,
             own_pids=self._own_pids() if leased else frozenset(),
@@ -95,10 +96,10 @@ class Placement:
             max_foreign_share=self._settings.free_memory / 100,
         )
         if released_at is not None and not leased:
-            self._settle(gpu, released_at, why_not)
+            self._await_memory(gpu, released_at, why_not)
         return why_not
 
-    def _settle(self, gpu: Gpu, released_at: float, why_not: str | None) -> None:
+    def _await_memory(self, gpu: Gpu, released_at: float, why_not: str | None) -> None:
         """Wait for the memory of an ended job to come back. After too long, send a notice that says who holds it."""
         since_s = time.monotonic() - released_at
         if why_not is None:
@@ -108,7 +109,7 @@ class Placement:
             self._ask_again()
         else:
             del self._released[gpu.uuid]
-            self._outbox.add("gpu held", {"gpu": gpu.uuid, "index": gpu.index, "why": why_not})
+            self._notices.add(GpuHeld(gpu=gpu.uuid, index=gpu.index, why=why_not))
 
     def _ask_again(self) -> None:
         """Ask for a reading in a moment. One timer serves all GPUs."""
@@ -131,14 +132,14 @@ class Placement:
         snapshot = self._telemetry.snapshot
         gpus = snapshot.gpus if snapshot else ()
         lost = {gpu.uuid: gpu for gpu in gpus if gpu.health is GpuHealth.LOST}
-        known = set(self._box.get("lost gpus", ())) if lost or self._told_lost else set()
+        known = set(self._box.get(BoxKey.LOST_GPUS, ())) if lost or self._told_lost else set()
         well = {gpu.uuid for gpu in gpus if gpu.health is GpuHealth.OK}
         now = (known - well) | set(lost)  # a GPU that only stopped answering is not back
         self._told_lost = bool(now)
         if now == known:
             return
         for uuid in now - known:
-            self._outbox.add("gpu lost", {"gpu": uuid, "index": lost[uuid].index, "why": lost[uuid].detail})
+            self._notices.add(GpuLost(gpu=uuid, index=lost[uuid].index, why=lost[uuid].detail))
         for uuid in known - now:
-            self._outbox.add("gpu back", {"gpu": uuid})
-        self._box.set("lost gpus", sorted(now) or None)
+            self._notices.add(GpuBack(gpu=uuid))
+        self._box.set(BoxKey.LOST_GPUS, sorted(now) or None)

@@ -96,10 +96,10 @@ class Family:
 
     def descendants(self, pid: int) -> list[int]:
         """Return all processes below this one, nearest first."""
-        found = list(self.children(pid))
-        for child in found:
-            found.extend(self.children(child))
-        return found
+        below = list(self.children(pid))
+        for child in below:
+            below.extend(self.children(child))
+        return below
 
 
 def _parent_if_alive(pid: str) -> int | None:
@@ -151,6 +151,14 @@ def moved_bytes(pids: list[int]) -> int:
         except OSError:
             continue  # it has just ended, or belongs to another user
     return moved
+
+
+def kill_all(pids: list[int]) -> None:
+    """Kill these processes. SIGSTOP goes to all of them first, so that they cannot fork faster than we kill."""
+    import signal
+
+    send(pids, signal.SIGSTOP)
+    send(pids, signal.SIGKILL)
 
 
 def send(pids: list[int], *signals: signal.Signals) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from runner.config import home
 from runner.errors import OperatorError
 from runner.processes import doorbell
+from runner.rundir import is_locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,17 +25,12 @@ LOCK_TRIES, LOCK_AGAIN_S = 100, 0.005
 
 def holder(folder: str, name: str) -> int | None:
     """Return the pid of the process that holds a lock of the state folder; None if it is free."""
-    try:
-        lock = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return written_pid(folder, name)
-    finally:
-        os.close(lock)
-    return None
+    return written_pid(folder, name) if is_locked(os.path.join(folder, name)) else None
+
+
+def runner_is_up(folder: str) -> bool:
+    """Return whether a runner is up for this state folder."""
+    return holder(folder, home.RUNNER_LOCK) is not None
 
 
 def written_pid(folder: str, name: str) -> int | None:

@@ -40,16 +40,20 @@ class Waiter:
         """Call `call` once, after this many seconds."""
         heapq.heappush(self._moments, (time.monotonic() + seconds, next(self._count), call))
 
+    def tick_in(self, seconds: float) -> None:
+        """Let the runner do a tick after this many seconds."""
+        self.after(seconds, lambda: None)
+
     def wait(self) -> bool:
         """Sleep until something happens and make the calls. Return whether any of them left something to do."""
         wait_ms = None
         if self._moments:
             wait_ms = max(0.0, (self._moments[0][0] - time.monotonic()) * 1000)
-        left = False
+        tick = False
         for descriptor, _ in self._poll.poll(wait_ms):
             if call := self._ready.get(descriptor):
-                left |= call() is not False
+                tick |= call() is not False
         now = time.monotonic()
         while self._moments and self._moments[0][0] <= now:
-            left |= heapq.heappop(self._moments)[2]() is not False
-        return left
+            tick |= heapq.heappop(self._moments)[2]() is not False
+        return tick

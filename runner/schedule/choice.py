@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heapreplace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from runner.schedule.preemption import frees_in_s, has_memory, has_room, promised_mib, who_leaves
-from runner.schedule.quotas import Head, Quotas
-from runner.schedule.request import HIGHEST_LEVEL, Request
+from runner.schedule.order import START_USE_S, by_usage, priority_of
+from runner.schedule.preemption import choose_victims, frees_in_s, has_memory, has_room, promised_mib
+from runner.schedule.quotas import Quotas, Reservation
 from runner.units import format_mib
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-T = TypeVar("T")
-Levels: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # level -> owner -> (position, number, job)
+    from runner.schedule.request import Request
 
-TURN_S = 600.0  # GPU seconds that a start adds to its owner's usage in the comparison between owners
 DAY_S = 86_400.0
 
 
@@ -28,7 +25,7 @@ class Waiting:
 
     id: int
     request: Request
-    position: float = 0  # smallest first among its owner's jobs of the same level
+    position: float = 0  # smallest first among its owner's jobs of the same priority
     waited_s: float = 0.0  # time in the queue, without the time it ran before it was preempted
 
 
@@ -43,6 +40,7 @@ class Running:
     waited_s: float = 0.0  # time in the queue before it started
     stopping: bool = False
     comes_back: bool = False  # it is being preempted and will be queued again
+    ran_s: float = 0.0  # time since it started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +92,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BoxLimits:
     """The limits of the whole box, and how much each owner has used."""
 
     cpus: int | None = None  # cores that jobs may reserve; None: no limit
@@ -114,7 +112,7 @@ class Start(NamedTuple):
     memory_mib: int | None = None  # promised on each GPU; None: its slot's share
 
 
-class Push(NamedTuple):
+class Preemption(NamedTuple):
     """A running job to preempt, and the job that needs its room."""
 
     job_id: int
@@ -126,96 +124,52 @@ class Plan:
     """The scheduler's answer."""
 
     starts: list[Start] = field(default_factory=list)
-    pushes: list[Push] = field(default_factory=list)
+    preemptions: list[Preemption] = field(default_factory=list)
     waiting: dict[int, str] = field(default_factory=dict)  # job id -> why it waits
 
 
 def choose(
     queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[int],
-    running: Sequence[Running] = (), limits: Limits | None = None, *, explain: bool = True,
+    running: Sequence[Running] = (), limits: BoxLimits | None = None, *, explain: bool = True,
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
 
-    Higher levels go first. Within a level, the owner with the least recent usage goes first. Each owner's jobs go by
-    position. A job that cannot start reserves the free GPUs that it could use, so that it is not overtaken for ever.
+    Higher priorities go first. Within a priority, the owner with the least recent usage goes first. Each owner's jobs
+    go by position. A job that cannot start reserves the free GPUs that it could use. So it is not overtaken for ever.
     Later jobs may use those GPUs only if their time limit guarantees they finish first, or if they are preemptible.
     A job that waits for a sick GPU, or for more memory than there is, reserves nothing: it might wait for ever and
     block healthy GPUs.
 
     `explain=False` skips the jobs behind the last one that could start, and so gives no reasons for them.
     """
-    limits = limits or Limits()
+    limits = limits or BoxLimits()
     scene = _Pass(rooms, cpu_slots, running, limits)
     cpu_too = any(not job.request.gpus for job in queued)
-    for job in _in_turn(queued, scene.use, limits.age_s):
-        if not explain and scene.is_given_away(cpu_too=cpu_too):
+    for job in by_usage(queued, scene.use, limits.age_s):
+        if not explain and scene.is_full(cpu_too=cpu_too):
             break
         scene.consider(job)
     return scene.plan
-
-
-def in_turn(queued: Sequence[Waiting], limits: Limits) -> Iterator[Waiting]:
-    """Yield jobs in the order in which they would start if there were always room."""
-    use = defaultdict(float, limits.use)
-    for job in _in_turn(queued, use, limits.age_s):
-        use[job.request.owner] += TURN_S * job.request.gpus
-        yield job
-
-
-def _in_turn(queued: Sequence[Waiting], use: Mapping[str, float], age_s: float) -> Iterator[Waiting]:
-    levels: Levels[Waiting] = defaultdict(lambda: defaultdict(list))
-    for job in queued:
-        levels[level_of(job, age_s)][job.request.owner].append((job.position, job.id, job))
-    yield from turns(levels, use)
-
-
-def turns(levels: Levels[T], use: Mapping[str, float]) -> Iterator[T]:
-    """Yield jobs by level, then by the owner with the least usage, then by position.
-
-    The caller may change `use` while it iterates: a start changes which owner is next.
-    """
-    for level in sorted(levels, reverse=True):
-        owners = levels[level]
-        for places in owners.values():
-            places.sort(reverse=True)  # the next job is the last in the list
-        following = [(use[name], *places[-1][:2], name) for name, places in owners.items()]
-        heapify(following)
-        while following:
-            name = following[0][-1]
-            places = owners[name]
-            yield places.pop()[2]
-            if places:
-                heapreplace(following, (use[name], *places[-1][:2], name))
-            else:
-                heappop(following)
-
-
-def level_of(job: Waiting | Running, age_s: float) -> int:
-    """Return the job's level, one priority higher for each `age_s` that it has waited, up to the highest."""
-    level = job.request.level
-    if not age_s or job.waited_s < age_s:
-        return level
-    return min(level + 2 * int(job.waited_s // age_s), max(HIGHEST_LEVEL, level))
 
 
 class _Pass:
     """One pass over the queue: what is still free, and which job waits for what."""
 
     def __init__(
-        self, rooms: Sequence[Room], cpu_slots: Sequence[int], running: Sequence[Running], limits: Limits
+        self, rooms: Sequence[Room], cpu_slots: Sequence[int], running: Sequence[Running], limits: BoxLimits
     ) -> None:
         self.plan = Plan()
         self.use: defaultdict[str, float] = defaultdict(float, limits.use)
         self._limits, self._running = limits, list(running)
         self._rooms = {room.uuid: room for room in rooms}
         self._cpu_slots = list(cpu_slots)
-        self._kept: dict[str, Head] = {}  # GPU -> the first job that it is reserved for
+        self._reserved: dict[str, Reservation] = {}  # GPU -> the first job that it is reserved for
         self._awaited: set[str] = set()  # GPUs whose jobs must not be preempted for later jobs
-        self._pushed: set[int] = {job.id for job in running if job.stopping}
+        self._leaving: set[int] = {job.id for job in running if job.stopping}  # and those that this pass preempts
         self._quotas = Quotas(limits, self._running)
-        self._settled: dict[tuple[Request, int], str] = {}  # why all jobs of a kind wait, until the next start
+        self._blocked: dict[tuple[Request, int], str] = {}  # why all jobs of a kind wait, until the next start
 
-    def is_given_away(self, *, cpu_too: bool) -> bool:
+    def is_full(self, *, cpu_too: bool) -> bool:
         """Return whether nothing more can start or be preempted in this pass."""
         return is_full(self._rooms.values(), self._cpu_slots if cpu_too else (), self._running)
 
@@ -223,27 +177,27 @@ class _Pass:
 
     def consider(self, job: Waiting) -> None:
         """Start a job, or note why it waits and reserve what it needs."""
-        kind = job.request, level_of(job, self._limits.age_s)
-        if why := self._settled.get(kind) or self._quotas.why_not(job):
-            self.plan.waiting[job.id] = self._settled[kind] = why
+        kind = job.request, priority_of(job, self._limits.age_s)
+        if why := self._blocked.get(kind) or self._quotas.why_not(job):
+            self.plan.waiting[job.id] = self._blocked[kind] = why
         elif job.request.gpus == 0:
             self._give_cpu_slot(job)
         else:
             self._give_gpus(job)
 
     def _give_cpu_slot(self, job: Waiting) -> None:
-        if not self._cpu_slots:
-            why = "waits for a CPU slot"
-            self.plan.waiting[job.id] = self._settled[job.request, level_of(job, self._limits.age_s)] = why
-            self._quotas.keep_for(Head(job.id, job.request))
+        if self._cpu_slots:
+            self._start(job, (("", self._cpu_slots.pop(0)),), ())
             return
-        self._start(job, (("", self._cpu_slots.pop(0)),), ())
+        why = "waits for a CPU slot"
+        self.plan.waiting[job.id] = self._blocked[job.request, priority_of(job, self._limits.age_s)] = why
+        self._quotas.reserve(Reservation(job.id, job.request))
 
     def _give_gpus(self, job: Waiting) -> None:
-        request, level = job.request, level_of(job, self._limits.age_s)
+        request, priority = job.request, priority_of(job, self._limits.age_s)
         allowed = [room for room in self._rooms.values() if room.suits(request)]
         free = [room for room in allowed if room.usable and room.fits(request)]
-        open_to_it = [room for room in free if self._may_take(room, request, level)]
+        open_to_it = [room for room in free if self._may_take(room, request, priority)]
         if len(open_to_it) >= request.gpus:
             chosen = sorted(open_to_it, key=self._reluctance)[: request.gpus]
             self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen)
@@ -251,49 +205,49 @@ class _Pass:
         self.plan.waiting[job.id] = self._why(request, allowed, free, open_to_it)
         able = [room for room in allowed if not room.sick and has_memory(room, request, self._running)]
         if len(able) >= request.gpus:
-            self._keep_for(job, level, able, free)
+            self._reserve(job, priority, able, free)
 
     def _reluctance(self, room: Room) -> tuple[bool, int, int]:
         """Sort reserved GPUs last, and GPUs with fewer jobs first."""
-        return room.uuid in self._kept, room.slots - len(room.free_slots), room.index
+        return room.uuid in self._reserved, room.slots - len(room.free_slots), room.index
 
     def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room]) -> None:
         request = job.request
         self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib))
-        self.use[request.owner] += TURN_S * request.gpus
+        self.use[request.owner] += START_USE_S * request.gpus
         uuids = tuple(room.uuid for room in rooms)
         self._running.append(Running(job.id, request, uuids, request.limit_s, job.waited_s))
-        self._settled.clear()
+        self._blocked.clear()
         for room in rooms:
-            left = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
+            left_mib = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
             # two jobs that start together on one GPU would both count the same memory as free
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
-            self._rooms[room.uuid] = room.left(room.free_slots[1:], left, why_not)
+            self._rooms[room.uuid] = room.left(room.free_slots[1:], left_mib, why_not)
 
     # -- reservations and preemption ---------------------------------------------------------------
 
-    def _may_take(self, room: Room, request: Request, level: int) -> bool:
+    def _may_take(self, room: Room, request: Request, priority: int) -> bool:
         """Return whether a job may use a GPU: it is not reserved, or the job is sure to leave it in time."""
-        head = self._kept.get(room.uuid)
-        if head is None or head.outlasts(request):
+        reservation = self._reserved.get(room.uuid)
+        if reservation is None or reservation.outlasts(request):
             return True
         # not while the reserving job could start at once: it would preempt this one immediately
-        return request.preemptible and head.level > level and head.starts_in_s > 0
+        return request.preemptible and reservation.priority > priority and reservation.starts_in_s > 0
 
-    def _keep_for(self, job: Waiting, level: int, able: Sequence[Room], free: Sequence[Room]) -> None:
+    def _reserve(self, job: Waiting, priority: int, able: Sequence[Room], free: Sequence[Room]) -> None:
         """Reserve free GPUs for a job, and preempt others if that makes enough room."""
         request = job.request
-        claimed = self._awaited | self._kept.keys()
+        claimed = self._awaited | self._reserved.keys()
         coming = [room for room in able if room not in free and room.uuid not in claimed]
-        unkept = [room for room in free if room.uuid not in self._kept]
-        if not coming and not unkept:  # earlier jobs have reserved everything
-            self._settled[request, level] = self.plan.waiting[job.id]
-            self._quotas.keep_for(Head(job.id, request, level))
+        unreserved = [room for room in free if room.uuid not in self._reserved]
+        if not coming and not unreserved:  # earlier jobs have reserved everything
+            self._blocked[request, priority] = self.plan.waiting[job.id]
+            self._quotas.reserve(Reservation(job.id, request, priority))
             return
-        missing = request.gpus - len(unkept)
-        lower = [one for one in self._running if self._may_be_pushed(one, level)]
-        leaving = [one for one in self._running if one.id in self._pushed]
-        victims = who_leaves(coming, request, missing, leaving, lower)
+        missing = request.gpus - len(unreserved)
+        lower = [one for one in self._running if self._may_be_preempted(one, priority)]
+        leaving = [one for one in self._running if one.id in self._leaving]
+        victims = choose_victims(coming, request, missing, leaving, lower)
         if victims is None:
             # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
             ends = {one.id: 0.0 for one in (*leaving, *lower)}
@@ -307,22 +261,22 @@ class _Pass:
             gone = [*leaving, *victims]
             taken = sorted(coming, key=lambda room: not has_room(room, request, gone))[:missing]
             self._awaited |= {room.uuid for room in taken}
-            self._pushed |= {one.id for one in victims}
-            self.plan.pushes.extend(Push(one.id, job.id) for one in victims)
-        head = Head(job.id, request, level, starts_in_s)
-        self._kept |= {room.uuid: head for room in (*unkept, *taken)}
-        self._quotas.keep_for(head)
+            self._leaving |= {one.id for one in victims}
+            self.plan.preemptions.extend(Preemption(one.id, job.id) for one in victims)
+        reservation = Reservation(job.id, request, priority, starts_in_s)
+        self._reserved |= {room.uuid: reservation for room in (*unreserved, *taken)}
+        self._quotas.reserve(reservation)
 
-    def _may_be_pushed(self, one: Running, level: int) -> bool:
-        lower = level_of(one, self._limits.age_s) < level
-        return one.request.preemptible and lower and one.id not in self._pushed
+    def _may_be_preempted(self, one: Running, priority: int) -> bool:
+        lower = priority_of(one, self._limits.age_s) < priority
+        return one.request.preemptible and lower and one.id not in self._leaving
 
     def _why(self, request: Request, allowed: Sequence[Room], free: Sequence[Room], open_to_it: Sequence[Room]) -> str:
         """Return one sentence for people about why a job waits."""
         if len(allowed) < request.gpus:
             return f"needs {wanted(request)}; there are {len(allowed)} that it may use"
         if len(free) >= request.gpus:
-            first = next(self._kept[room.uuid].id for room in free if room not in open_to_it)
+            first = next(self._reserved[room.uuid].id for room in free if room not in open_to_it)
             return f"behind #{first}, which waits for the same GPUs"
         troubles = _troubles(allowed)
         short = [room for room in allowed if room.usable and not room.fits(request)]

@@ -10,11 +10,11 @@ from runner.units import format_mib
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.schedule.choice import Limits, Room
+    from runner.schedule.choice import BoxLimits, Room
     from runner.schedule.request import Request
 
 
-def never_fits(request: Request, existing: Sequence[Room], cpu_slots: int, limits: Limits) -> str | None:
+def never_fits(request: Request, existing: Sequence[Room], cpu_slots: int, limits: BoxLimits) -> str | None:
     """Return why a request can never be met on this box, or None if it can. `existing`: the GPUs of the empty box."""
     if request.gpus == 0 and cpu_slots == 0:
         return "NIGHTSHIFT_CPU_SLOTS is 0: this box takes no jobs without a GPU."
@@ -42,7 +42,7 @@ def _beyond_gpus(request: Request, existing: Sequence[Room]) -> str | None:
     return f"The job wants {wanted(request)}; this box has {counted(len(existing))}. Ask for at most {len(fitting)}."
 
 
-def _beyond_host(request: Request, limits: Limits) -> str | None:
+def _beyond_host(request: Request, limits: BoxLimits) -> str | None:
     if limits.cpus is not None and request.cpus > limits.cpus:
         return f"The job wants {request.cpus} CPU cores; this box has {limits.cpus}."
     if limits.ram_mib is not None and request.ram_mib > limits.ram_mib:
@@ -50,7 +50,7 @@ def _beyond_host(request: Request, limits: Limits) -> str | None:
     return None
 
 
-def _beyond_share(request: Request, limits: Limits) -> str | None:
+def _beyond_share(request: Request, limits: BoxLimits) -> str | None:
     low = request.rank < 0
     at_most = limits.gpus_each_low if low else limits.gpus_each
     if at_most is None or request.gpus <= at_most:

@@ -53,18 +53,19 @@ def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: M
     return math.inf
 
 
-def who_leaves(
-    rooms: Sequence[Room], request: Request, missing: int, leaving: Sequence[Running], may_be: Sequence[Running]
+def choose_victims(
+    rooms: Sequence[Room], request: Request, missing: int, leaving: Sequence[Running], preemptible: Sequence[Running]
 ) -> list[Running] | None:
     """Return which jobs to preempt so that a job gets `missing` of these GPUs, or None if preempting all is not enough.
 
-    Preempt the lowest level first, then the jobs that waited least in the queue. Preempt no job without need.
+    Preempt the lowest priority first, then the jobs that started last: they lose the least work. Preempt no job
+    without need.
     """
 
     def enough(victims: Sequence[Running]) -> bool:
         return sum(has_room(room, request, [*leaving, *victims]) for room in rooms) >= missing
 
-    victims = sorted(may_be, key=lambda one: (one.request.level, one.waited_s))
+    victims = sorted(preemptible, key=lambda one: (one.request.priority, one.ran_s, one.waited_s))
     if not enough(victims):
         return None
     for one in reversed(victims):

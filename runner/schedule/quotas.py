@@ -1,4 +1,4 @@
-"""Limits over the whole box: places in a group, a person's GPUs, cores and memory of the host. Pure.
+"""BoxLimits over the whole box: jobs of a group at a time, a person's GPUs, cores and memory of the host. Pure.
 
 A job that waits for room also reserves what it will need of these. Otherwise a later job could take the last of them.
 Then the first job would wait for that, and would no longer reserve the GPUs that come free meanwhile.
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from runner.units import format_mib
 
 if TYPE_CHECKING:
-    from runner.schedule.choice import Limits, Running, Waiting
+    from runner.schedule.choice import BoxLimits, Running, Waiting
     from runner.schedule.request import Request
 
 HOST = "the host"
 
 
-class Head(NamedTuple):
-    """A job that waits first in line, and when it could start at the latest."""
+class Reservation(NamedTuple):
+    """The job that something is reserved for, and when it could start at the latest."""
 
     id: int
     request: Request
-    level: int = 0
+    priority: int = 0
     starts_in_s: float = math.inf
 
     def outlasts(self, request: Request) -> bool:
@@ -34,24 +34,24 @@ class Head(NamedTuple):
 class Quotas:
     """What is left of each limit, and for which job it is reserved."""
 
-    def __init__(self, limits: Limits, running: list[Running]) -> None:
+    def __init__(self, limits: BoxLimits, running: list[Running]) -> None:
         self._limits, self._running = limits, running  # the list grows as jobs start
-        self._group_heads: dict[str, Head] = {}
-        self._share_heads: dict[str, Head] = {}
-        self._host_head: Head | None = None
+        self._groups: dict[str, Reservation] = {}
+        self._shares: dict[str, Reservation] = {}
+        self._host: Reservation | None = None
 
     def why_not(self, job: Waiting) -> str | None:
         """Return why a limit keeps a job from starting, even if GPUs are free. Such a job reserves no GPU."""
         return self._beyond_group(job.request) or self._beyond_share(job) or self._beyond_host(job)
 
-    def keep_for(self, head: Head) -> None:
+    def reserve(self, reservation: Reservation) -> None:
         """Reserve what a job will need once there is room for it, so that later jobs leave it."""
-        request = head.request
+        request = reservation.request
         if request.group is not None:
-            self._group_heads.setdefault(request.group, head)
+            self._groups.setdefault(request.group, reservation)
         if request.gpus:
-            self._share_heads.setdefault(request.owner, head)
-        self._keep_host(head)
+            self._shares.setdefault(request.owner, reservation)
+        self._reserve_host(reservation)
 
     # -- a group -----------------------------------------------------------------------------------
 
@@ -62,9 +62,9 @@ class Quotas:
         running = sum(one.request.group == group for one in self._running)
         if running >= at_most:
             return f"at most {at_most} of {group} at once"
-        head = self._group_heads.get(group)
-        if head and running + 2 > at_most:
-            return f"behind #{head.id}, for which a place in {group} is kept"
+        reservation = self._groups.get(group)
+        if reservation and running + 2 > at_most:
+            return f"behind #{reservation.id}, for which a place in {group} is reserved"
         return None
 
     # -- a person's share --------------------------------------------------------------------------
@@ -73,19 +73,19 @@ class Quotas:
         request = job.request
         if not request.gpus:
             return None
-        head = self._share_heads.get(request.owner)
-        if head and _counts_for(head.request, request):
-            left = self._left_of_share(head.request)
-            if head.request.gpus + request.gpus > left:
-                return f"behind #{head.id}, for which {request.owner}'s share is kept"
+        reservation = self._shares.get(request.owner)
+        if reservation and _counts_for(reservation.request, request):
+            left = self._left_of_share(reservation.request)
+            if reservation.request.gpus + request.gpus > left:
+                return f"behind #{reservation.id}, for which {request.owner}'s share is reserved"
         left = self._left_of_share(request)
         if request.gpus <= left:
             return None
         at_most = self._share(request)
         if request.gpus <= at_most:
-            self._share_heads.setdefault(request.owner, Head(job.id, request))
-        said = f"{at_most:.0f} GPU" if at_most == 1 else f"{at_most:.0f} GPUs"
-        return f"{request.owner} has {at_most - left:.0f} of at most {said} at once"
+            self._shares.setdefault(request.owner, Reservation(job.id, request))
+        gpus = "1 GPU" if at_most == 1 else f"{at_most:.0f} GPUs"
+        return f"{request.owner} has {at_most - left:.0f} of at most {gpus} at once"
 
     def _share(self, request: Request) -> float:
         at_most = self._limits.gpus_each_low if request.rank < 0 else self._limits.gpus_each
@@ -98,7 +98,7 @@ class Quotas:
     # -- the host ----------------------------------------------------------------------------------
 
     def _beyond_host(self, job: Waiting) -> str | None:
-        request, limits, head = job.request, self._limits, self._host_head
+        request, limits, reservation = job.request, self._limits, self._host
         if not (request.cpus or request.ram_mib):
             return None
         cpus = math.inf if limits.cpus is None else limits.cpus - sum(one.request.cpus for one in self._running)
@@ -109,19 +109,20 @@ class Quotas:
             why = f"needs {request.cpus} CPU cores, {max(0, cpus)} free"
         elif request.ram_mib > max(0, ram_mib):
             why = f"needs {format_mib(request.ram_mib)} of memory, {format_mib(int(max(0, ram_mib)))} free"
-        elif head:
-            takes_cpus = request.cpus and request.cpus + head.request.cpus > cpus
-            takes_ram = request.ram_mib and request.ram_mib + head.request.ram_mib > ram_mib
-            return f"behind #{head.id}, for which CPU cores or memory are kept" if takes_cpus or takes_ram else None
+        elif reservation:
+            takes_cpus = request.cpus and request.cpus + reservation.request.cpus > cpus
+            takes_ram = request.ram_mib and request.ram_mib + reservation.request.ram_mib > ram_mib
+            if takes_cpus or takes_ram:
+                return f"behind #{reservation.id}, for which CPU cores or memory are reserved"
         if why:
-            self._keep_host(Head(job.id, request))
+            self._reserve_host(Reservation(job.id, request))
         return why
 
-    def _keep_host(self, head: Head) -> None:
-        request, limits = head.request, self._limits
+    def _reserve_host(self, reservation: Reservation) -> None:
+        request, limits = reservation.request, self._limits
         ever = request.cpus <= (limits.cpus or math.inf) and request.ram_mib <= (limits.ram_mib or math.inf)
-        if self._host_head is None and (request.cpus or request.ram_mib) and ever:
-            self._host_head = head
+        if self._host is None and (request.cpus or request.ram_mib) and ever:
+            self._host = reservation
 
 
 def _counts_for(request: Request, other: Request) -> bool:

@@ -28,12 +28,12 @@ class Request:
     group: str | None = None
 
     @property
-    def level(self) -> int:
+    def priority(self) -> int:
         """Return a number that is higher for the job that goes first. It may preempt lower preemptible jobs."""
         return 2 * self.rank + (0 if self.preemptible else 1)
 
 
-HIGHEST_LEVEL = Request(rank=1).level
+HIGHEST_PRIORITY = Request(rank=1).priority
 _DEFAULTS = {field.name: field.default for field in fields(Request)}
 
 

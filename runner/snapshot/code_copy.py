@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.rundir import sync_folder, write_atomically
-from runner.snapshot.file_reader import MIB, ChangingError, File, Limits, content, read
-from runner.snapshot.project_files import CACHE, is_in, tree_of
+from runner.snapshot.file_reader import MIB, ChangingError, CopyLimits, File, content, read
+from runner.snapshot.project_files import CACHE, is_in, parents, tree_of
 from runner.units import format_mib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from runner.model import JobSpec
     from runner.snapshot.project_files import Tree
 
-NEVER_TAKEN = "wanted, but never taken"
+NEVER_MADE = "asked for, but never made"
 FOLDER, TREE, MANIFEST = "snapshots", "tree", "manifest.json"
 UNFINISHED = ".new"  # prefix of incomplete copies
 TRIES = 5
@@ -45,29 +45,22 @@ NAMED = 20  # at most this many links are named in a job's spec
 _FULL_PATH = re.compile(r"""(?<![\w.~/-])~?/[^\s'"`;|&()<>:,]*""")
 
 
-def wanted(specs: Iterable[JobSpec]) -> bool:
-    """Return whether any of these jobs still needs its copy."""
-    return any(spec.snapshot == {} for spec in specs)
-
-
-def freeze(specs: Sequence[JobSpec], home: str) -> list[JobSpec]:
+def with_copies(specs: Sequence[JobSpec], home: str) -> list[JobSpec]:
     """Return the same jobs, with a copy of the code for each that asks for one. Raise UserError if that fails."""
-    taken: dict[str, dict[str, Any]] = {}
-    for spec in specs:
-        if spec.snapshot == {} and spec.dir not in taken:
-            taken[spec.dir] = take(spec.dir, home)
-    return [replace(spec, snapshot=taken[spec.dir]) if spec.snapshot == {} else spec for spec in specs]
+    folders = dict.fromkeys(spec.dir for spec in specs if spec.snapshot == {})
+    copies = {folder: take(folder, home) for folder in folders}
+    return [replace(spec, snapshot=copies[spec.dir]) if spec.snapshot == {} else spec for spec in specs]
 
 
 def take(folder: str, home: str) -> dict[str, Any]:
     """Copy the tree that a folder belongs to, or find an equal copy. Return what a job's spec says about it."""
-    limits = Limits()
+    limits = CopyLimits()
     for _ in range(TRIES):
         tree = tree_of(folder, without=home)
         limits.refuse_too_large(tree)
         try:
-            found = read(tree, limits)
-            name = _kept(tree, found, home, limits)
+            files = read(tree, limits)
+            name = _copy_with(tree, files, home, limits)
         except ChangingError as error:
             changing = str(error)
             continue
@@ -76,13 +69,13 @@ def take(folder: str, home: str) -> dict[str, Any]:
             "of": tree.root,
             "dir": os.path.relpath(os.path.realpath(folder), tree.root),
             "files": len(tree.files),
-            "bytes": sum(file.size for file in found.values() if isinstance(file, File)),
+            "bytes": sum(file.size for file in files.values() if isinstance(file, File)),
             "commit": tree.commit,
             "shared": list(tree.data[:NAMED]),
             "shared_count": len(tree.data),
             "left_out": list(tree.left_out[:NAMED]),
         }
-    raise UserError(f"{changing} keeps changing while the code is copied. Submit it when that has ended.")
+    raise UserError(f"{changing} keeps changing while the code is copied. Submit again when that has ended.")
 
 
 def work_folder(home: str, spec: JobSpec) -> str:
@@ -101,7 +94,7 @@ def tree_folder(home: str, spec: JobSpec) -> str:
 def refuse_gone(home: str, spec: JobSpec) -> None:
     """Raise UserError if a job needs a copy that no longer exists or was never made."""
     if spec.snapshot and not is_taken(spec):
-        raise UserError(f"A copy of its code was {NEVER_TAKEN}. Submit it again.")
+        raise UserError(f"A copy of its code was {NEVER_MADE}. Submit it again.")
     if spec.snapshot and not os.path.isdir(work_folder(home, spec)):
         raise UserError("The copy of the code that this job was submitted with has been removed. Submit it again.")
 
@@ -113,29 +106,30 @@ def is_taken(spec: JobSpec) -> bool:
 
 def words(spec: JobSpec) -> str:
     """Describe the copy for people. Return "" for a job without one."""
-    taken = spec.snapshot
-    if not taken:
+    copy = spec.snapshot
+    if not copy:
         return ""
     if not is_taken(spec):
-        return NEVER_TAKEN
-    files = "1 file" if taken["files"] == 1 else f"{taken['files']:,} files"
-    said = f"{files}, {format_mib(taken['bytes'] / MIB)}" if taken["bytes"] >= MIB else files
-    if taken["commit"]:
-        said += f", on top of commit {taken['commit'][:8]}"
-    if taken["shared"]:
-        said += f"; links to {_some(taken['shared'], taken['shared_count'])}"
-    if taken["left_out"]:
-        said += f"; skipped, being pipes, sockets or devices: {_some(taken['left_out'], len(taken['left_out']))}"
-    return said
+        return NEVER_MADE
+    text = "1 file" if copy["files"] == 1 else f"{copy['files']:,} files"
+    if copy["bytes"] >= MIB:
+        text += f", {format_mib(copy['bytes'] / MIB)}"
+    if copy["commit"]:
+        text += f", on top of commit {copy['commit'][:8]}"
+    if copy["shared"]:
+        text += f"; links to {_some(copy['shared'], copy['shared_count'])}"
+    if copy["left_out"]:
+        text += f"; skipped (pipes, sockets or devices): {_some(copy['left_out'], len(copy['left_out']))}"
+    return text
 
 
-def told(spec: JobSpec, home: str) -> str:
+def announcement(spec: JobSpec, home: str) -> str:
     """Return what to tell a person at a terminal about the copy just made."""
     assert spec.snapshot
-    said = f"the code is copied as it is now: {words(spec)}. What else it writes stays in {tree_folder(home, spec)}"
+    text = f"the code is copied as it is now: {words(spec)}. What else it writes stays in {tree_folder(home, spec)}"
     if _names(spec.command, spec.snapshot["of"]):
-        said += f"\nThe command names {spec.snapshot['of']} itself, which is not the copy: write paths without it."
-    return said
+        text += f"\nThe command names {spec.snapshot['of']} itself, which is not the copy: write paths without it."
+    return text
 
 
 def _names(command: str, project: str) -> bool:
@@ -154,78 +148,73 @@ def _some(names: Sequence[str], count: int, most: int = 5) -> str:
 # -- making and finding copies ---------------------------------------------------------------------------------------
 
 
-def _kept(tree: Tree, found: dict[str, File | str], home: str, limits: Limits) -> str:
+def _copy_with(tree: Tree, files: dict[str, File | str], home: str, limits: CopyLimits) -> str:
     """Return the name of a copy with exactly this content. Make one if there is none."""
     manifest: dict[str, Any] = {
         "of": tree.root,
         "data": list(tree.data),
-        "links": {path: leads_to for path, leads_to in found.items() if isinstance(leads_to, str)},
-        "files": {path: list(file) for path, file in found.items() if isinstance(file, File)},
+        "links": {path: target for path, target in files.items() if isinstance(target, str)},
+        "files": {path: list(file) for path, file in files.items() if isinstance(file, File)},
     }
     about = {**manifest, "files": {path: [file[0], file[3] & 0o111] for path, file in manifest["files"].items()}}
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
     for number in range(1, 1000):
         name = key if number == 1 else f"{key}-{number}"
         place = os.path.join(home, FOLDER, name)
-        is_new = not os.path.lexists(place) and _made(tree, found, manifest, place, limits)
+        is_new = not os.path.lexists(place) and _made(tree, files, manifest, place, limits)
         if is_new or _is_pristine(place):
             with contextlib.suppress(OSError):  # it was just removed: queueing the job will notice
                 os.utime(place)
             return name
-    raise UserError(f"There are too many copies of {tree.root} in {home}: nightshift prune --older-than 30d")
+    raise UserError(
+        f"There are too many copies of {tree.root} in {home}. Remove some: nightshift prune --older-than 30d"
+    )
 
 
-def _made(tree: Tree, found: dict[str, File | str], manifest: dict[str, Any], place: str, limits: Limits) -> bool:
+def _made(tree: Tree, files: dict[str, File | str], manifest: dict[str, Any], place: str, limits: CopyLimits) -> bool:
     """Make the copy, complete or not at all. Return False if another one of its name appeared meanwhile."""
     parent = os.path.dirname(place)
     try:
         os.makedirs(parent, mode=0o700, exist_ok=True)
         new = mkdtemp(prefix=UNFINISHED, dir=parent)
         try:
-            _copy(tree, found, os.path.join(new, TREE), limits)
+            _copy(tree, files, os.path.join(new, TREE), limits)
             write_atomically(os.path.join(new, MANIFEST), json.dumps(manifest).encode())
-            _refuse_changed(tree, found)
+            _refuse_changed(tree, files)
             _sync(new)
-            return _renamed(new, place)
+            os.rename(new, place)
+            sync_folder(parent)
+            return True
         finally:
             shutil.rmtree(new, ignore_errors=True)  # already renamed if all went well
     except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.EEXIST} and os.path.lexists(place):
+            return False
         raise UserError(f"The code cannot be copied into {parent}: {error.strerror}.") from error
 
 
-def _renamed(new: str, place: str) -> bool:
-    try:
-        os.rename(new, place)
-    except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise
-        return False
-    sync_folder(os.path.dirname(place))
-    return True
-
-
-def _copy(tree: Tree, found: dict[str, File | str], top: str, limits: Limits) -> None:
+def _copy(tree: Tree, files: dict[str, File | str], top: str, limits: CopyLimits) -> None:
     os.mkdir(top)
-    for path in (*found, *tree.data):
+    for path in (*files, *tree.data):
         os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
-    for path, known in found.items():
+    for path, file in files.items():
         limits.refuse_too_long(tree.root)
         copy = os.path.join(top, path)
-        if isinstance(known, str):
-            os.symlink(known, copy)
+        if isinstance(file, str):
+            os.symlink(file, copy)
             continue
-        if content(os.path.join(tree.root, path), copy, known.size) != known:
+        if content(os.path.join(tree.root, path), copy, file.size) != file:
             raise ChangingError(os.path.join(tree.root, path))
-        os.chmod(copy, known.mode | stat.S_IRUSR)
-        os.utime(copy, ns=(known.mtime_ns, known.mtime_ns))
+        os.chmod(copy, file.mode | stat.S_IRUSR)
+        os.utime(copy, ns=(file.mtime_ns, file.mtime_ns))
     for path in tree.data:
         os.symlink(os.path.join(tree.root, path), os.path.join(top, path))
 
 
-def _refuse_changed(tree: Tree, found: dict[str, File | str]) -> None:
+def _refuse_changed(tree: Tree, files: dict[str, File | str]) -> None:
     """Raise ChangingError if a file changed since it was read: the copy must show one moment."""
-    for path, known in found.items():
-        if isinstance(known, File) and _state(os.path.join(tree.root, path)) != [known.size, known.mtime_ns]:
+    for path, file in files.items():
+        if isinstance(file, File) and _state(os.path.join(tree.root, path)) != [file.size, file.mtime_ns]:
             raise ChangingError(os.path.join(tree.root, path))
 
 
@@ -258,34 +247,17 @@ def _is_pristine(place: str) -> bool:
             manifest = json.loads(file.read())
     except (OSError, ValueError):
         return False
-    top = os.path.join(place, TREE)
     links = {**manifest["links"], **{path: os.path.join(manifest["of"], path) for path in manifest["data"]}}
-    folders = {parent for path in (*manifest["files"], *links) for parent in _parents(path)}
-    seen = 0
-    for path, kind in _entries(top):
-        if kind == "folder":
-            if path not in folders:
-                return False
-        elif kind == "link":
-            seen += 1
-            if links.get(path) != os.readlink(os.path.join(top, path)):
-                return False
-        else:
-            seen += 1
-            if path not in manifest["files"] or _state(os.path.join(top, path)) != manifest["files"][path][1:3]:
-                return False
-    return seen == len(links) + len(manifest["files"])
+    files = {path: entry[1:3] for path, entry in manifest["files"].items()}
+    folders = {parent: True for path in (*files, *links) for parent in parents(path)}
+    return dict(_entries(os.path.join(place, TREE))) == {**folders, **files, **links}
 
 
-def _parents(path: str) -> Iterator[str]:
-    while path := os.path.dirname(path):
-        yield path
-
-
-def _entries(top: str) -> Iterator[tuple[str, str]]:
+def _entries(top: str) -> Iterator[tuple[str, object]]:
+    """Yield each path below a folder, with a link's target, a file's size and time, or True for a folder."""
     for parent, folders, names in os.walk(top):
         folders[:] = [name for name in folders if name != CACHE]
         for name in (*folders, *names):
             path = os.path.join(parent, name)
-            kind = "link" if os.path.islink(path) else "folder" if name in folders else "file"
-            yield os.path.relpath(path, top), kind
+            state = os.readlink(path) if os.path.islink(path) else True if name in folders else _state(path)
+            yield os.path.relpath(path, top), state

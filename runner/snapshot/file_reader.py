@@ -43,7 +43,7 @@ class ChangingError(Exception):
     """Somebody is writing to the tree right now."""
 
 
-class Limits:
+class CopyLimits:
     """How large a copy may be, and how long it may take."""
 
     def __init__(self) -> None:
@@ -79,26 +79,26 @@ class Limits:
         )
 
 
-def read(tree: Tree, limits: Limits) -> dict[str, File | str]:
+def read(tree: Tree, limits: CopyLimits) -> dict[str, File | str]:
     """Return each file as it is now, and the target of each link."""
-    found: dict[str, File | str] = {}
-    left = limits.size
+    files: dict[str, File | str] = {}
+    room = limits.size
     for path in tree.files:
         limits.refuse_too_long(tree.root)
         source = os.path.join(tree.root, path)
         try:
             if stat.S_ISLNK(os.lstat(source).st_mode):
-                found[path] = _target(tree.root, path)
+                files[path] = _target(tree.root, path)
                 continue
-            found[path] = file = content(source, None, left)
+            files[path] = file = content(source, None, room)
         except FileNotFoundError:
             raise ChangingError(source) from None
         except OSError as error:
             raise UserError(
                 f"{source} cannot be read: {error.strerror}. Change that, or name it in .gitignore."
             ) from error
-        left -= file.size
-    return found
+        room -= file.size
+    return files
 
 
 def content(source: str, copy: str | None, most: int) -> File:
@@ -108,15 +108,15 @@ def content(source: str, copy: str | None, most: int) -> File:
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode) or before.st_size > most:  # it was another file when the tree was listed
             raise ChangingError(source)
-        left = before.st_size + 1
+        rest = before.st_size + 1
         with open(copy, "xb", buffering=0) if copy else contextlib.nullcontext() as out:
-            while data := file.read(min(CHUNK, left)):
-                left -= len(data)
+            while data := file.read(min(CHUNK, rest)):
+                rest -= len(data)
                 digest.update(data)
                 if out is not None:
                     _write(out.fileno(), data)
         after = os.fstat(file.fileno())
-    if not left or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+    if not rest or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise ChangingError(source)
     return File(digest.hexdigest(), after.st_size, after.st_mtime_ns, stat.S_IMODE(after.st_mode))
 

@@ -48,8 +48,8 @@ def tree_of(folder: str, without: str = "") -> Tree:
         tree = _by_git(root)
         below = os.path.relpath(folder, root)
         if not any(is_in(below, entry) for entry in tree.data):
-            left = tuple(path for path in tree.files if not without or not is_in(os.path.join(root, path), without))
-            return tree._replace(files=left)
+            files = tuple(path for path in tree.files if not without or not is_in(os.path.join(root, path), without))
+            return tree._replace(files=files)
     return _by_names(folder, without)  # also for a folder that its repository ignores
 
 
@@ -89,7 +89,7 @@ def _by_git(root: str) -> Tree:
             (files if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else left_out).add(name)
     new = _entries(root, "--others", "--exclude-standard", "--directory")
     data.update(_empty_folders(root, (path.rstrip("/") for path in new if path.endswith("/")), data))
-    data.difference_update({parent for path in files for parent in _parents(path)})
+    data.difference_update({parent for path in files for parent in parents(path)})
     return Tree(root, tuple(sorted(files)), tuple(sorted(data)), tuple(sorted(left_out)), commit=_commit(root))
 
 
@@ -116,16 +116,16 @@ def _topmost(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def _parents(path: str) -> Iterator[str]:
+def parents(path: str) -> Iterator[str]:
+    """Yield the folders above a relative path, nearest first."""
     while path := os.path.dirname(path):
         yield path
 
 
 def _entries(root: str, *options: str) -> list[str]:
-    found = [path for path in _git(root, "ls-files", "-z", *options).split("\0") if path]
-    if len(found) > MOST_ENTRIES:
-        raise UserError(_too_many(root))
-    return found
+    paths = _git(root, "ls-files", "-z", *options).split("\0")[:-1]
+    _refuse_too_many(root, len(paths))
+    return paths
 
 
 def _commit(root: str) -> str | None:
@@ -143,15 +143,15 @@ def _git(folder: str, *words: str) -> str:
             capture_output=True, timeout=GIT_LIMIT_S, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        raise UserError(f"{folder} is in a git repository, and git, which knows its files, is not installed.") from None
+        raise UserError(f"{folder} is in a git repository, but git is not installed. Install it.") from None
     except subprocess.TimeoutExpired:
         raise UserError(
             f"git takes longer than {GIT_LIMIT_S:.0f} s to list the files of {folder}. Look whether `git status` ends"
             " there: a pipe in place of .gitignore stops it, and so does a network folder that does not answer."
         ) from None
     if done.returncode != 0:
-        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
-        raise UserError(f"git cannot list the files of {folder}: {said}")
+        reason = os.fsdecode(done.stderr).strip().partition("\n")[0]
+        raise UserError(f"git cannot list the files of {folder}: {reason}")
     return os.fsdecode(done.stdout)
 
 
@@ -181,15 +181,14 @@ def _by_names(root: str, without: str = "") -> Tree:
                 files.append(path)
             else:
                 left_out.append(path)
-        if len(files) + len(data) + len(waiting) > MOST_ENTRIES:
-            raise UserError(_too_many(root))
+        _refuse_too_many(root, len(files) + len(data) + len(waiting))
     return Tree(root, tuple(sorted(files)), tuple(sorted(data)), tuple(sorted(left_out)))
 
 
 def _listed(folder: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -208,5 +207,8 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _too_many(root: str) -> str:
-    return f"{root} has more than {MOST_ENTRIES:,} entries: too many to copy. Name its data in .gitignore."
+def _refuse_too_many(root: str, entries: int) -> None:
+    if entries > MOST_ENTRIES:
+        raise UserError(
+            f"{root} has more than {MOST_ENTRIES:,} entries: too many to copy. Name its data in .gitignore."
+        )

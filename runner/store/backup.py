@@ -14,8 +14,8 @@ from runner.config import home as state
 from runner.errors import OperatorError
 from runner.processes import doorbell
 from runner.rundir import write_atomically
-from runner.store.box import Box
-from runner.store.connection import BACKUP, DATABASE, DatabaseError, connect
+from runner.store.box import Box, BoxKey
+from runner.store.connection import DATABASE, DatabaseError, connect
 from runner.store.restoring import PREVIOUS, box_value, create, remove
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Backup:
         self._began: float | None = None  # when the current copy began
         self._failures, self._error = 0, ""
         self._then: Callable[[], None] | None = None
-        before = Box(store).get(BACKUP) or {}
+        before = Box(store).get(BoxKey.BACKUP) or {}
         worked_before = folder is not None and folder == before.get("folder")
         self.is_apart = worked_before and bool(before.get("is_apart"))  # on another disk than the queue
         if folder:
@@ -199,7 +199,7 @@ def _copy_here(home: str, local: str) -> str:
     ):
         source.backup(target)
         target.execute("PRAGMA journal_mode = DELETE")
-        return box_value(target, "lineage") or ""
+        return box_value(target, BoxKey.LINEAGE) or ""
 
 
 def _put_strangers_aside(folder: str, lineage: str) -> None:

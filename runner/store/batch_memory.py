@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner import clock
+from runner.supervisor.probe_records import RememberedMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runner.store.connection import Store
 
 KEPT = 1000  # kinds; the least recently stored are deleted
@@ -21,16 +20,16 @@ class KnownBatches:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, key: str | None) -> dict[str, Any] | None:
+    def get(self, key: str | None) -> RememberedMemory | None:
         """Return what is known about a kind; None if nothing is known or the key is None."""
         row = None if key is None else self._store.row("SELECT body FROM known_batches WHERE key = ?", (key,))
-        return json.loads(row["body"]) if row else None
+        return RememberedMemory.from_json(json.loads(row["body"])) if row else None
 
-    def put(self, key: str, gpu: str, body: Mapping[str, Any]) -> None:
+    def put(self, key: str, gpu: str | None, memory: RememberedMemory) -> None:
         """Store what is known about a kind, in place of what was known before."""
         self._store.execute(
             "INSERT OR REPLACE INTO known_batches VALUES (?, ?, ?, ?)",
-            (key, gpu, json.dumps(body), clock.text(clock.now())),
+            (key, gpu, json.dumps(memory.to_json()), clock.text(clock.now())),
         )
         self._store.execute(
             "DELETE FROM known_batches WHERE key IN"

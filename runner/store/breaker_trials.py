@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runner import clock
 from runner.model import Phase, State
 from runner.schedule.choice import Waiting
 from runner.schedule.request import request_in
+from runner.store.connection import marks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from runner.model import Job
+    from runner.store.box import Pause
     from runner.store.connection import Store
 
 
@@ -26,29 +28,28 @@ class Trials:
     def shapes(self, job_ids: Iterable[int]) -> list[str]:
         """Return the shape of each of these jobs, with repeats; jobs without one are left out."""
         wanted = list(job_ids)
-        marks = ", ".join("?" * len(wanted))
-        rows = self._store.rows(f"SELECT id, shape FROM jobs WHERE id IN ({marks}) AND shape IS NOT NULL", wanted)  # noqa: S608
+        sql = f"SELECT id, shape FROM jobs WHERE id IN ({marks(wanted)}) AND shape IS NOT NULL"
+        rows = self._store.rows(sql, wanted)
         found = {row["id"]: str(row["shape"]) for row in rows}
         return [found[job_id] for job_id in wanted if job_id in found]
 
     def need_gpus(self, job_ids: Iterable[int]) -> bool:
         """Return whether any of these jobs asked for GPUs."""
         wanted = list(job_ids)
-        marks = ", ".join("?" * len(wanted))
-        rows = self._store.rows(f"SELECT DISTINCT lane FROM jobs WHERE id IN ({marks})", wanted)  # noqa: S608
+        rows = self._store.rows(f"SELECT DISTINCT lane FROM jobs WHERE id IN ({marks(wanted)})", wanted)
         return any(request_in(row["lane"]).gpus for row in rows)
 
-    def now(self, paused: Mapping[str, Any]) -> list[Waiting]:
+    def now(self, pause: Pause) -> list[Waiting]:
         """Return jobs of which one may be started now, to try a queue that the breaker paused.
 
         A job unlike those that failed may be tried at once, until a trial has failed. Others wait for `try_at`.
         """
-        if not paused.get("again") or paused["trial"] is not None:
+        if not pause.again or pause.trial is not None:
             return []
-        due = clock.moment(paused["try_at"])
+        due, failed = clock.moment(pause.try_at), pause.jobs or ()
         is_due = due is None or due <= clock.now()
-        found = self.unlike(paused["jobs"]) if is_due or not paused["tries"] else []
-        return found or (self._alike(paused["jobs"]) if is_due else [])
+        unlike = self.unlike(failed) if is_due or not pause.tries else []
+        return unlike or (self._alike(failed) if is_due else [])
 
     def unlike(self, failed: Collection[int]) -> list[Waiting]:
         """Return ready jobs that can show whether the box works: of another shape, with GPUs if the failed had any."""
@@ -82,18 +83,16 @@ class Trials:
 
     def candidates(self, unlike: Collection[str] = ()) -> list[Waiting]:
         """Return the first ready job of every lane, without jobs of these shapes."""
-        marks = ", ".join("?" * len(unlike))
         rows = self._store.rows(
-            "SELECT id, lane, min(position) AS position FROM jobs"  # noqa: S608
-            f" WHERE state = 'QUEUED' AND ready = 1 AND coalesce(shape, '') NOT IN ({marks}) GROUP BY lane",
+            "SELECT id, lane, min(position) AS position FROM jobs"
+            f" WHERE state = 'QUEUED' AND ready = 1 AND coalesce(shape, '') NOT IN ({marks(unlike)}) GROUP BY lane",
             list(unlike),
         )
         return [Waiting(row["id"], request_in(row["lane"]), row["position"]) for row in rows]
 
     def hold(self, shapes: Collection[str], by: str) -> list[int]:
         """Hold all queued jobs of these shapes. Return their numbers."""
-        marks = ", ".join("?" * len(shapes))
-        alike = f"state = 'QUEUED' AND held_by IS NULL AND shape IN ({marks})"
-        rows = self._store.rows(f"SELECT id FROM jobs WHERE {alike} ORDER BY id", list(shapes))  # noqa: S608
-        self._store.execute(f"UPDATE jobs SET held_by = ?, ready = 0 WHERE {alike}", [by, *shapes])  # noqa: S608
+        alike = f"state = 'QUEUED' AND held_by IS NULL AND shape IN ({marks(shapes)})"
+        rows = self._store.rows(f"SELECT id FROM jobs WHERE {alike} ORDER BY id", list(shapes))
+        self._store.execute(f"UPDATE jobs SET held_by = ?, ready = 0 WHERE {alike}", [by, *shapes])
         return [row["id"] for row in rows]

@@ -14,6 +14,8 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from runner.errors import OperatorError
+from runner.store.box import BoxKey
+from runner.store.schema import SCHEMA_VERSION
 
 # Two copies of SQLite in one process would drop each other's locks, so there is one place that picks one.
 try:
@@ -22,15 +24,13 @@ except ImportError:
     import sqlite3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Sized
 
     Identity = tuple[int, int]  # device and inode of a file
     Files = tuple["os.stat_result | None", ...]  # the database, its WAL, and the WAL's index
 
-SCHEMA_VERSION = 6
 DATABASE = "nightshift.db"
 OPENING_LOCK = "opening.lock"
-BACKUP = "backup"  # name in the box: the folder of the copies, and since when they fail
 BUSY_S = 15.0
 LOCK_AGAIN_S = 0.005
 NO_ROOM = 1 << 20  # bytes: with less free, SQLite may report an I/O error
@@ -171,6 +171,11 @@ def _goes_on(before: os.stat_result | None, now: os.stat_result | None) -> bool:
     return (before.st_ino, before.st_dev) == (now.st_ino, now.st_dev) and before.st_size <= now.st_size
 
 
+def marks(values: Sized) -> str:
+    """Return one question mark for each value, for `IN (…)`."""
+    return ", ".join("?" * len(values))
+
+
 def identity_of(path: str) -> Identity | None:
     """Return device and inode of a file; None if it is missing or empty."""
     found = _stat(path)
@@ -251,7 +256,8 @@ def _held(home: str, path: str) -> Store:
 
 def _is_unused(store: Store) -> bool:
     """Return whether it has no jobs and was never copied: it may be in the place of a queue that was lost."""
-    return store.row("SELECT 1 FROM jobs UNION ALL SELECT 1 FROM box WHERE name = ? LIMIT 1", (BACKUP,)) is None
+    sql = "SELECT 1 FROM jobs UNION ALL SELECT 1 FROM box WHERE name = ? LIMIT 1"
+    return store.row(sql, (BoxKey.BACKUP.value,)) is None
 
 
 @contextlib.contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.store.connection import marks
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -78,9 +80,8 @@ class Dependencies:
         wanted = list(job_ids)
         for first in range(0, len(wanted), AT_ONCE):
             some = wanted[first : first + AT_ONCE]
-            marks = ", ".join("?" * len(some))
-            sql = f"SELECT job_id, on_job, kind FROM dependencies WHERE job_id IN ({marks}) ORDER BY job_id, on_job"  # noqa: S608
-            for job_id, *blocker in self._store.rows(sql, some):
+            sql = f"SELECT job_id, on_job, kind FROM dependencies WHERE job_id IN ({marks(some)})"
+            for job_id, *blocker in self._store.rows(f"{sql} ORDER BY job_id, on_job", some):
                 found.setdefault(job_id, []).append(Blocker(*blocker))
         return found
 
@@ -90,4 +91,4 @@ class Dependencies:
             "UPDATE jobs SET blockers = (SELECT count(*) FROM dependencies WHERE job_id = jobs.id) WHERE id = ?",
             (job_id,),
         )
-        self._store.execute(f"UPDATE jobs SET {_READY} WHERE id = ? AND state = 'QUEUED'", (job_id,))  # noqa: S608
+        self._store.execute(f"UPDATE jobs SET {_READY} WHERE id = ? AND state = 'QUEUED'", (job_id,))

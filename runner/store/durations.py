@@ -9,6 +9,7 @@ from runner import clock
 from runner.forecast.estimates import agree, length_of
 from runner.forecast.simulation import Rest
 from runner.schedule.request import request_in
+from runner.store.connection import marks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,9 +44,8 @@ class Durations:
 
     def of(self, job_ids: Collection[int]) -> dict[int, Known]:
         """Return what is known about each of these jobs."""
-        marks = ", ".join("?" * len(job_ids))
         rows = self._store.rows(
-            f"SELECT id, kind, shape, lane, started_at FROM jobs WHERE id IN ({marks})",  # noqa: S608
+            f"SELECT id, kind, shape, lane, started_at FROM jobs WHERE id IN ({marks(job_ids)})",
             tuple(job_ids),
         )
         now = clock.now()
@@ -57,9 +57,8 @@ class Durations:
             "SELECT kind, shape, lane, count(*) AS count FROM jobs WHERE state = 'QUEUED' AND ready = 1"
             " GROUP BY lane, kind, shape"
         )
-        marks = ", ".join("?" * len(but))
         seen = self._store.rows(
-            f"SELECT kind, shape, lane, count(*) AS count FROM jobs WHERE id IN ({marks})"  # noqa: S608
+            f"SELECT kind, shape, lane, count(*) AS count FROM jobs WHERE id IN ({marks(but)})"
             " AND state = 'QUEUED' AND ready = 1 GROUP BY lane, kind, shape",
             tuple(but),
         )
@@ -93,7 +92,7 @@ class Durations:
 
 
 _PAST = {
-    column: f"SELECT started_at, finished_at FROM jobs INDEXED BY {index}"  # noqa: S608
+    column: f"SELECT started_at, finished_at FROM jobs INDEXED BY {index}"
     f" WHERE {column} = ? AND state = 'SUCCEEDED' ORDER BY finished_at DESC LIMIT ?"
     for column, index in (("kind", "jobs_of_kind"), ("shape", "jobs_of_shape"), ("group_name", "jobs_of_group_done"))
 }

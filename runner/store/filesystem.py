@@ -7,21 +7,7 @@ import os
 from runner.errors import OperatorError
 
 NETWORK_TYPES = frozenset(
-    {
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "9p",
-        "afs",
-        "ceph",
-        "lustre",
-        "glusterfs",
-        "gpfs",
-        "beegfs",
-        "orangefs",
-    }
+    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "gpfs", "beegfs", "orangefs"]
 )
 LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuseblk"})
 MOUNTS = "/proc/self/mountinfo"

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from runner import rundir
 from runner.config import home as state
 from runner.errors import OperatorError
-from runner.store import filesystem, restoring, schema
-from runner.store.connection import SCHEMA_VERSION, StoreError, identity_of, in_memory
+from runner.notices import NewQueue
+from runner.store import filesystem, migrating, restoring
+from runner.store.connection import StoreError, identity_of, in_memory
+from runner.store.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from runner.store.restoring import Copy
@@ -35,8 +37,8 @@ def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin
         assert backup_dir is not None
         _replace_if_unused(path, backup_dir)
     elif version:
-        schema.migrate(path)
-        schema.name(path, home)
+        migrating.migrate(path)
+        migrating.name(path, home)
     elif not _restore(restoring.newest_copy(backup_dir, path), path):
         lost = _what_was_lost(home, path)
         if lost and not begin:
@@ -53,7 +55,7 @@ def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin
 def empty_queue() -> Any:
     """Return an empty queue in memory, to read from where there is no queue."""
     connection = in_memory()
-    schema.apply(connection)
+    migrating.apply(connection)
     return connection
 
 
@@ -83,11 +85,11 @@ def _begin(home: str, path: str, lost: str | None) -> None:
     """Create a new queue. Its file appears only when it is complete."""
     arriving = path + ".new"
     restoring.create(arriving)
-    schema.migrate(arriving)
-    schema.name(arriving, home)
+    migrating.migrate(arriving)
+    migrating.name(arriving, home)
     if lost:
         log.error("a new queue begins, for %s %s", path, lost)
-        schema.note(arriving, "new queue", {"jobs": _jobs_left(home), "folder": os.path.join(home, RUNS)})
+        migrating.note(arriving, NewQueue(jobs=_jobs_left(home), folder=os.path.join(home, RUNS)))
     _put_in_place(arriving, path)
 
 

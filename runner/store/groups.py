@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
 from runner.model import State
-from runner.store.box import Box
-from runner.store.notices import Outbox
+from runner.store.box import Box, BoxKey
+from runner.store.notices import Notices
 from runner.store.reruns import Reruns
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
     from runner.sweep.metrics import Metric
 
-DONE = "group done"  # the kind of notice
-_SWEEPS = "sweeps"  # how many there were: a name is not used again after its jobs are deleted
 _UNFINISHED = "state IN ('QUEUED', 'STARTING', 'RUNNING')"
 # a job that failed and was run again: only the new job counts
 _REPLACED = (
@@ -88,8 +86,8 @@ class Groups:
     def _new_name(self) -> str:
         box, number = Box(self._store), 0
         while number == 0 or self.get(f"sweep-{number}") is not None:
-            number = int(box.get(_SWEEPS, 0)) + 1
-            box.set(_SWEEPS, number)
+            number = int(box.get(BoxKey.SWEEPS, 0)) + 1
+            box.set(BoxKey.SWEEPS, number)
         return f"sweep-{number}"
 
     def change(self, name: str, fields: Mapping[str, Any]) -> None:
@@ -128,7 +126,7 @@ class Groups:
     def counts(self, name: str, after: int = 0) -> dict[State, int]:
         """Return how many of its jobs numbered above `after` are in each state."""
         rows = self._store.rows(
-            "SELECT state, count(*) AS jobs FROM jobs WHERE group_name = :name AND id > :after"  # noqa: S608
+            "SELECT state, count(*) AS jobs FROM jobs WHERE group_name = :name AND id > :after"
             f" AND NOT {_REPLACED} GROUP BY state",
             {"name": name, "after": after},
         )
@@ -161,7 +159,7 @@ class Groups:
         return self._members(f"NOT {_UNFINISHED} AND id NOT IN ({again})", name)
 
     def _members(self, which: str, name: str) -> list[Member]:
-        sql = f"SELECT id, owner FROM jobs WHERE group_name = :name AND {which} ORDER BY id"  # noqa: S608
+        sql = f"SELECT id, owner FROM jobs WHERE group_name = :name AND {which} ORDER BY id"
         return [Member(*row) for row in self._store.rows(sql, {"name": name})]
 
     def usual_s(self, name: str) -> float | None:
@@ -189,7 +187,7 @@ class Groups:
             self._settle(old)
 
     def _settle(self, name: str) -> None:
-        left = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"  # noqa: S608
+        left = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"
         if self._store.row(left, (name,)) is None:
             self._tell(name)
 
@@ -199,6 +197,8 @@ class Groups:
 
     def _tell(self, name: str) -> None:
         """Write the notice that a group is done. Jobs of an earlier notice count only in the totals."""
+        from runner.notices import GroupDone  # not at the top of the file: only the runner needs it
+
         after = self._told_through(name)
         row = self._store.row(
             "SELECT max(id) AS last, min(started_at) AS since, max(finished_at) AS until FROM jobs"
@@ -207,13 +207,8 @@ class Groups:
         )
         if row["last"] is None:  # all of it was reported
             return
-        told = {state.value: count for state, count in self.counts(name, after).items()}
+        counts = {state.value: count for state, count in self.counts(name, after).items()}
         in_all = {state.value: count for state, count in self.counts(name).items()}
-        Outbox(self._store).add(
-            DONE,
-            {
-                "group": name, "counts": told, "in_all": in_all, "after": after, "last": row["last"],
-                "since": row["since"], "until": row["until"],
-            },
-        )  # fmt: skip
+        done = GroupDone(group=name, counts=counts, in_all=in_all, after=after, **dict(row))
+        Notices(self._store).add(done)
         self.change(name, {"told_through": row["last"]})

@@ -1,4 +1,4 @@
-"""Jobs, attempts, leases and events. `_transition` changes the state of a job; `_cancel` ends one in the queue."""
+"""Jobs, attempts, leases and events. Every change of a job's state goes through `change_state`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from runner.commands.duration_kind import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of
+from runner.store.box_limits import Shares
+from runner.store.connection import marks
 from runner.store.dependencies import Dependencies
-from runner.store.fair_share import Shares
 from runner.store.groups import Groups
-from runner.store.notices import Outbox
+from runner.store.notices import Notices
 from runner.store.scheduling_queries import CPU, UnderWay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from runner.model import Exit
     from runner.schedule.backoff import Retry
     from runner.schedule.request import Request
     from runner.store.connection import Store
+    from runner.supervisor.probe_records import ProbeReport
 
 
 class Jobs:
@@ -33,7 +35,7 @@ class Jobs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._outbox = Outbox(store)
+        self._notices = Notices(store)
         self._dependencies, self._shares, self._groups = Dependencies(store), Shares(store), Groups(store)
 
     # -- adding ------------------------------------------------------------------------------------
@@ -86,14 +88,13 @@ class Jobs:
         wanted = [state.value for state in states]
         where = f"WHERE state IN ({', '.join('?' * len(wanted))})" if wanted else ""
         order = "DESC" if newest_first else "ASC"
-        rows = self._store.rows(f"SELECT * FROM jobs {where} ORDER BY id {order} LIMIT ?", (*wanted, limit))  # noqa: S608
+        rows = self._store.rows(f"SELECT * FROM jobs {where} ORDER BY id {order} LIMIT ?", (*wanted, limit))
         return [job_of(row) for row in rows]
 
     def count(self, *states: State) -> int:
         """Return how many jobs are in these states."""
         wanted = [state.value for state in states]
-        marks = ", ".join("?" * len(wanted))
-        return int(self._store.row(f"SELECT count(*) FROM jobs WHERE state IN ({marks})", wanted)[0])  # noqa: S608
+        return int(self._store.row(f"SELECT count(*) FROM jobs WHERE state IN ({marks(wanted)})", wanted)[0])
 
     def live(self) -> list[Job]:
         """Return the STARTING and RUNNING jobs."""
@@ -157,10 +158,10 @@ class Jobs:
                 (at, job.id, job.attempt),
             )
             self.note(job.id, job.attempt, "started", {"gpus": list(job.gpus)})
-            if phase is Phase.RUNNING and not self.pause_before_s(job):
-                self._outbox.add("started", {"attempt": job.attempt, "gpus": list(job.gpus)}, job.id)
+            if phase is Phase.RUNNING:
+                self._tell_started(job)
 
-    def probed(self, job: Job, record: Mapping[str, Any], batch: int, said: str) -> None:
+    def probed(self, job: Job, report: ProbeReport, batch: int, said: str) -> None:
         """Record that the real run begins with this batch; `said` is the summary of the probe, for people."""
         with self._store.transaction():
             self._store.execute(
@@ -168,27 +169,36 @@ class Jobs:
                 " WHERE id = ? AND state = 'RUNNING'",
                 (batch, job.id),
             )
-            self.keep_probe(job, record)
+            self.keep_probe(job, report)
             self.note(job.id, job.attempt, "batch chosen", {"batch": batch, "said": said})
-            told = {"attempt": job.attempt, "gpus": list(job.gpus), "batch": batch, "probe": said}
-            if not self.pause_before_s(job):
-                self._outbox.add("started", told, job.id)
+            self._tell_started(job, batch, said)
+
+    def _tell_started(self, job: Job, batch: int | None = None, probe: str | None = None) -> None:
+        from runner.notices import Started  # not at the top of the file: only the runner needs it, and it takes 10 ms
+
+        if not self.pause_before_s(job):
+            self._notices.add(Started(attempt=job.attempt, gpus=job.gpus, batch=batch, probe=probe), job.id)
 
     def is_told(self, job: Job) -> bool:
         """Return whether `probed` has recorded that the real run of this attempt began."""
         sql = "SELECT 1 FROM events WHERE job_id = ? AND attempt = ? AND kind = 'batch chosen'"
         return self._store.row(sql, (job.id, job.attempt)) is not None
 
-    def keep_probe(self, job: Job, record: Mapping[str, Any]) -> None:
+    def keep_probe(self, job: Job, report: ProbeReport) -> None:
         """Store how the batch of an attempt was found, or how far the probing is."""
         self._store.execute(
-            "UPDATE attempts SET probe = ? WHERE job_id = ? AND number = ?", (json.dumps(record), job.id, job.attempt)
+            "UPDATE attempts SET probe = ? WHERE job_id = ? AND number = ?",
+            (json.dumps(report.to_json()), job.id, job.attempt),
         )
 
-    def probe(self, job_id: int, attempt: int) -> dict[str, Any] | None:
+    def probe(self, job_id: int, attempt: int) -> ProbeReport | None:
         """Return how the batch of an attempt was found; None if it was not probed."""
         row = self._store.row("SELECT probe FROM attempts WHERE job_id = ? AND number = ?", (job_id, attempt))
-        return json.loads(row["probe"]) if row and row["probe"] else None
+        if not row or not row["probe"]:
+            return None
+        from runner.supervisor.probe_records import ProbeReport  # imported late: few commands need it
+
+        return ProbeReport.from_json(json.loads(row["probe"]))
 
     def stopping(self, job_id: int) -> None:
         """Record that the supervisor has received the request to stop."""
@@ -209,9 +219,14 @@ class Jobs:
             )  # fmt: skip
             self._attempt_ended(job, at, started_at, (state, reason), end, usage)
             said = {"state": state.value, "reason": reason.value, **_told_of(job, state, end, usage)}
-            self.note(job.id, job.attempt, "ended", said)
-            self._outbox.add("ended", said, job.id)
+            self._tell_ended(job.id, job.attempt, said, at=None)
             self._let_go(job.id, state)
+
+    def _tell_ended(self, job_id: int, attempt: int | None, data: Mapping[str, Any], at: str | None) -> None:
+        from runner.notices import Ended
+
+        self.note(job_id, attempt, "ended", data, at=at)
+        self._notices.add(Ended.from_json(data), job_id)
 
     def _let_go(self, job_id: int, state: State) -> None:
         """Update the jobs that wait for this one: unblock them, or cancel them if they needed its success.
@@ -266,7 +281,9 @@ class Jobs:
             said |= {"state": state, "reason": reason} | ({"wait_s": retry.wait_s} if retry else {})
             self.note(job.id, job.attempt, "requeued", said)
             if after and (retry is None or retry.is_news):
-                self._outbox.add("requeued", said, job.id)
+                from runner.notices import Requeued
+
+                self._notices.add(Requeued.from_json(said), job.id)
 
     def boot_id(self, job: Job) -> str:
         """Return the id of the boot in which the job's latest attempt was claimed."""
@@ -298,17 +315,15 @@ class Jobs:
 
     def _cancel(self, job_id: int, reason: Reason, by: str) -> bool:
         at = clock.text(clock.now())
-        changed = self._store.execute(
-            "UPDATE jobs SET state = 'CANCELLED', reason = ?, finished_at = ?, stop_reason = ?, stop_by = ?,"
-            " stop_at = ?, held_by = NULL, begin_at = NULL WHERE id = ? AND state = 'QUEUED'",
-            (reason.value, at, reason.value, by, at, job_id),
-        ).rowcount
+        changed = change_state(
+            self._store.execute, job_id, State.QUEUED, State.CANCELLED, reason=reason.value, finished_at=at,
+            stop_reason=reason.value, stop_by=by, stop_at=at, held_by=None, begin_at=None,
+        )  # fmt: skip
         if changed:
             self._dependencies.forget(job_id)
             said = {"state": State.CANCELLED.value, "reason": reason.value, "by": by, "stop_reason": reason.value}
-            self.note(job_id, None, "ended", said, at=at)
-            self._outbox.add("ended", said, job_id)
-        return bool(changed)
+            self._tell_ended(job_id, None, said, at)
+        return changed
 
     def ask_to_stop(self, job: Job, reason: Reason, by: str) -> bool:
         """Record a request to stop a live job; the runner passes it on. Return False if nothing was recorded.
@@ -326,7 +341,7 @@ class Jobs:
                 self.note(job.id, job.attempt, "stop asked", {"reason": reason.value, "by": by})
             return bool(changed)
 
-    def was_pushed_aside(self, job: Job) -> bool:
+    def was_preempted(self, job: Job) -> bool:
         """Return whether the scheduler has preempted the latest attempt, even if a person has stopped it since."""
         asked = self._store.row(
             "SELECT 1 FROM events WHERE job_id = ? AND attempt = ? AND kind = 'stop asked'"
@@ -345,13 +360,16 @@ class Jobs:
         )
 
     def _transition(self, job_id: int, old: State, new: State, **columns: Any) -> None:
-        assert may_become(old, new), (old, new)
-        assignments = ", ".join(f"{name} = ?" for name in ("state", *columns))
-        changed = self._store.execute(
-            f"UPDATE jobs SET {assignments} WHERE id = ? AND state = ?",  # noqa: S608
-            (new.value, *columns.values(), job_id, old.value),
-        ).rowcount
-        assert changed == 1, f"job {job_id} is no longer {old.value}"
+        changed = change_state(self._store.execute, job_id, old, new, **columns)
+        assert changed, f"job {job_id} is no longer {old.value}"
+
+
+def change_state(execute: Callable[..., Any], job_id: int, old: State, new: State, **columns: Any) -> bool:
+    """Change the state of a job, and other columns with it. Return False if it is no longer in the old state."""
+    assert may_become(old, new), (old, new)
+    assignments = ", ".join(f"{name} = ?" for name in ("state", *columns))
+    sql = f"UPDATE jobs SET {assignments} WHERE id = ? AND state = ?"
+    return bool(execute(sql, (new.value, *columns.values(), job_id, old.value)).rowcount)
 
 
 def _told_of(job: Job, state: State | None, end: Exit | None, usage: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.model import FINAL_STATES, Job, State
 from runner.store.box_limits import box_limits
+from runner.store.connection import marks
 from runner.store.jobs import Jobs, job_of
 from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from runner.store.connection import Store
 
@@ -48,9 +50,8 @@ class Listing:
 
     def finished(self, states: Collection[State] = FINAL_STATES, limit: int = NO_LIMIT) -> list[Job]:
         """Return the jobs that ended last in one of these states, the newest last."""
-        marks = ", ".join("?" * len(states))
         rows = self._store.rows(
-            f"SELECT * FROM jobs INDEXED BY jobs_finished WHERE finished_at IS NOT NULL AND state IN ({marks})"  # noqa: S608
+            f"SELECT * FROM jobs INDEXED BY jobs_finished WHERE finished_at IS NOT NULL AND state IN ({marks(states)})"
             " ORDER BY finished_at DESC, id DESC LIMIT ?",
             (*(state.value for state in states), limit),
         )
@@ -69,19 +70,23 @@ class Listing:
             rows = self._store.rows("SELECT * FROM jobs WHERE state = 'QUEUED' ORDER BY ready DESC, rank, position")
             return [job_of(row) for row in rows[skip:]]
         until = skip + limit
-        turns = [turn.id for turn in islice(Line(self._store).turns(box_limits(self._store), until), until)]
-        first = [job for number in turns[skip:] if (job := self._jobs.get(number))]
+        ready = [job.id for job in islice(Line(self._store).start_order(box_limits(self._store), until), until)]
+        first = [job for number in ready[skip:] if (job := self._jobs.get(number))]
         held = self._store.rows(
             "SELECT * FROM jobs WHERE state = 'QUEUED' AND ready = 0 ORDER BY rank, position LIMIT ? OFFSET ?",
-            (until - max(skip, len(turns)), max(0, skip - len(turns))),
+            (until - max(skip, len(ready)), max(0, skip - len(ready))),
         )
         return first + [job_of(row) for row in held]
 
     def rows(self, states: Collection[State]) -> list[Any]:
         """Return the rows of all jobs in these states, ordered by number."""
-        marks = ", ".join("?" * len(states))
         wanted = [state.value for state in states]
-        return self._store.rows(f"SELECT * FROM jobs WHERE state IN ({marks}) ORDER BY id", wanted)  # noqa: S608
+        return self._store.rows(f"SELECT * FROM jobs WHERE state IN ({marks(states)}) ORDER BY id", wanted)
+
+    def rows_of(self, job_ids: Sequence[int]) -> list[Any]:
+        """Return the rows of these jobs, ordered by number."""
+        sql = "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        return self._store.rows(sql, (json.dumps(job_ids),))
 
     def ahead_of(self, job_id: int) -> int:
         """Return how many ready jobs are before this one by priority and position, of all owners."""
@@ -101,7 +106,7 @@ class Listing:
         wanted = [state.value for state in states]
         index = "jobs_of_owner" if group is None else "jobs_of_group"
         rows = self._store.rows(
-            f"SELECT id FROM jobs INDEXED BY {index} WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"  # noqa: S608
+            f"SELECT id FROM jobs INDEXED BY {index} WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
             f" AND state IN ({', '.join('?' * len(wanted))}){' AND owner = ?' if owner is not None else ''}"
             f"{' AND group_name = ?' if group is not None else ''} ORDER BY id",
             (*wanted, *(name for name in (owner, group) if name is not None)),

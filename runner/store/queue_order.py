@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from runner.schedule.request import request_in, request_of
-from runner.store.box import Box
+from runner.store.box import Box, BoxKey
 from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from runner.schedule.request import Request
     from runner.store.connection import Store
 
-FRONT = "front"  # the smallest position given so far
 AROUND = 64  # jobs on each side that are spread out if there is no room between two
 TOO_NARROW = 1e-6
 _FROM = "FROM jobs INDEXED BY jobs_in_order WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND position"
@@ -52,7 +51,7 @@ class Order:
         if not self._nearest(job, "<", "DESC"):  # also finds jobs that may not start yet
             return False
         first = self._beginning()
-        self._box.set(FRONT, first)
+        self._box.set(BoxKey.FRONT, first)
         self._place(job.id, first)
         return True
 
@@ -108,7 +107,7 @@ class Order:
 
     def _beginning(self) -> int:
         """Return the position for the next job that is moved to the front."""
-        return min(0, int(self._box.get(FRONT, 0))) - 1
+        return min(0, int(self._box.get(BoxKey.FRONT, 0))) - 1
 
     def _end(self) -> int:
         """Return the position of the next job that is submitted."""
@@ -140,7 +139,7 @@ class Order:
         may_start = self._store.row("SELECT ready FROM jobs WHERE id = ?", (job.id,))["ready"]
         found = [
             self._store.row(
-                "SELECT position, id FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? AND rank = ?"  # noqa: S608
+                "SELECT position, id FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? AND rank = ?"
                 f" AND position {side} ? ORDER BY position {direction} LIMIT 1",
                 (lane, -job.spec.priority.rank, job.position),
             )
@@ -153,7 +152,7 @@ class Order:
     def _nearest_kept_back(self, job: Job, side: str, direction: str) -> list[tuple[float, int]]:
         """Return position and number of the nearest job on that side that may not start yet; at most one."""
         rows = self._store.rows(
-            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"  # noqa: S608
+            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"
             f" AND position {side} ? ORDER BY position {direction}",
             (-job.spec.priority.rank, job.position),
         )
@@ -164,7 +163,7 @@ class Order:
         side, direction = (">", "ASC") if after else ("<", "DESC")
         found = self._nearest(replace(job, position=position), side, direction)
         kept_back = self._store.execute(
-            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"  # noqa: S608
+            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"
             f" AND position {side} ? ORDER BY position {direction}",
             (-job.spec.priority.rank, position),
         )
@@ -180,4 +179,4 @@ class Order:
 
 def _compares(request: Request, job: Job) -> bool:
     """Return whether positions are comparable: same owner, same priority, and both or neither preemptible."""
-    return request.owner == job.spec.owner and request.level == request_of(job.spec).level
+    return request.owner == job.spec.owner and request.priority == request_of(job.spec).priority

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner.model import Reason, State
+from runner.store.connection import marks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,7 +50,7 @@ class Reruns:
             again: dict[int, int] = {}
             for some in _parts(sorted(look_at)):
                 rows = self._store.rows(
-                    "SELECT json_extract(spec, '$.again_of') AS was, max(id) AS is_now FROM jobs"  # noqa: S608
+                    "SELECT json_extract(spec, '$.again_of') AS was, max(id) AS is_now FROM jobs"
                     f" WHERE id > ? AND json_extract(spec, '$.again_of') IN ({', '.join('?' * len(some))})"
                     " GROUP BY was",
                     (some[0], *some),
@@ -62,8 +63,7 @@ class Reruns:
     def _states(self, numbers: Collection[int]) -> dict[int, State]:
         found: dict[int, State] = {}
         for some in _parts(sorted(set(numbers))):
-            marks = ", ".join("?" * len(some))
-            rows = self._store.rows(f"SELECT id, state FROM jobs WHERE id IN ({marks})", some)  # noqa: S608
+            rows = self._store.rows(f"SELECT id, state FROM jobs WHERE id IN ({marks(some)})", some)
             found |= {row["id"]: State(row["state"]) for row in rows}
         return found
 

@@ -11,7 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.errors import OperatorError
-from runner.store.connection import DATABASE, SCHEMA_VERSION, DatabaseError, connect
+from runner.model import Phase, State
+from runner.store.box import BoxKey
+from runner.store.connection import DATABASE, DatabaseError, connect
+from runner.store.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from runner.store.connection import Store
@@ -130,7 +133,8 @@ class _Fetching(threading.Thread):
 
 def _made_ready(origin: str, arriving: str, home: str) -> Copy | None:
     """Check a copy and upgrade it to this version's schema. Return None if it is damaged or empty."""
-    from runner.store import schema  # slow to import, and rarely needed
+    from runner.notices import QueueRestored  # slow to import, and rarely needed
+    from runner.store import migrating
 
     try:
         with contextlib.closing(connect(arriving)) as connection:
@@ -138,13 +142,13 @@ def _made_ready(origin: str, arriving: str, home: str) -> Copy | None:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if not whole or version == 0:
                 return None
-            _refuse_strangers_copy(origin, box_value(connection, "home"), home)
+            _refuse_strangers_copy(origin, box_value(connection, BoxKey.HOME), home)
             has_jobs = connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone() is not None
-            copy = Copy(arriving, origin, box_value(connection, "lineage") or "", has_jobs)
+            copy = Copy(arriving, origin, box_value(connection, BoxKey.LINEAGE) or "", has_jobs)
         if version <= SCHEMA_VERSION:
-            schema.migrate(arriving)
-            _expect_nothing_of_what_was_claimed(arriving)
-            schema.note(arriving, "queue restored", {"from": origin})
+            migrating.migrate(arriving)
+            _expect_claimed_jobs_to_run(arriving)
+            migrating.note(arriving, QueueRestored(origin=origin))
     except DatabaseError:
         return None
     return copy
@@ -158,22 +162,25 @@ def _refuse_strangers_copy(origin: str, theirs: str | None, home: str) -> None:
         )
 
 
-def _expect_nothing_of_what_was_claimed(path: str) -> None:
+def _expect_claimed_jobs_to_run(path: str) -> None:
     """Mark STARTING jobs as RUNNING: they may have run since the copy was made, and must not be started again."""
+    from runner.store.jobs import change_state
+
     with contextlib.closing(connect(path)) as connection:
-        connection.execute("UPDATE jobs SET state = 'RUNNING', phase = 'running' WHERE state = 'STARTING'")
+        for (job_id,) in connection.execute("SELECT id FROM jobs WHERE state = 'STARTING'").fetchall():
+            change_state(connection.execute, job_id, State.STARTING, State.RUNNING, phase=Phase.RUNNING.value)
         connection.commit()
 
 
 def lineage_of(path: str) -> str | None:
     """Return the lineage of the queue in a database, or None."""
     with contextlib.closing(connect(path)) as connection:
-        return box_value(connection, "lineage")
+        return box_value(connection, BoxKey.LINEAGE)
 
 
-def box_value(connection: Any, name: str) -> str | None:
+def box_value(connection: Any, key: BoxKey) -> str | None:
     """Return a value from the box as text, or None."""
-    row = connection.execute("SELECT value FROM box WHERE name = ?", (name,)).fetchone()
+    row = connection.execute("SELECT value FROM box WHERE name = ?", (key.value,)).fetchone()
     return str(json.loads(row[0])) if row else None
 
 

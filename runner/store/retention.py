@@ -15,12 +15,9 @@ from runner import clock, rundir
 from runner.errors import NightshiftError
 from runner.model import FINAL_STATES
 from runner.snapshot import code_copy
-from runner.store.box import Box
-from runner.store.buttons import Buttons
+from runner.store.box import Box, BoxKey
 from runner.store.connection import open_store
-from runner.store.inbox import Inbox
-from runner.store.messages import Messages
-from runner.store.notices import Outbox
+from runner.store.schema import EXPIRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +26,7 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 UNTOLD_DAYS = 30
-KEEP_TALK, KEEP_UPDATES = timedelta(days=30), timedelta(days=7)
 TIDY_EVERY = timedelta(days=1)
-TIDIED_AT = "tidied at"
 SUBMITTING_S = 600.0  # a younger snapshot may belong to a job that is just being submitted
 AT_ONCE = 500  # rows per transaction, so that the runner never waits long
 
@@ -80,15 +75,14 @@ def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
 def tidy(store: Store) -> bool:
     """Delete old notices, messages, buttons and updates. Return False if that was done within the last day."""
     box, now = Box(store), clock.now()
-    if (last := clock.moment(box.get(TIDIED_AT))) and last <= now < last + TIDY_EVERY:
+    if (last := clock.moment(box.get(BoxKey.TIDIED_AT))) and last <= now < last + TIDY_EVERY:
         return False
-    box.set(TIDIED_AT, clock.text(now))
-    talk = clock.text(now - KEEP_TALK)
-    while Outbox(store).forget(talk, AT_ONCE) == AT_ONCE:
-        pass
-    Messages(store).forget(talk)
-    Buttons(store).forget(talk)
-    Inbox(store).forget(clock.text(now - KEEP_UPDATES))
+    box.set(BoxKey.TIDIED_AT, clock.text(now))
+    for table, key, condition, days in EXPIRIES:
+        old = f"SELECT {key} FROM {table} WHERE {condition} LIMIT {AT_ONCE}"
+        before = {"before": clock.text(now - timedelta(days=days))}
+        while store.execute(f"DELETE FROM {table} WHERE {key} IN ({old})", before).rowcount == AT_ONCE:
+            pass
     return True
 
 
@@ -130,7 +124,7 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
                 "DELETE FROM attempts WHERE job_id = ?",
                 "DELETE FROM watches WHERE job_id = ?",
                 # an open notice is still sent without its job, unless it is too old
-                f"DELETE FROM notices WHERE job_id = ? AND coalesce(told_at, parked, created_at < '{stale}')",  # noqa: S608
+                f"DELETE FROM notices WHERE job_id = ? AND coalesce(handled_at, created_at < '{stale}')",
                 "DELETE FROM jobs WHERE id = ?",
             ):
                 store.connection.executemany(statement, ids)
@@ -138,7 +132,7 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
             _remove_run(os.path.join(store.home, "runs", str(job_id)), removed)
         removed.jobs += len(ids)
     known = "SELECT group_name FROM jobs WHERE group_name IS NOT NULL"
-    store.execute(f"DELETE FROM groups WHERE name NOT IN ({known})")  # noqa: S608
+    store.execute(f"DELETE FROM groups WHERE name NOT IN ({known})")
     store.execute("DELETE FROM environments WHERE key NOT IN (SELECT json_extract(spec, '$.environment') FROM jobs)")
 
 

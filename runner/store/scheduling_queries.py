@@ -1,4 +1,4 @@
-"""What the scheduler reads from the queue: queued jobs, live jobs and leases."""
+"""What the runner reads at every tick: queued jobs, live jobs, leases, and whether any work is left."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from runner import clock
 from runner.model import Reason
 from runner.schedule.backoff import LONGEST_S
-from runner.schedule.choice import TURN_S, Running, Waiting, level_of, turns
+from runner.schedule.choice import Running, Waiting
+from runner.schedule.order import START_USE_S, in_order, priority_of
 from runner.schedule.request import request_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from runner.schedule.choice import Levels, Limits
+    from runner.schedule.choice import BoxLimits
+    from runner.schedule.order import ByPriority
     from runner.schedule.request import Request
     from runner.store.connection import Store
 
@@ -59,14 +61,14 @@ class NotReady(NamedTuple):
     begins_in_s: float
 
 
-class Turn(NamedTuple):
+class ReadyJob(NamedTuple):
     """A ready job, as listed in start order."""
 
     id: int
     request: Request
 
 
-_PLACES = (
+_READY = (
     "SELECT id, position, submitted_at, attempt FROM jobs"
     " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?"
 )
@@ -89,35 +91,32 @@ class Line:
             Waiting(row["id"], request_in(lane), row["position"], _since_s(row["submitted_at"], now) - row["ran_s"])
             for lane in self.lanes()
             for row in self._store.rows(
-                f"SELECT id, position, submitted_at, {_RAN_S} FROM jobs"  # noqa: S608
+                f"SELECT id, position, submitted_at, {_RAN_S} FROM jobs"
                 " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?",
                 (lane, per_lane),
             )
         ]
 
-    def turns(self, limits: Limits, per_lane: int) -> Iterator[Turn]:
+    def start_order(self, limits: BoxLimits, per_lane: int) -> Iterator[ReadyJob]:
         """Yield ready jobs, up to `per_lane` of each lane, in start order. Reads few columns: the queue may be long."""
         now = clock.now()
         younger = clock.text(now - timedelta(seconds=limits.age_s)) if limits.age_s else ""
-        levels: Levels[Turn] = {}
+        jobs: ByPriority[ReadyJob] = defaultdict(lambda: defaultdict(list))
         for lane in self.lanes():
             request = request_in(lane)
-            turn = levels.setdefault(request.level, {}).setdefault(request.owner, [])
-            for number, position, submitted_at, attempt in self._store.tuples(_PLACES, (lane, per_lane)):
-                entry = position, number, Turn(number, request)
-                if submitted_at > younger:
-                    turn.append(entry)
-                    continue
-                waited_s = _since_s(submitted_at, now) - (self._ran_s(number) if attempt else 0.0)
-                level = level_of(Waiting(number, request, position, waited_s), limits.age_s)
-                levels.setdefault(level, {}).setdefault(request.owner, []).append(entry)
+            for number, position, submitted_at, attempt in self._store.tuples(_READY, (lane, per_lane)):
+                priority = request.priority
+                if submitted_at <= younger:
+                    waited_s = _since_s(submitted_at, now) - (self._ran_s(number) if attempt else 0.0)
+                    priority = priority_of(Waiting(number, request, position, waited_s), limits.age_s)
+                jobs[priority][request.owner].append((position, number, ReadyJob(number, request)))
         use = defaultdict(float, limits.use)
-        for following in turns(_some(levels), use):
-            use[following.request.owner] += TURN_S * following.request.gpus
+        for following in in_order(jobs, use):
+            use[following.request.owner] += START_USE_S * following.request.gpus
             yield following
 
     def _ran_s(self, job_id: int) -> float:
-        return float(self._store.row(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,))["ran_s"])  # noqa: S608
+        return float(self._store.row(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,))["ran_s"])
 
     def not_ready(self, limit: int) -> list[NotReady]:
         """Return the first jobs that may not start yet: held, or waiting for other jobs or for their begin time."""
@@ -145,7 +144,7 @@ class Line:
         """Return the distinct lanes of ready jobs, by one index seek each."""
         first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
         rows = self._store.rows(
-            f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"  # noqa: S608
+            f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"
             " WHERE found.lane IS NOT NULL) SELECT lane FROM found WHERE lane IS NOT NULL"
         )
         return [row["lane"] for row in rows]
@@ -154,7 +153,7 @@ class Line:
         """Return the STARTING and RUNNING jobs."""
         now = clock.now()
         rows = self._store.rows(
-            f"SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at, {_RAN_S} FROM jobs"  # noqa: S608
+            f"SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at, {_RAN_S} FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
         found = []
@@ -164,7 +163,7 @@ class Line:
             ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
             gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now) - ran_s - row["ran_s"]
             stopping, comes_back = row["stop_reason"] is not None, row["stop_reason"] == Reason.PREEMPTED.value
-            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, stopping, comes_back))
+            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, stopping, comes_back, ran_s))
         return found
 
     def leases(self) -> list[Lease]:
@@ -188,9 +187,59 @@ class Line:
         return None if following is None else max(0.0, -_since_s(following, now))
 
 
-def _some(levels: Levels[Turn]) -> Levels[Turn]:
-    """Drop owners without jobs."""
-    return {level: {name: found for name, found in owners.items() if found} for level, owners in levels.items()}
+class Done(NamedTuple):
+    """What has ended since an event."""
+
+    states: dict[str, int]  # number of jobs by state
+    attempts: int  # how many of them had an attempt
+    last_event: int
+    since: str | None  # when the first event of an attempt was; None if there was none
+
+
+class Standstill:
+    """Whether any work is left, and which jobs ended since an event."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def any_to_do(self) -> bool:
+        """Return whether any job is live, is ready, or only waits for its begin time."""
+        found = self._store.row(
+            "SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('STARTING', 'RUNNING'))"
+            " OR EXISTS (SELECT 1 FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
+            " OR EXISTS (SELECT 1 FROM jobs WHERE begin_at IS NOT NULL AND held_by IS NULL AND blockers = 0)"
+        )
+        return bool(found[0])
+
+    def held(self) -> int:
+        """Return how many queued jobs are not ready. If no work is left, they are held or wait for a held job."""
+        found = self._store.row(
+            "SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_of_owner"
+            " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND state = 'QUEUED')"
+            " - (SELECT count(*) FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
+        )
+        return int(found[0])
+
+    def last_event(self) -> int:
+        """Return the number of the newest event; 0 if there is none."""
+        return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
+
+    def done_since(self, event: int) -> Done:
+        """Return what ended after this event."""
+        rows = self._store.rows(
+            "SELECT json_extract(data, '$.state') AS state, count(*) AS n, count(attempt) AS attempts, max(id) AS last"
+            " FROM events WHERE id > ? AND kind = 'ended' GROUP BY 1",
+            (event,),
+        )
+        if not rows:
+            return Done({}, 0, event, None)
+        first = self._store.row("SELECT at FROM events WHERE id > ? AND attempt IS NOT NULL LIMIT 1", (event,))
+        return Done(
+            {row["state"]: row["n"] for row in rows},
+            sum(row["attempts"] for row in rows),
+            max(row["last"] for row in rows),
+            first["at"] if first else None,
+        )
 
 
 def _since_s(stored: str, now: datetime) -> float:

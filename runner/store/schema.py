@@ -1,69 +1,30 @@
-"""The tables, as a list of migrations. New ones are only added at the end."""
+"""The tables, as a list of migrations in SQL, and which rows are deleted by age.
+
+A new migration goes to the end. A released one is never changed, and needs no code of this program.
+"""
 
 from __future__ import annotations
 
-import json
-import secrets
-from contextlib import closing
-from typing import Any
-
-import sqlite_utils
-from sqlite_utils import Migrations
-
-from runner import clock
-from runner.commands.duration_kind import kinds_of
-from runner.model import JobSpec
-from runner.schedule.request import lane_of, request_of
-from runner.store.connection import SCHEMA_VERSION, connect
-
-KINDS_OF_LATEST = 5_000
-
-migrations = Migrations("nightshift")
+from typing import NamedTuple
 
 
-@migrations()
-def m001_queue(db: sqlite_utils.Database) -> None:
-    """Jobs, attempts, leases, events, notices, inbox, audit, environments, workspaces, box."""
-    _run(db, _QUEUE)
+class Expiry(NamedTuple):
+    """Rows of a table that are deleted when they are too old."""
+
+    table: str
+    key: str
+    condition: str  # `:before` is the time that is `days` ago
+    days: int
 
 
-@migrations()
-def m002_chat(db: sqlite_utils.Database) -> None:
-    """People, pairing, threads, buttons and messages; holding single jobs; GPU usage of attempts."""
-    _run(db, _CHAT)
+EXPIRIES = (
+    Expiry("notices", "id", "created_at < :before", 30),
+    Expiry("messages", "id", "created_at < :before AND (done_at IS NOT NULL OR undeliverable IS NOT NULL)", 30),
+    Expiry("buttons", "nonce", "created_at < :before", 30),
+    Expiry("inbox", "update_id", "handled_at < :before", 7),  # Telegram itself keeps updates for a day
+)
 
-
-@migrations()
-def m003_watch(db: sqlite_utils.Database) -> None:
-    """The state of the watchdogs over live jobs."""
-    _run(db, _WATCH)
-
-
-@migrations()
-def m004_probe(db: sqlite_utils.Database) -> None:
-    """How the batch of an attempt was found, and the memory that each kind of job is known to need."""
-    _run(db, _PROBE)
-
-
-@migrations()
-def m005_scheduling(db: sqlite_utils.Database) -> None:
-    """Dependencies and begin times, memory reserved by leases, groups, kinds of jobs, and fair shares."""
-    _run(db, _SCHEDULING)
-    _name_kinds(db)
-
-
-@migrations()
-def m006_places(db: sqlite_utils.Database) -> None:
-    """An index on the positions of unfinished jobs; all columns that a page of the queue needs are in an index."""
-    _run(db, _PLACES)
-
-
-def _run(db: sqlite_utils.Database, statements: str) -> None:
-    for statement in statements.split(";\n"):
-        if statement.strip():
-            db.execute(statement)
-
-
+# Jobs, attempts, leases, events, notices, inbox, audit, environments, workspaces, box.
 _QUEUE = """
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -166,6 +127,7 @@ CREATE TABLE box (
 ) WITHOUT ROWID;
 """
 
+# People, pairing, threads, buttons and messages; holding single jobs; GPU usage of attempts.
 _CHAT = """
 ALTER TABLE jobs ADD COLUMN owner TEXT GENERATED ALWAYS AS (json_extract(spec, '$.owner')) VIRTUAL;
 ALTER TABLE jobs ADD COLUMN held_by TEXT;
@@ -235,6 +197,7 @@ CREATE INDEX messages_by_number ON messages (chat, message);
 CREATE INDEX messages_by_age ON messages (created_at);
 """
 
+# The state of the watchdogs over live jobs.
 _WATCH = """
 CREATE TABLE watches (
     job_id INTEGER PRIMARY KEY,
@@ -248,7 +211,7 @@ CREATE TABLE watches (
 CREATE INDEX messages_of_notice ON messages (notice_id) WHERE notice_id IS NOT NULL;
 """
 
-
+# How the batch of an attempt was found, and the memory that each kind of job is known to need.
 _PROBE = """
 ALTER TABLE attempts ADD COLUMN probe TEXT;
 CREATE TABLE known_batches (
@@ -259,7 +222,7 @@ CREATE TABLE known_batches (
 ) WITHOUT ROWID;
 """
 
-
+# Dependencies and begin times, memory reserved by leases, groups, kinds of jobs, and fair shares.
 _SCHEDULING = """
 ALTER TABLE jobs ADD COLUMN blockers INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN begin_at TEXT;
@@ -294,62 +257,37 @@ CREATE TABLE shares (
 ) WITHOUT ROWID;
 """
 
-
+# An index on the positions of unfinished jobs; all columns that a page of the queue needs are in an index.
 _PLACES = """
 CREATE INDEX jobs_in_order ON jobs (position) WHERE state IN ('QUEUED', 'STARTING', 'RUNNING');
 DROP INDEX jobs_waiting;
 CREATE INDEX jobs_waiting ON jobs (lane, rank, position, submitted_at, attempt) WHERE state = 'QUEUED' AND ready = 1;
 """
 
+# What became of notices and messages, in the words of the program; messages are found by their job.
+_DELIVERY = """
+ALTER TABLE notices RENAME COLUMN told_at TO handled_at;
+ALTER TABLE notices ADD COLUMN delivered_at TEXT;
+DROP INDEX notices_open;
+ALTER TABLE notices DROP COLUMN parked;
+ALTER TABLE notices DROP COLUMN tries;
+ALTER TABLE notices DROP COLUMN next_try_at;
+CREATE INDEX notices_open ON notices (id) WHERE handled_at IS NULL;
+ALTER TABLE messages RENAME COLUMN told_at TO done_at;
+ALTER TABLE messages RENAME COLUMN parked TO undeliverable;
+CREATE INDEX messages_of_job ON messages (job_id) WHERE job_id IS NOT NULL;
+UPDATE notices SET delivered_at = handled_at WHERE handled_at IS NOT NULL
+    AND (NOT EXISTS (SELECT 1 FROM messages WHERE notice_id = notices.id)
+    OR EXISTS (SELECT 1 FROM messages WHERE notice_id = notices.id AND done_at IS NOT NULL AND message IS NOT NULL));
+"""
 
-def _name_lanes(db: sqlite_utils.Database) -> None:
-    """Write the lanes of unfinished jobs again: an older version may have named them differently."""
-    unfinished = db.execute("SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')").fetchall()
-    lanes = [(lane_of(request_of(JobSpec.from_json(json.loads(spec)))), job_id) for job_id, spec in unfinished]
-    db.conn.executemany("UPDATE jobs SET lane = ? WHERE id = ?", lanes)
-
-
-def _name_kinds(db: sqlite_utils.Database) -> None:
-    """Set the kinds of jobs from before kinds were stored: all unfinished ones and the latest successful ones."""
-    found = db.execute(
-        "SELECT id, spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
-        " UNION ALL SELECT * FROM (SELECT id, spec FROM jobs WHERE state = 'SUCCEEDED' ORDER BY id DESC LIMIT ?)",
-        (KINDS_OF_LATEST,),
-    ).fetchall()
-    kinds = [(*kinds_of(JobSpec.from_json(json.loads(spec))), job_id) for job_id, spec in found]
-    db.conn.executemany("UPDATE jobs SET kind = ?, shape = ? WHERE id = ?", kinds)
-
-
-def migrate(path: str) -> None:
-    """Bring a database, new or old, to this program's schema. The caller holds the opening lock."""
-    with closing(connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        apply(connection)
-
-
-def apply(connection: Any) -> None:
-    """Apply the migrations over an open connection."""
-    db = sqlite_utils.Database(connection)
-    migrations.apply(db)
-    _name_lanes(db)
-    connection.commit()
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.commit()
-
-
-def name(path: str, home: str) -> None:
-    """Store, once, which queue this is: a random lineage, and the folder it belongs to."""
-    with closing(connect(path)) as connection:
-        for key, value in (("lineage", secrets.token_hex(16)), ("home", home)):
-            connection.execute("INSERT OR IGNORE INTO box VALUES (?, ?)", (key, json.dumps(value)))
-        connection.commit()
-
-
-def note(path: str, kind: str, data: dict[str, Any]) -> None:
-    """Add a notice to a database that is not in use yet."""
-    with closing(connect(path)) as connection:
-        connection.execute(
-            "INSERT INTO notices (kind, data, created_at) VALUES (?, ?, ?)",
-            (kind, json.dumps(data), clock.text(clock.now())),
-        )
-        connection.commit()
+MIGRATIONS = {
+    "m001_queue": _QUEUE,
+    "m002_chat": _CHAT,
+    "m003_watch": _WATCH,
+    "m004_probe": _PROBE,
+    "m005_scheduling": _SCHEDULING,
+    "m006_places": _PLACES,
+    "m007_delivery": _DELIVERY,
+}
+SCHEMA_VERSION = len(MIGRATIONS)

@@ -1,8 +1,9 @@
-"""Replace the spec of a queued job, and everything that is computed from it."""
+"""Change the spec of a job, and everything that is computed from it."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner import clock
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Edits:
-    """Works within the caller's transaction."""
+    """Replaces the spec of a queued job. Works within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,3 +57,22 @@ class Edits:
             " WHERE job_id = ? AND number = ? AND probe IS NOT NULL",
             (job.id, job.attempt),
         )
+
+
+class TimeLimits:
+    """Changed time limits, and which warnings about them were given. Works within the caller's transaction."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def change(self, job: Job, limit_s: float) -> None:
+        """Set the time limit of a job, for this attempt and later ones."""
+        spec = replace(job.spec, time_limit_s=limit_s)
+        self._store.execute(
+            "UPDATE jobs SET spec = ?, lane = ? WHERE id = ?",
+            (json.dumps(spec.to_json()), lane_of(request_of(spec)), job.id),
+        )
+
+    def warned(self, job_id: int, mark: str) -> None:
+        """Record that the warning for this limit of this attempt was given."""
+        self._store.execute("UPDATE jobs SET time_warning = ? WHERE id = ?", (mark, job_id))

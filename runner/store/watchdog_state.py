@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runner.store.connection import marks
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -40,8 +42,7 @@ class Watches:
     def of(self, job_ids: Iterable[int]) -> dict[int, Watched]:
         """Return the rows of these jobs; jobs without one are left out."""
         wanted = list(job_ids)
-        marks = ", ".join("?" * len(wanted))
-        rows = self._store.rows(f"SELECT * FROM watches WHERE job_id IN ({marks})", wanted)  # noqa: S608
+        rows = self._store.rows(f"SELECT * FROM watches WHERE job_id IN ({marks(wanted)})", wanted)
         return {row["job_id"]: _watched(row) for row in rows}
 
     def begin(self, job_id: int, attempt: int, state: str) -> None:

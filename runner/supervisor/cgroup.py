@@ -10,12 +10,14 @@ Only groups that systemd marks as delegated are changed. Root could write to oth
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from runner.model import Job
+    from runner.rundir import AttemptSpec
 
 MOUNT = "/sys/fs/cgroup"
 MEMORY, CPU = "memory", "cpu"
@@ -59,11 +61,11 @@ class Leaf:
 
     def limit(self, cpus: int, ram_mib: int) -> None:
         """Set the limits for which the group has the controllers, and note them in `enforced`."""
-        given = controllers(self._path)
-        if cpus and CPU in given:
+        available = controllers(self._path)
+        if cpus and CPU in available:
             _write(self._path, "cpu.max", f"{cpus * PERIOD_US} {PERIOD_US}")
             self.enforced.append(CPU)
-        if ram_mib and MEMORY in given:
+        if ram_mib and MEMORY in available:
             _write(self._path, "memory.max", str(ram_mib << 20))
             self.enforced.append(MEMORY)
             for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):  # kill the job, not one worker
@@ -93,49 +95,43 @@ class Leaf:
             time.sleep(REMOVE_EVERY_S)
 
 
-def leaf_for(spec: dict[str, Any]) -> Leaf | None:
+def leaf_for(spec: AttemptSpec) -> Leaf | None:
     """Create a group with the limits of this spec. Return None if it asks for none or none can be set."""
-    cpus, ram_mib = spec.get("cpus") or 0, spec.get("ram_mib") or 0
-    if not cpus and not ram_mib:
+    if not spec.cpus and not spec.ram_mib:
         return None
     try:
         parent = delegated()
-        _hand_down(parent)
-        leaf = Leaf(os.path.join(parent, _name(spec)), MOUNT + _group_of("self"))
-        return leaf if _made(leaf, os.path.join(parent, _name(spec)), cpus, ram_mib) else None
+        _enable_controllers(parent)
+        path = os.path.join(parent, _name(spec.job_id, spec.attempt, spec.run_id))
+        os.makedirs(path, exist_ok=True)
     except (OSError, NotEnforcedError):
         return None
+    leaf = Leaf(path, MOUNT + _group_of("self"))
+    with contextlib.suppress(OSError):
+        leaf.limit(spec.cpus, spec.ram_mib)
+        if leaf.enforced:
+            return leaf
+    _remove(path)
+    return None
 
 
-def remove_left(spec: dict[str, Any]) -> None:
+def remove_leftover(job: Job) -> None:
     """Remove the group of an attempt whose supervisor was killed, if all of its processes are gone."""
     try:
-        _remove(os.path.join(delegated(), _name(spec)))
+        _remove(os.path.join(delegated(), _name(job.id, job.attempt, job.run_id)))
     except (OSError, NotEnforcedError):
         return
 
 
-def _made(leaf: Leaf, path: str, cpus: int, ram_mib: int) -> bool:
-    os.makedirs(path, exist_ok=True)
-    try:
-        leaf.limit(cpus, ram_mib)
-    except OSError:
-        _remove(path)
-        raise
-    if not leaf.enforced:
-        _remove(path)
-    return bool(leaf.enforced)
-
-
-def _hand_down(parent: str) -> None:
+def _enable_controllers(parent: str) -> None:
     """Enable the controllers for the groups below."""
     missing = set(controllers(parent)) - set(_read(parent, "cgroup.subtree_control").split())
     if missing:
         _write(parent, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
 
 
-def _name(spec: dict[str, Any]) -> str:
-    return f"job-{spec['job_id']}.{spec['attempt']}.{spec['run_id']}"
+def _name(job_id: int, attempt: int, run_id: str) -> str:
+    return f"job-{job_id}.{attempt}.{run_id}"
 
 
 def _group_of(pid: int | str) -> str:

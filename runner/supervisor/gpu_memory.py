@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from typing import NamedTuple
 
+from runner.model import Gpu, GpuHealth
 from runner.processes import linux
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
 
 BACK_MIB = 64  # memory counts as freed up to this far above the base
 
 
-class Reading(NamedTuple):
+class MemoryReading(NamedTuple):
     """The attempt's memory on the GPU where it holds most, and the highest load of its GPUs. None means unknown."""
 
     at: float  # monotonic time
     mib: float | None
     utilization: int | None
-    back: bool  # no GPU is known to hold more than before the attempt
+    back: bool  # no GPU of its own holds more than before the attempt
 
 
 class Gauge:
@@ -34,54 +35,62 @@ class Gauge:
         self._changed: int | None = None
         self.since = 0.0  # readings up to this moment are ignored
 
-    def read(self) -> Reading | None:
+    def read(self) -> MemoryReading | None:
         """Return the newest reading of the GPUs; None if it is not new or does not have all of them healthy."""
-        found = self._load()
-        gpus = [gpu for gpu in found if gpu.get("uuid") in self._base_mib and gpu.get("health") == "ok"]
-        if len(gpus) < len(self._base_mib):
+        try:
+            changed = os.stat(self._path).st_mtime_ns
+        except OSError:
             return None
-        at = min(gpu["sampled_at"] for gpu in gpus)
+        if changed == self._changed:
+            return None
+        gpus = [gpu for gpu in self._gpus() if gpu.health is GpuHealth.OK]
+        self._changed = changed if gpus else None
+        if not gpus or len(gpus) < len(self._base_mib):
+            return None
+        at = min(gpu.sampled_at for gpu in gpus)
         if at <= self.since:
             return None
         self.since = at
         held = [self._held(gpu) for gpu in gpus]
-        known = [mib for mib in held if mib is not None]
-        busy = [gpu["utilization"] for gpu in gpus if gpu.get("utilization") is not None]
-        mib = max(known) if len(known) == len(held) else None
-        return Reading(at, mib, max(busy, default=None), all(map(self._is_back, gpus)))
+        sizes = [mib for mib in held if mib is not None]
+        loads = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+        mib = max(sizes) if len(sizes) == len(held) else None
+        return MemoryReading(at, mib, max(loads, default=None), all(map(self._is_back, gpus)))
 
     def trouble(self) -> str | None:
         """Return what the sampler says is wrong with one of the GPUs; None if nothing."""
+        ill = next((gpu for gpu in self._gpus() if gpu.health is not GpuHealth.OK), None)
+        return f"GPU {ill.index} {ill.detail or ill.health.value}" if ill else None
+
+    def _gpus(self) -> list[Gpu]:
+        """Return the attempt's GPUs as last published; an empty list if the file cannot be read."""
         try:
             with open(self._path, "rb") as file:
-                gpus = json.loads(file.read())["gpus"]
-            ill = [gpu for gpu in gpus if gpu.get("uuid") in self._base_mib and gpu.get("health") != "ok"]
+                published = [Gpu.from_json(gpu) for gpu in json.loads(file.read())["gpus"]]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-        return f"GPU {ill[0].get('index')} {ill[0].get('detail') or ill[0].get('health')}" if ill else None
-
-    def _load(self) -> list[dict[str, Any]]:
-        try:
-            changed = os.stat(self._path).st_mtime_ns
-            if changed == self._changed:
-                return []
-            with open(self._path, "rb") as file:
-                gpus = json.loads(file.read())["gpus"]
-        except (OSError, ValueError, KeyError, TypeError):
             return []
-        self._changed = changed
-        return gpus if isinstance(gpus, list) else []
+        return [gpu for gpu in published if gpu.uuid in self._base_mib]
 
-    def _held(self, gpu: dict[str, Any]) -> float | None:
-        """Return the MiB we hold; None if unknown. By process if the driver lists ours, else growth since the base."""
-        used, base = gpu.get("memory_used_mib"), self._base_mib[gpu["uuid"]]
-        listed = gpu.get("processes") or ()
-        own = [one.get("memory_mib") for one in listed if linux.is_below(one["pid"], os.getpid())]
-        known = [mib for mib in own if mib is not None]
-        if own and len(known) == len(own) and (used is None or sum(known) <= used):
-            return float(sum(known))
-        return None if used is None or base is None else float(max(0, used - base))
+    def _held(self, gpu: Gpu) -> float | None:
+        held = own_memory_mib(gpu, partial(linux.is_below, root=os.getpid()), self._base_mib[gpu.uuid])
+        return None if held is None else float(held[0])
 
-    def _is_back(self, gpu: dict[str, Any]) -> bool:
-        used, base = gpu.get("memory_used_mib"), self._base_mib[gpu["uuid"]]
-        return used is None or base is None or used <= base + BACK_MIB
+    def _is_back(self, gpu: Gpu) -> bool:
+        used, base = gpu.memory_used_mib, self._base_mib[gpu.uuid]
+        return base is None or (used is not None and used <= base + BACK_MIB)
+
+
+def own_memory_mib(gpu: Gpu, is_own: Callable[[int], bool], before_mib: int | None) -> tuple[int, str] | None:
+    """Return the MiB one job holds on a GPU, and how that is known: "process" or "device". None if it is unknown.
+
+    If the driver does not tell the memory of the job's processes, return how much the GPU's use has grown since before
+    the job. `before_mib` is None unless the job has the GPU to itself.
+    """
+    used_mib = gpu.memory_used_mib
+    own = [process.memory_mib for process in gpu.processes or () if is_own(process.pid)]
+    sizes = [mib for mib in own if mib is not None]
+    if own and len(sizes) == len(own) and (used_mib is None or sum(sizes) <= used_mib):
+        return sum(sizes), "process"
+    if used_mib is None or before_mib is None:
+        return None
+    return max(0, used_mib - before_mib), "device"

@@ -9,37 +9,37 @@ import signal
 
 from runner.config.env_file import read_env_file
 from runner.errors import JobError, UserError
-from runner.supervisor import mark
+from runner.supervisor import strays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from runner.rundir import AttemptSpec
 
 EVERY_SIGNAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
-def launch(spec: dict[str, Any], output: int) -> int:
+def launch(spec: AttemptSpec, output: int) -> int:
     """Start the job with its output going to this descriptor. Return its pid.
 
     Raises JobError with one sentence if it cannot be executed.
     """
-    before = os.umask(spec["umask"])
+    before = os.umask(spec.umask)
     try:
         environment = _environment(spec)
-        os.chdir(spec["dir"])
-        mark.put_on(mark.mark_of(spec["job_id"], spec["attempt"], spec["run_id"]))
-        return _spawn(spec["argv"], environment, output)
+        os.chdir(spec.dir)
+        strays.put_mark_on(strays.mark_of(spec.job_id, spec.attempt, spec.run_id))
+        return _spawn(spec.argv, environment, output)
     except (UserError, ValueError) as error:
         raise JobError(str(error)) from error
     except OSError as error:
-        raise JobError(f"{error.strerror}: {error.filename or spec['argv'][0]}") from error
+        raise JobError(f"{error.strerror}: {error.filename or spec.argv[0]}") from error
     finally:
         os.umask(before)  # the job's umask must not make our own files unreadable
 
 
-def _environment(spec: dict[str, Any]) -> dict[str, str]:
-    from_file = read_env_file(spec["env_file"]) if spec.get("env_file") else {}
-    merged = {**spec["env"], **from_file, **spec["env_over"]}
+def _environment(spec: AttemptSpec) -> dict[str, str]:
+    from_file = read_env_file(spec.env_file) if spec.env_file else {}
+    merged = {**spec.env, **from_file, **spec.env_over}
     merged.pop("NIGHTSHIFT_TOKEN", None)  # a job with .env as its env file must not get the bot's token
     return merged
 
@@ -52,7 +52,7 @@ def get_ready() -> None:
     _set_oom_score("500")
 
 
-def _spawn(argv: list[str], environment: dict[str, str], output: int) -> int:
+def _spawn(argv: tuple[str, ...], environment: dict[str, str], output: int) -> int:
     try:
         return os.posix_spawn(
             _find(argv[0], environment.get("PATH", os.defpath)),

@@ -1,10 +1,10 @@
-"""Reads a job's output back: head, a note about what was left out, tail, and the time of each line."""
+"""Reads a job's output back: head, a note about what was left out, tail."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from runner import rundir
@@ -22,39 +22,29 @@ class Log:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def parts(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the kept bytes in order, each part with its position in the whole output.
-
-        While the job runs and has filled a tail file, the position of the tail is unknown and given too low.
-        """
-        position = 0
-        for piece in self._file(rundir.OUTPUT):
-            yield position, piece
-            position += len(piece)
+    def parts(self) -> Iterator[bytes]:
+        """Yield the kept bytes in order, with a note where some were left out."""
+        yield from self._file(rundir.OUTPUT)
         tails = self._tails()
         if not tails:
             return
-        left_out = self._tail_position(tails) - position
+        left_out = self.tail_position() - self._size(rundir.OUTPUT)
         if left_out > 0:
-            note = f"\n[nightshift: {left_out} bytes of output were not kept here]\n"
-            yield position, note.encode()
-            position += left_out
+            yield f"\n[nightshift: {left_out} bytes of output were not kept here]\n".encode()
         for name in tails:
-            for piece in self._file(name):
-                yield position, piece
-                position += len(piece)
+            yield from self._file(name)
 
     def read(self) -> bytes:
         """Return everything that was kept."""
-        return b"".join(piece for _, piece in self.parts())
+        return b"".join(self.parts())
 
     def last_grew(self) -> float | None:
         """Return when the job last printed something, as Unix time; None if it printed nothing."""
         times = []
         for name in (rundir.OUTPUT, *rundir.TAILS):
             with contextlib.suppress(FileNotFoundError):
-                found = os.stat(self._path(name))
-                times += [found.st_mtime] if found.st_size else []
+                stat = os.stat(self._path(name))
+                times += [stat.st_mtime] if stat.st_size else []
         return max(times, default=None)
 
     def head(self, limit: int) -> bytes:
@@ -63,60 +53,38 @@ class Log:
 
     def tail(self, limit: int) -> bytes:
         """Return up to `limit` bytes from the end."""
-        found = b""
+        end = b""
         for name in reversed([rundir.OUTPUT, *self._tails()]):
-            path = os.path.join(self._folder, name)
-            try:
-                with open(path, "rb") as file:
-                    size = file.seek(0, os.SEEK_END)
-                    file.seek(max(0, size - (limit - len(found))))
-                    found = file.read() + found
-            except FileNotFoundError:
-                continue
-            if len(found) >= limit:
+            with contextlib.suppress(FileNotFoundError), open(self._path(name), "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - (limit - len(end))))
+                end = file.read() + end
+            if len(end) >= limit:
                 break
-        return found
-
-    def lines_with_times(self) -> Iterator[tuple[datetime | None, bytes]]:
-        """Yield each line with the time its first byte came; None if that is unknown."""
-        index = self._index()
-        step, when = 0, None
-        line, line_at = b"", 0
-        for position, piece in self.parts():
-            if not line:
-                line_at = position
-            for part in piece.splitlines(keepends=True):
-                line += part
-                if not part.endswith((b"\n", b"\r")):
-                    continue
-                while step < len(index) and index[step][0] <= line_at:
-                    when = index[step][1]
-                    step += 1
-                yield when, line
-                line_at += len(line)
-                line = b""
-        if line:
-            while step < len(index) and index[step][0] <= line_at:
-                when = index[step][1]
-                step += 1
-            yield when, line
-
-    def _index(self) -> list[tuple[int, datetime]]:
-        data = b"".join(self._file(rundir.TIMES))
-        whole = data[: len(data) - len(data) % INDEX_RECORD.size]
-        return [(at, datetime.fromtimestamp(ns / 1e9, timezone.utc)) for at, ns in INDEX_RECORD.iter_unpack(whole)]
+        return end
 
     def _tails(self) -> list[str]:
         """Return the names of the tail files that exist, older first."""
         return [name for name in rundir.TAILS if os.path.exists(self._path(name))]
 
-    def _tail_position(self, tails: list[str]) -> int:
-        """Return where in the whole output the kept tail begins; -1 if unknown, while a job with two tails runs."""
-        end = rundir.read(self._folder, rundir.EXIT)
-        kept = sum(os.path.getsize(self._path(name)) for name in tails)
+    def tail_position(self) -> int:
+        """Return where in the whole output the kept tail begins.
+
+        While the job runs, the index of times says how many full tail files have been replaced.
+        """
+        head, full, newest = (self._size(name) for name in (rundir.OUTPUT, *rundir.TAILS))
+        end = rundir.read_exit(self._folder)
         if end is not None:
-            return int(end["output_bytes"]) - kept
-        return os.path.getsize(self._path(rundir.OUTPUT)) if len(tails) == 1 else -1
+            return end.output_bytes - full - newest
+        if not full:
+            return head
+        full_tails = math.ceil((last_position(self._path(rundir.TIMES)) - head - newest) / full)
+        return head + max(full_tails - 1, 0) * full
+
+    def _size(self, name: str) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.getsize(self._path(name))
+        return 0
 
     def _file(self, name: str) -> Iterator[bytes]:
         try:
@@ -128,3 +96,16 @@ class Log:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
+
+
+def last_position(path: str) -> int:
+    """Return the position in the newest entry of an index of times; 0 if it has none."""
+    try:
+        with open(path, "rb") as file:
+            whole = file.seek(0, os.SEEK_END) // INDEX_RECORD.size
+            if whole == 0:
+                return 0
+            file.seek((whole - 1) * INDEX_RECORD.size)
+            return int(INDEX_RECORD.unpack(file.read(INDEX_RECORD.size))[0])
+    except FileNotFoundError:
+        return 0

@@ -14,7 +14,7 @@ INDEX_STEP_NS = 1_000_000
 INDEX_ROUGHER_EVERY = 1 << 16  # records; then the step between records grows fourfold
 
 
-class Output:
+class OutputWriter:
     """Takes what the job prints. If the disk is full, output is lost but the job goes on."""
 
     def __init__(self, folder: str, limit: int, tail_limit: int) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 
 from runner.batch import Failed, Measured, OutOfMemory, Plateau, Unmeasured, oom
 from runner.supervisor.supervise import Execution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from runner.batch import Probe
     from runner.batch.steps import EndedBy, Outcome
+    from runner.model import Exit
+    from runner.rundir import AttemptSpec
     from runner.supervisor.gpu_memory import Gauge
     from runner.supervisor.supervise import Ready, Since
 
@@ -25,7 +26,7 @@ PATIENCE = 0.5  # share of its time limit: without a reading for this long, the 
 NEARLY_FULL = 0.9  # of the budget
 LOG_LIMIT = 1 << 20
 TAIL = 1 << 16
-TOLD = 1500  # characters of a failure's output to record
+REPORTED_CHARS = 1500  # characters of a failure's output to record
 
 
 class ProbeLog:
@@ -58,7 +59,7 @@ class Trial(Execution):
 
     _output: ProbeLog  # type: ignore[assignment]
 
-    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready, since: Since, log: ProbeLog) -> None:
+    def __init__(self, folder: str, spec: AttemptSpec, ready: Ready, since: Since, log: ProbeLog) -> None:
         super().__init__(folder, spec, ready, since)
         self._output = log
         self.asked_to_stop = False
@@ -108,7 +109,7 @@ class Trial(Execution):
         if self._read_at is None or end - self._read_at >= stale_s:
             return Unmeasured(self._why_blind(), seconds, blind=True)
         if self._seen_at is None or end - self._seen_at >= stale_s:
-            return Unmeasured("its memory cannot be told from that of others on the GPU", seconds)
+            return Unmeasured("its memory cannot be told from that of other processes on the GPU", seconds)
         seen = self._plateau
         return Measured(seen.peak_mib, 0.0, seconds, self._ended_by or "itself", round(seen.settled_s, 3))
 
@@ -123,20 +124,20 @@ class Trial(Execution):
         full = budget_mib > 0 and peak >= NEARLY_FULL * budget_mib
         killed = self.kills > 0
         text = self._output.text
-        found = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=killed, gpu_full=full)
-        if found is not None and found.where is oom.Where.GPU:
-            return OutOfMemory(peak or None, found.wanted_mib, seconds)
+        shortage = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=killed, gpu_full=full)
+        if shortage is not None and shortage.where is oom.Where.GPU:
+            return OutOfMemory(peak or None, shortage.wanted_mib, seconds)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        if found is not None:
+        if shortage is not None:
             how = f"out of the host's memory, {how}"
-        return Failed(how, self._output.text[-TOLD:], seconds)
+        return Failed(how, self._output.text[-REPORTED_CHARS:], seconds)
 
-    def exit_record(self) -> dict[str, Any]:
-        """Return exit.json for an attempt that ends with a probe. After a stop or time-out, its signal is SIGTERM."""
-        record = super().exit_record()
+    def exit(self) -> Exit:
+        """Return how an attempt ended that ends with a probe. After a stop or time-out, its signal is SIGTERM."""
+        end = super().exit()
         if self.asked_to_stop or self._timed_out:
-            record |= {"exit_code": None, "signal": int(signal.SIGTERM), "stopped": True}
-        return record
+            return replace(end, exit_code=None, signal=int(signal.SIGTERM), stopped=True)
+        return end
 
     def _take_signals(self) -> None:
         if signal.SIGTERM in os.read(self._wake, 256):
@@ -162,7 +163,7 @@ class Trial(Execution):
 
     def _end_as(self, how: EndedBy) -> None:
         self._ended_by, self._end_wanted_at = how, time.monotonic()
-        self._end_within(min(GRACE_S, self._spec["stop_grace_s"]))
+        self._end_within(min(GRACE_S, self._spec.stop_grace_s))
 
     def _look_once(self) -> None:
         reading = self._gauge.read()

@@ -10,21 +10,21 @@ import time
 from dataclasses import replace
 
 from runner import rundir
-from runner.batch import Failed, GiveUp, Known, Plan, Probe, Run, Unmeasured, accumulate, choose
+from runner.batch import BatchPlan, Failed, GiveUp, Probe, Run, Unmeasured, accumulate, choose
 from runner.commands import memory_kind
 from runner.commands.argv import realised
-from runner.config.profiles import Profile
 from runner.supervisor.gpu_memory import Gauge
-from runner.supervisor.output import Output
+from runner.supervisor.output import OutputWriter
 from runner.supervisor.probe import ProbeLog, Trial
+from runner.supervisor.probe_records import ProbeOrder, ProbeReport
 from runner.supervisor.supervise import Execution, Since, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from runner.supervisor.gpu_memory import Reading
+    from runner.rundir import AttemptSpec
+    from runner.supervisor.gpu_memory import MemoryReading
     from runner.supervisor.supervise import Ready
 
 BACK_WITHIN_S = 30.0
@@ -32,7 +32,7 @@ BLIND_S = 2.0  # without readings for this long, take the memory of ended proces
 LOOK_EVERY_MS = 100
 
 
-def run(folder: str, spec: dict[str, Any], ready: Ready, on_run: Callable[[], None]) -> Execution:
+def run(folder: str, spec: AttemptSpec, ready: Ready, on_run: Callable[[], None]) -> Execution:
     """Find the batch and run the job with it. Return the execution that ended the attempt: the run or a probe."""
     attempt = _Probed(folder, spec, ready)
     last = attempt.find()
@@ -42,29 +42,28 @@ def run(folder: str, spec: dict[str, Any], ready: Ready, on_run: Callable[[], No
     real.start()
     on_run()
     real.watch()
-    attempt.write_what_is_owed()
+    attempt.write_if_unwritten()
     return real
 
 
 class _Probed:
     """An attempt that is looking for its batch."""
 
-    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready) -> None:
+    def __init__(self, folder: str, spec: AttemptSpec, ready: Ready) -> None:
         self._folder, self._spec, self._ready = folder, spec, ready
-        self._order: dict[str, Any] = spec["probe"]
-        self._profile = Profile(**{**self._order["profile"], "probe_args": tuple(self._order["profile"]["probe_args"])})
-        self._gauge = Gauge(self._order["readings"], self._order["gpus"])
+        self._order = ProbeOrder.from_json(spec.probe or {})
+        self._plan = self._order.plan
+        self._gauge = Gauge(self._order.readings, self._order.gpus)
         self._scratch = os.path.join(folder, rundir.SCRATCH)
         self._version: str | None = None
         self._steps = 1
-        self._repeated = self._owes_record = False
+        self._repeated = self._unwritten = False
         self.since = Since(now(), time.monotonic())
 
     def find(self) -> Trial | None:
         """Probe until the batch is known. Return None then, or the last probe if the attempt ends with it."""
-        self._plan = Plan.from_json(self._order["plan"])
         self._write()
-        self._version = memory_kind.code_version(self._spec["dir"], self._order["words"])
+        self._version = memory_kind.code_version(self._spec.dir, self._order.words)
         self._plan = self._remembered() or self._plan
         number, trial = 0, None
         while isinstance(self._plan.step, Probe):
@@ -81,28 +80,27 @@ class _Probed:
         self._write()
         return None
 
-    def _remembered(self) -> Plan | None:
+    def _remembered(self) -> BatchPlan | None:
         """Return a plan without probes if the memory of this kind of job is known for this code; otherwise None."""
-        known, plan = self._order["known"], self._plan
-        if not known or not isinstance(plan.step, Probe) or known["version"] != self._version:
+        remembered, plan = self._order.known, self._plan
+        if remembered is None or not isinstance(plan.step, Probe) or remembered.version != self._version:
             return None
-        found = Known.from_json(known["known"])
-        chosen = choose(found, plan.budget_mib, plan.settings)
-        return Plan.remembered(plan.settings, plan.budget_mib, found.line, chosen) if chosen else None
+        run = choose(remembered.known, plan.budget_mib, plan.settings)
+        return BatchPlan.remembered(plan.settings, plan.budget_mib, remembered.known.line, run) if run else None
 
     def _settle_accumulation(self) -> None:
-        wanted, step = self._order["effective"], self._plan.step
-        if wanted and isinstance(step, Run):
-            found = accumulate(step.batch, wanted, len(self._order["gpus"]))
-            self._steps = found.steps
-            if found.batch != step.batch:
-                why = f"it goes well into the {wanted} wanted in all; {step.batch} would fit"
-                self._plan = replace(self._plan, step=replace(step, batch=found.batch, why=why))
+        effective, step = self._order.effective, self._plan.step
+        if effective and isinstance(step, Run):
+            accumulation = accumulate(step.batch, effective, len(self._order.gpus))
+            self._steps = accumulation.steps
+            if accumulation.batch != step.batch:
+                why = f"it divides the effective batch of {effective} well; {step.batch} would fit"
+                self._plan = replace(self._plan, step=replace(step, batch=accumulation.batch, why=why))
 
     # -- one probe -------------------------------------------------------------------------------------------------
 
     def _try(self, probe: Probe, number: int) -> Trial:
-        run_id = f"{self._spec['run_id']}-probe{number}"
+        run_id = f"{self._spec.run_id}-probe{number}"
         with contextlib.suppress(OSError):  # disk full: the program fails by itself if it needs the folder
             os.makedirs(self._scratch, mode=0o700, exist_ok=True)
         own = {"NIGHTSHIFT_PROBE": "1", "WANDB_MODE": "disabled", "NIGHTSHIFT_RUN_ID": run_id,
@@ -116,7 +114,7 @@ class _Probed:
             self._clear_scratch()
         return trial
 
-    def _after(self, trial: Trial) -> Plan:
+    def _after(self, trial: Trial) -> BatchPlan:
         """Return the plan after this probe. Wait first until its GPUs' memory is freed, unless the plan gives up."""
         outcome = trial.outcome(self._plan.budget_mib)
         plan = self._plan.after(outcome)
@@ -136,7 +134,7 @@ class _Probed:
             return self._plan.repeated(blind)
         return plan
 
-    def _settled(self, trial: Trial, blind_s: float) -> Reading | None:
+    def _settled(self, trial: Trial, blind_s: float) -> MemoryReading | None:
         """Wait up to 30 s until the GPUs hold no more than before, and return the last reading.
 
         Return None if no reading comes within `blind_s`. A stop request ends the wait and sets `trial.asked_to_stop`.
@@ -144,7 +142,7 @@ class _Probed:
         began = self._gauge.since = time.monotonic()
         poll = select.poll()
         poll.register(self._ready.wake, select.POLLIN)
-        last: Reading | None = None
+        last: MemoryReading | None = None
         while time.monotonic() < began + (blind_s if last is None else BACK_WITHIN_S):
             if poll.poll(LOOK_EVERY_MS) and signal.SIGTERM in os.read(self._ready.wake, 256):
                 trial.asked_to_stop = True
@@ -158,7 +156,7 @@ class _Probed:
         """End the attempt with this probe: what the probe printed becomes the job's output."""
         os.close(self._ready.pipe)
         self._write()
-        output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
+        output = OutputWriter(self._folder, self._spec.log_limit_bytes, self._spec.log_tail_bytes)
         if why is not None:
             output.append(f"[nightshift: {why.partition(chr(10))[0].rstrip(':')}]\n".encode())
         output.append(trial.printed)
@@ -167,22 +165,22 @@ class _Probed:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def spec_of_run(self) -> dict[str, Any]:
+    def spec_of_run(self) -> AttemptSpec:
         """Return the spec of the real run, with the batch that was found."""
         assert isinstance(self._plan.step, Run)
-        return self._spec_at(self._plan.step.batch, self._spec["run_id"], {}, probing=False)
+        return self._spec_at(self._plan.step.batch, self._spec.run_id, {}, probing=False)
 
-    def _spec_at(self, batch: int, run_id: str, variables: dict[str, str], *, probing: bool) -> dict[str, Any]:
+    def _spec_at(self, batch: int, run_id: str, variables: dict[str, str], *, probing: bool) -> AttemptSpec:
         steps = str(1 if probing else self._steps)  # 1 in a probe: the optimiser takes memory at its first step
-        values = {**self._order["values"], "run_id": run_id, "batch_size": str(batch), "grad_accum": steps}
-        added = self._profile.arguments(batch, run_id, probing=probing, placed=self._order["placed"])
-        argv, script = realised(self._order["command"], self._folder, values, added)
+        values = {**self._order.values, "run_id": run_id, "batch_size": str(batch), "grad_accum": steps}
+        added = self._order.profile.arguments(batch, run_id, probing=probing, placed=self._order.placed)
+        argv, script = realised(self._order.command, self._folder, values, added)
         if script is not None:
-            self._lay_down(script)
+            self._write_script(script)
         own = {"NIGHTSHIFT_BATCH_SIZE": str(batch), "NIGHTSHIFT_GRAD_ACCUM": steps, **variables}
-        return {**self._spec, "argv": argv, "env_over": {**self._spec["env_over"], **own}}
+        return replace(self._spec, argv=tuple(argv), env_over={**self._spec.env_over, **own})
 
-    def _lay_down(self, script: str) -> None:
+    def _write_script(self, script: str) -> None:
         """Write the script to the run directory. Retry while the disk is full, until a stop or the folder is gone."""
         path = os.path.join(self._folder, rundir.SCRIPT)
         while True:
@@ -203,27 +201,22 @@ class _Probed:
         os.kill(os.getpid(), signal.SIGTERM)
         return True
 
-    def write_what_is_owed(self) -> None:
+    def write_if_unwritten(self) -> None:
         """Write the record again, before the end is recorded, if a full disk prevented the last write."""
-        if self._owes_record:
+        if self._unwritten:
             self._write()
 
     def _write(self) -> None:
         """Write the progress for the runner. If that fails, the next call writes it."""
         from json import dumps
 
-        record = {
-            "run_id": self._spec["run_id"],
-            "plan": self._plan.to_json(),
-            "version": self._version,
-            "about": self._order["about"],
-        }
+        report = ProbeReport(run_id=self._spec.run_id, plan=self._plan, version=self._version, about=self._order.about)
         try:
-            rundir.write_atomically(os.path.join(self._folder, rundir.PROBE), dumps(record).encode())
+            rundir.write_atomically(os.path.join(self._folder, rundir.PROBE), dumps(report.to_json()).encode())
         except OSError:
-            self._owes_record = True
+            self._unwritten = True
         else:
-            self._owes_record = False
+            self._unwritten = False
 
     def _clear_scratch(self) -> None:
         from shutil import rmtree

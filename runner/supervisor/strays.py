@@ -1,20 +1,48 @@
-"""Finds and kills processes that a killed supervisor left behind.
+"""Marks the processes of an attempt, and finds and kills those that a killed supervisor left behind.
 
 Every process of a job inherits a variable in its environment, a mark in its resource limits, and its output pipe.
 The zygote ends processes that dropped all three: it is the subreaper above all supervisors.
+
+Programs empty the environment (`env -i`), close pipes and lose their parents. Resource limits survive fork, exec and
+setsid, and a process without privileges can only lower them. So the mark is a limit on real-time CPU time that no
+program ever reaches. It is in microseconds: a mark is at least 146,000 years.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
+import resource
 
 from runner.processes import linux
-from runner.supervisor import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runner.model import Job
+
+_LIMIT = resource.RLIMIT_RTTIME
+_NAME = b"Max realtime timeout"  # this limit's name in /proc/PID/limits
+
+
+def mark_of(job_id: int, attempt: int, run_id: str) -> int:
+    """Return the mark of an attempt: the run's 32 random bits, 16 bits of the job number, 14 of the attempt number."""
+    return 1 << 62 | int(run_id, 16) << 30 | (job_id & 0xFFFF) << 14 | attempt & 0x3FFF
+
+
+def put_mark_on(mark: int) -> None:
+    """Mark this process and its future children. Do nothing if a lower limit is already set."""
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(_LIMIT, (mark, mark))
+
+
+def has_mark(pid: int, mark: int) -> bool:
+    """Return whether a process has the mark."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb") as file:
+            limit = next((line for line in file if line.startswith(_NAME)), b"")
+    except OSError:
+        return False
+    return limit[len(_NAME) :].split()[1:2] == [b"%d" % mark]
 
 
 def end_strays(job: Job, pipe: int | None = None) -> list[int]:
@@ -23,23 +51,22 @@ def end_strays(job: Job, pipe: int | None = None) -> list[int]:
     Returns their pids.
     """
     variable = f"NIGHTSHIFT_ATTEMPT={job.id}.{job.attempt}.{job.run_id}".encode()
-    number = mark.mark_of(job.id, job.attempt, job.run_id)
+    mark = mark_of(job.id, job.attempt, job.run_id)
     family = linux.Family()
     marked = [
         pid
         for pid in family.pids
-        if pid != os.getpid() and (mark.is_on(pid, number) or _carries(pid, variable) or _holds(pid, pipe))
+        if pid != os.getpid() and (has_mark(pid, mark) or _carries(pid, variable) or _holds(pid, pipe))
     ]
-    found = [*marked, *(below for pid in marked for below in family.descendants(pid))]
-    linux.send(found, signal.SIGSTOP)
-    linux.send(found, signal.SIGKILL)
-    return found
+    strays = [*marked, *(below for pid in marked for below in family.descendants(pid))]
+    linux.kill_all(strays)
+    return strays
 
 
-def _carries(pid: int, wanted: bytes) -> bool:
+def _carries(pid: int, variable: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return wanted in file.read().split(b"\0")
+            return variable in file.read().split(b"\0")
     except OSError:
         return False  # it is gone, or belongs to another user
 

@@ -9,19 +9,21 @@ import resource
 import select
 import signal
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 from runner import rundir
 from runner.errors import JobError
+from runner.model import Exit
 from runner.processes import linux
 from runner.supervisor import launch
-from runner.supervisor.output import Output
+from runner.supervisor.output import OutputWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
+    from runner.rundir import AttemptSpec, StartRecord
     from runner.supervisor.cgroup import Leaf
 
 CHUNK = 1 << 16
@@ -37,7 +39,7 @@ STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is 
 class Ready(NamedTuple):
     """What a supervisor has prepared while it waits for its order."""
 
-    identity: dict[str, Any]  # the supervisor's own fields in started.json
+    started: StartRecord  # with the supervisor's own fields
     wake: int  # readable when a signal has come
     drain: int  # the supervisor reads the job's output here
     pipe: int  # the job writes its output here
@@ -48,52 +50,51 @@ def get_ready(boot_id: str) -> Ready:
     linux.become_subreaper()
     drain, pipe = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(drain, False)
-    identity = {
-        "pid": os.getpid(),
-        "start_time": linux.start_time(),
-        "boot_id": boot_id,
-        # a process that holds this pipe open belongs to this attempt
-        "pipe": os.fstat(pipe).st_ino,
-        "extendable": True,  # when its time limit is over, it looks for a longer one
-        "at": now(),
-    }
-    wake = _hear_signals()
+    started = rundir.StartRecord(
+        pid=os.getpid(),
+        start_time=linux.start_time(),
+        boot_id=boot_id,
+        pipe=os.fstat(pipe).st_ino,
+        extendable=True,
+        at=now(),
+    )
+    wake = _make_signals_readable()
     launch.get_ready()
-    rundir.rehearse(identity)
-    return Ready(identity, wake, drain, pipe)
+    rundir.warm_up(started)
+    return Ready(started, wake, drain, pipe)
 
 
 def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callable[[], None]) -> None:
     """Run one attempt from its spec to its exit record, and release the lock."""
-    spec = rundir.read(folder, rundir.SPEC)
+    spec = rundir.read_spec(folder)
     if spec is None:
         return  # nothing was executed: the runner queues the job again
-    _forget_signals(ready.wake)
-    who = {name: spec[name] for name in ("job_id", "attempt", "run_id")}
+    _drop_signals(ready.wake)
+    started = replace(ready.started, job_id=spec.job_id, attempt=spec.attempt, run_id=spec.run_id, at=now())
     try:
-        rundir.write_started(folder, {**ready.identity, **who, "at": now()})
+        rundir.write_started(folder, started)
     except OSError as error:
-        _say(leash, TROUBLE + str(error).encode())
+        _report(leash, TROUBLE + str(error).encode())
         return
-    if spec.get("probe"):
+    if spec.probe:
         from runner.supervisor import probed_attempt  # imported late: most jobs do not need it
 
-        _say(leash, STARTED)
+        _report(leash, STARTED)
         on_start()
-        attempt = probed_attempt.run(folder, spec, ready, lambda: _say(leash, PROBED))
+        attempt = probed_attempt.run(folder, spec, ready, lambda: _report(leash, PROBED))
     else:
         attempt = Execution(folder, spec, ready)
         attempt.start()
-        _say(leash, STARTED)
+        _report(leash, STARTED)
         on_start()
         attempt.watch()
-    _say(leash, GONE)  # the GPU can be read while the record is being written
+    _report(leash, GONE)  # the GPU can be read while the record is being written
     _record(folder, attempt)
     os.close(lock)
-    _say(leash, ENDED)  # comes sooner than the end of this process, which means the same
+    _report(leash, ENDED)  # comes sooner than the end of this process, which means the same
 
 
-def _say(leash: int, what: bytes) -> None:
+def _report(leash: int, what: bytes) -> None:
     with contextlib.suppress(OSError):  # the runner is gone; the next one reads the run directory
         os.write(leash, what)
 
@@ -103,7 +104,7 @@ def _record(folder: str, attempt: Execution) -> None:
     wait_s = 0.05
     while True:
         try:
-            rundir.write_exit(folder, attempt.reserved, attempt.exit_record())
+            rundir.write_exit(folder, attempt.reserved, attempt.exit())
         except OSError:
             if not os.path.isdir(folder):
                 return
@@ -113,7 +114,7 @@ def _record(folder: str, attempt: Execution) -> None:
             return
 
 
-def _hear_signals() -> int:
+def _make_signals_readable() -> int:
     """Return a descriptor from which signals can be read. Ignore Ctrl-C and a closed terminal: jobs go on."""
     hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
@@ -124,7 +125,7 @@ def _hear_signals() -> int:
     return hear
 
 
-def _forget_signals(wake: int) -> None:
+def _drop_signals(wake: int) -> None:
     """Drop signals that came before there was a job."""
     with contextlib.suppress(BlockingIOError):
         os.read(wake, 256)
@@ -140,7 +141,7 @@ class Since(NamedTuple):
 class Execution:
     """The job's processes: starts, watches and stops them, and knows how they ended."""
 
-    def __init__(self, folder: str, spec: dict[str, Any], ready: Ready, since: Since | None = None) -> None:
+    def __init__(self, folder: str, spec: AttemptSpec, ready: Ready, since: Since | None = None) -> None:
         self._spec = spec
         _, self._wake, self._drain, self._pipe = ready
         self._since = since
@@ -161,14 +162,14 @@ class Execution:
         """Execute the job first, then prepare for its output, so that the job does not wait."""
         self._launch()
         os.close(self._pipe)
-        self._output = Output(self._folder, self._spec["log_limit_bytes"], self._spec["log_tail_bytes"])
+        self._output = OutputWriter(self._folder, self._spec.log_limit_bytes, self._spec.log_tail_bytes)
         self._listen()
         self.reserved = rundir.reserve_exit(self._folder)
 
     def _launch(self) -> None:
         self._launched = time.monotonic()
         self._since = self._since or Since(now(), self._launched)
-        limit_s = self._spec["time_limit_s"]
+        limit_s = self._spec.time_limit_s
         self._deadline = self._since.moment + limit_s if limit_s is not None else None
         self._leaf = self._entered_leaf()
         try:
@@ -183,7 +184,7 @@ class Execution:
 
     def _entered_leaf(self) -> Leaf | None:
         """Enter the job's own control group and return it; None if it asked for no limits or none can be set."""
-        if not self._spec.get("cpus") and not self._spec.get("ram_mib"):
+        if not self._spec.cpus and not self._spec.ram_mib:
             return None
         from runner.supervisor import cgroup  # imported late: most jobs do not need it
 
@@ -244,10 +245,10 @@ class Execution:
 
     def _end_strays(self) -> None:
         """Stop the processes that the main process left behind: SIGTERM now, SIGKILL after at most 2 s."""
-        left = linux.descendants(os.getpid())
-        self._strays.update(left)
-        linux.send(left, signal.SIGTERM, signal.SIGCONT)
-        kill_at = time.monotonic() + min(STRAY_GRACE_S, self._spec["stop_grace_s"])
+        strays = linux.descendants(os.getpid())
+        self._strays.update(strays)
+        linux.send(strays, signal.SIGTERM, signal.SIGCONT)
+        kill_at = time.monotonic() + min(STRAY_GRACE_S, self._spec.stop_grace_s)
         self._kill_at = min(kill_at, self._kill_at) if self._kill_at is not None else kill_at
 
     def _take_signals(self) -> None:
@@ -259,7 +260,7 @@ class Execution:
         if self._stopped or self._status is not None:
             return
         self._stopped, self._deadline = True, None
-        self._end_within(self._spec["stop_grace_s"])
+        self._end_within(self._spec.stop_grace_s)
 
     def _end_within(self, grace_s: float) -> None:
         self._kill_at = time.monotonic() + grace_s
@@ -298,44 +299,42 @@ class Execution:
 
     def _was_extended(self, now: float) -> bool:
         """Return whether the job got more time. Limits only grow, so it is enough to look when one is over."""
-        limit_s = rundir.limit_s(self._folder, self._spec["run_id"])
+        limit_s = rundir.limit_s(self._folder, self._spec.run_id)
         if limit_s is None or self._since is None:
             return False
         self._deadline = self._since.moment + limit_s
         return now < self._deadline
 
     def _kill(self) -> None:
-        """Kill the tree. SIGSTOP comes first, so that it cannot fork faster than we kill."""
-        left = linux.descendants(os.getpid())
-        linux.send(left, signal.SIGSTOP)
-        linux.send(left, signal.SIGKILL)
+        """Kill the tree."""
+        linux.kill_all(linux.descendants(os.getpid()))
         for _ in range(QUICK_LOOKS):  # for processes that keep forking and exiting: each is our child, but only briefly
             linux.send(linux.own_children(), signal.SIGSTOP, signal.SIGKILL)
 
-    def exit_record(self) -> dict[str, Any]:
-        """Return the content of exit.json: the fields of model.Exit."""
+    def exit(self) -> Exit:
+        """Return how the attempt ended."""
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert self._since is not None
-        return {
-            "run_id": self._spec["run_id"],
-            "exit_code": code if code is not None and code >= 0 else None,
-            "signal": -code if code is not None and code < 0 else None,
-            "spawn_error": self._spawn_error,
-            "stopped": self._stopped,
-            "timed_out": self._timed_out,
-            "started_at": self._since.at,
-            "finished_at": now(),
-            "duration_s": round(self._ended_at - self._since.moment, 6),
-            "run_s": round(self._ended_at - self._launched, 6),
-            "output_bytes": self._output.bytes,
-            "dropped_bytes": self._output.dropped_bytes,
-            "strays": len(self._strays),
-            "cpu_s": round(used.ru_utime + used.ru_stime, 3),
-            "host_kills": self.kills,
-            "enforced": self._leaf.enforced if self._leaf is not None else [],
-            "max_rss_mib": round(used.ru_maxrss / 1024, 1),
-        }
+        return Exit(
+            run_id=self._spec.run_id,
+            exit_code=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            spawn_error=self._spawn_error,
+            stopped=self._stopped,
+            timed_out=self._timed_out,
+            started_at=self._since.at,
+            finished_at=now(),
+            duration_s=round(self._ended_at - self._since.moment, 6),
+            run_s=round(self._ended_at - self._launched, 6),
+            output_bytes=self._output.bytes,
+            dropped_bytes=self._output.dropped_bytes,
+            strays=len(self._strays),
+            cpu_s=round(used.ru_utime + used.ru_stime, 3),
+            host_kills=self.kills,
+            enforced=tuple(self._leaf.enforced) if self._leaf is not None else (),
+            max_rss_mib=round(used.ru_maxrss / 1024, 1),
+        )
 
 
 def now() -> str:

@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from typing import NamedTuple
 
 from runner.processes import linux
 from runner.supervisor.supervise import get_ready, supervise
@@ -50,7 +51,7 @@ class Zygote:
         """Fork and reap until the runner is gone and every supervisor has ended."""
         linux.set_name("ns-zygote")
         linux.become_subreaper()
-        self._hear_signals()
+        self._make_signals_readable()
         gc.collect()
         gc.freeze()
         gc.disable()  # all forks share these pages; a collection would copy them
@@ -60,8 +61,8 @@ class Zygote:
         orders = self._orders.fileno()
         poll.register(orders, 0)  # only to notice its hang-up: the forks read the orders
         while True:
-            self._take_notes()
-            self._bury()
+            self._read_taken()
+            self._reap()
             self._patience_ms = None
             while len(self._spares) < self._spares_wanted and self._patience_ms is None:
                 self._fork()
@@ -72,13 +73,13 @@ class Zygote:
                 poll.unregister(orders)
                 self._orders.close()  # orders that no fork took are lost with it
 
-    def _hear_signals(self) -> None:
+    def _make_signals_readable(self) -> None:
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
 
-    def _take_notes(self) -> None:
+    def _read_taken(self) -> None:
         """Read which forks have become supervisors."""
         with contextlib.suppress(BlockingIOError):
             while note := os.read(self._taken, TAKEN.size):
@@ -86,7 +87,7 @@ class Zygote:
                 self._spares.discard(pid)
                 self._supervisors.add(pid)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Reap ended children. If a supervisor was killed or failed, or an orphan ended, kill the other orphans."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self._wake, 256):
@@ -97,7 +98,7 @@ class Zygote:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                self._take_notes()  # a fork writes its note before it can end
+                self._read_taken()  # a fork writes its note before it can end
                 orphaned |= status != 0 or pid not in self._spares | self._supervisors
                 self._spares.discard(pid)
                 self._supervisors.discard(pid)
@@ -109,15 +110,13 @@ class Zygote:
 
         Each kill may turn its children into ours, so look again until none is left.
         """
-        known = self._spares | self._supervisors
+        ours = self._spares | self._supervisors
         for _ in range(SWEEPS):  # what survives this is tried again when the next child ends
             family = linux.Family()
-            left = [pid for pid in family.children(os.getpid()) if pid not in known]
-            if not left:
+            orphans = [pid for pid in family.children(os.getpid()) if pid not in ours]
+            if not orphans:
                 return
-            everyone = [*left, *(below for pid in left for below in family.descendants(pid))]
-            linux.send(everyone, signal.SIGSTOP)
-            linux.send(everyone, signal.SIGKILL)
+            linux.kill_all([*orphans, *(below for pid in orphans for below in family.descendants(pid))])
             time.sleep(SWEEP_EVERY_S)
 
     def _fork(self) -> None:
@@ -143,30 +142,38 @@ class Zygote:
         linux.die_with_parent(signal.SIGKILL)
         os.setsid()
         ready = get_ready(self._boot_id)
-        order, lock, leash = receive(self._orders)
-        if not order:
-            return  # the runner is gone
+        order = receive(self._orders)
+        if order is None:
+            return
         linux.die_with_parent(0)
         linux.set_name("ns-supervisor")
         self._orders.close()
-        # _say_taken makes the zygote fork the next one, only after the job has started
-        supervise(ready, order, lock, leash, self._say_taken)
+        # _report_taken makes the zygote fork the next one, only after the job has started
+        supervise(ready, *order, self._report_taken)
 
-    def _say_taken(self) -> None:
+    def _report_taken(self) -> None:
         os.write(self._take, TAKEN.pack(os.getpid()))
 
 
-def receive(orders: socket.socket) -> tuple[str, int, int]:
-    """Return the next order: a run directory, its lock and the leash. The folder is empty if the runner is gone."""
+class StartOrder(NamedTuple):
+    """What the runner sends for an attempt."""
+
+    folder: str  # its run directory
+    lock: int  # the run directory's lock, held
+    leash: int  # pipe on which the supervisor reports to the runner
+
+
+def receive(orders: socket.socket) -> StartOrder | None:
+    """Return the next order; None if the runner is gone."""
     fds = array.array("i")
     message, ancillary, _, _ = orders.recvmsg(ORDER_LIMIT, socket.CMSG_SPACE(2 * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
     for _, _, data in ancillary:
         fds.frombytes(data[: 2 * fds.itemsize])
-    return (os.fsdecode(message), fds[0], fds[1]) if message else ("", -1, -1)
+    return StartOrder(os.fsdecode(message), fds[0], fds[1]) if message else None
 
 
-def send(orders: socket.socket, folder: str, lock: int, leash: int) -> None:
+def send(orders: socket.socket, order: StartOrder) -> None:
     """Send an order to `receive`. Does not wait: raises BlockingIOError if too many orders are waiting."""
-    fds = array.array("i", [lock, leash])
+    fds = array.array("i", [order.lock, order.leash])
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
-    orders.sendmsg([os.fsencode(folder)], ancillary, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    orders.sendmsg([os.fsencode(order.folder)], ancillary, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

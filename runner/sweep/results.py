@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.model import Job
-    from runner.sweep.metrics import Metric, Reading
+    from runner.sweep.metrics import Metric, MetricValue
 
 FAILED = (State.FAILED, State.LOST)
 
@@ -25,12 +25,12 @@ class Result(NamedTuple):
     """One job of a group, and the number it printed."""
 
     job: Job
-    reading: Reading | None = None
+    value: MetricValue | None = None
 
     @property
     def number(self) -> float | None:
         """Return the number to compare it by, or None."""
-        return self.reading.number if self.reading else None
+        return self.value.number if self.value else None
 
 
 class Results(NamedTuple):
@@ -43,8 +43,8 @@ class Results(NamedTuple):
     @property
     def best(self) -> Result | None:
         """Return the best job that has succeeded. If none has, return the best one so far."""
-        known = [row for row in self.rows if row.number is not None]
-        return next((row for row in known if row.job.state is State.SUCCEEDED), known[0] if known else None)
+        measured = [row for row in self.rows if row.number is not None]
+        return next((row for row in measured if row.job.state is State.SUCCEEDED), measured[0] if measured else None)
 
     @property
     def names(self) -> list[str]:
@@ -57,36 +57,43 @@ class Results(NamedTuple):
         return [name for name in self.names if len({row.job.spec.parameters.get(name) for row in self.rows}) > 1]
 
 
-def compared(jobs: Iterable[Job], readings: Mapping[int, Reading], metric: Metric | None, trouble: str = "") -> Results:
+def compared(
+    jobs: Iterable[Job], values: Mapping[int, MetricValue], metric: Metric | None, trouble: str = ""
+) -> Results:
     """Sort jobs by their number, the best first. `trouble` says why numbers may be missing."""
-    rows = [Result(job, readings.get(job.id)) for job in jobs]
-    known = [row for row in rows if row.number is not None]
-    others = [row for row in rows if row.number is None]
-    known.sort(key=lambda row: (row.number or 0.0) * (-1 if metric and metric.largest else 1))
-    if not metric:
-        others.sort(key=lambda row: row.job.id)
-    else:
-        others.sort(key=lambda row: (not row.job.state.live, row.job.state is State.QUEUED, row.job.id))
-    return Results((*known, *others), metric, trouble)
+    rows = sorted((Result(job, values.get(job.id)) for job in jobs), key=lambda row: row.job.id)
+    if metric:
+        sign = -1 if metric.largest else 1
+        rows.sort(key=lambda row: _order(row, sign))
+    return Results(tuple(rows), metric, trouble)
+
+
+def _order(row: Result, sign: int) -> tuple[float, ...]:
+    """Return the sort key: jobs with a number first; of the others running ones first, waiting ones last."""
+    if row.number is not None:
+        return 0, sign * row.number
+    return 1, not row.job.state.live, row.job.state is State.QUEUED
 
 
 def best_words(results: Results) -> str:
     """Return `best val_loss 0.31 with lr=1e-3 bs=64`, or "" if there is no best."""
     best = results.best
-    if best is None or best.reading is None or results.metric is None:
+    if best is None or best.value is None or results.metric is None:
         return ""
-    given = best.job.spec.parameters
-    names = results.varied or list(given)
-    values = " ".join(f"{name}={given[name]}" for name in names if name in given)
-    return f"best {results.metric.name} {best.reading.text} with {values or f'#{best.job.id}'}"
+    parameters = best.job.spec.parameters
+    names = results.varied or list(parameters)
+    values = " ".join(f"{name}={parameters[name]}" for name in names if name in parameters)
+    return f"best {results.metric.name} {best.value.text} with {values or f'#{best.job.id}'}"
 
 
 def count_words(counts: Mapping[State, int]) -> str:
     """Return how many jobs have ended and how: `8 succeeded, 1 failed`."""
-    failed = sum(counts.get(state, 0) for state in FAILED)
-    told = [(counts.get(State.SUCCEEDED, 0), "succeeded"), (failed, "failed")]
-    told.append((counts.get(State.CANCELLED, 0), "stopped"))
-    return ", ".join(f"{count:,} {word}" for count, word in told if count) or "nothing"
+    ends = {
+        "succeeded": counts.get(State.SUCCEEDED, 0),
+        "failed": sum(counts.get(state, 0) for state in FAILED),
+        "stopped": counts.get(State.CANCELLED, 0),
+    }
+    return ", ".join(f"{count:,} {word}" for word, count in ends.items() if count) or "nothing"
 
 
 def status_words(counts: Mapping[State, int], left_s: float | None = None, in_vain: int = 0) -> str:
@@ -95,7 +102,7 @@ def status_words(counts: Mapping[State, int], left_s: float | None = None, in_va
     `in_vain`: jobs cancelled because a job they depended on did not succeed.
     """
     total, done = sum(counts.values()), counts.get(State.SUCCEEDED, 0)
-    told = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
+    parts = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
     rest = {
         "failed": sum(counts.get(state, 0) for state in FAILED),
         "cancelled by dependency": in_vain,
@@ -103,9 +110,9 @@ def status_words(counts: Mapping[State, int], left_s: float | None = None, in_va
         "running": counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0),
         "waiting": counts.get(State.QUEUED, 0),
     }
-    told += [f"{count:,} {word}" for word, count in rest.items() if count]
-    told += [f"about {format_duration(left_s)} left"] if left_s is not None else []
-    return ", ".join(told)
+    parts += [f"{count:,} {word}" for word, count in rest.items() if count]
+    parts += [f"about {format_duration(left_s)} left"] if left_s is not None else []
+    return ", ".join(parts)
 
 
 def ran_s(job: Job, now: datetime) -> float | None:
@@ -134,12 +141,12 @@ def as_csv(results: Results) -> str:
     now = clock.now()
     for row in results.rows:
         job, seconds = row.job, ran_s(row.job, now)
-        given = [job.spec.parameters.get(name, "") for name in results.names]
-        number = [row.reading.text if row.reading else ""] if metric else []
+        values = [job.spec.parameters.get(name, "") for name in results.names]
+        number = [row.value.text if row.value else ""] if metric else []
         moments = [clock.text(at) if at else "" for at in (job.started_at, job.finished_at)]
         reason, code = job.reason.value if job.reason else "", "" if job.exit_code is None else job.exit_code
         taken = "" if seconds is None else f"{seconds:.1f}"
-        row_of = [job.id, *given, *number, job.state.value, reason, code, *moments, taken, job.spec.command]
+        row_of = [job.id, *values, *number, job.state.value, reason, code, *moments, taken, job.spec.command]
         writer.writerow(map(_cell, row_of))
     return text.getvalue()
 

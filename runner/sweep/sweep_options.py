@@ -42,15 +42,13 @@ def parse_at_most(text: str) -> int | None:
 
 CHOOSING = (
     Option(("-n", "--n-samples"), "N", "samples", "pick this many combinations at random", _number),
-    Option(("--sampling-mode",), f"{GRID}|{SHUFFLED}", "mode", f"in order, or at random (default {SHUFFLED})", _mode),
+    Option(("--sampling-mode",), GRID, "mode", f"order: {GRID}, or {SHUFFLED} (the default)", _mode),
     Option(("--seed",), "N", "seed", "make the choice and order repeatable", _number),
 )
 OF_A_GROUP = (
     Option(("--at-most",), "M", "at_most", "run at most this many at a time", parse_at_most),
-    Option(
-        ("--metric",), "val_loss", "metric", "number to compare jobs by: a name, or a pattern for the log", parse_metric
-    ),
-    Option(("--smallest",), "", "smallest", "smallest is best (default, except for accuracies and the like)", bool),
+    Option(("--metric",), "val_loss", "metric", "compare jobs by this number in their output", parse_metric),
+    Option(("--smallest",), "", "smallest", "smallest is best (default, except for accuracies)", bool),
     Option(("--largest",), "", "largest", "largest is best", bool),
 )
 

@@ -76,35 +76,32 @@ def values_of(name: str, words: Sequence[str]) -> Values:
     if len(words) == 1:
         _refuse_bare_range(name, words[0])
     if ranges := [word for word in words if _RANGE.fullmatch(word)]:
-        raise UserError(f"{ranges[0]!r} is a range, and stands alone: {name} has other values beside it")
+        raise UserError(f"{ranges[0]!r} is a range, so it must be the only value of {name}")
     return tuple(dict.fromkeys(words))
 
 
 def _refuse_bare_range(name: str, word: str) -> None:
     """Raise UserError for `1..9`: nobody means it literally, and it would waste a whole night."""
-    found = _BARE_RANGE.fullmatch(word)
-    if found and as_number(found[1]) is not None and as_number(found[2]) is not None:
-        between = f"{found[1]}..{found[2]}"
+    match = _BARE_RANGE.fullmatch(word)
+    if match and as_number(match[1]) is not None and as_number(match[2]) is not None:
+        between = f"{match[1]}..{match[2]}"
         raise UserError(
-            f"{name}={word} is one value and no range: for numbers in between write lin:{between} or log:{between} and"
-            f" how many (-n 20), for a few of them list them ({name}=1,2,3)"
+            f"{name}={word} is one value, not a range: for numbers in between write lin:{between} or log:{between} and"
+            f" say how many (-n 20); for a few values list them ({name}=1,2,3)"
         )
 
 
 def parse_range(text: str) -> Range:
     """Parse a range like `lin:0..1` or `log:1e-5..1e-2`. Raise UserError if it is not one."""
-    found = _RANGE.fullmatch(text)
-    try:
-        low, high = (float(found[2]), float(found[3])) if found else (math.nan, math.nan)
-    except ValueError:
-        low = high = math.nan
-    if found is None or not (math.isfinite(low) and math.isfinite(high)):
+    match = _RANGE.fullmatch(text)
+    low, high = (as_number(match[2]), as_number(match[3])) if match else (None, None)
+    if match is None or low is None or high is None:
         raise UserError(f"{text!r} is not a range: {_RANGE_FORM}")
     if low >= high:
-        raise UserError(f"{text!r} does not go upwards: {_RANGE_FORM}")
-    logarithmic = found[1] == "log"
+        raise UserError(f"{text!r} does not go from low to high: {_RANGE_FORM}")
+    logarithmic = match[1] == "log"
     if logarithmic and low <= 0:
-        raise UserError(f"{text!r} begins at {found[2]}, and a logarithmic range begins above 0")
+        raise UserError(f"{text!r} begins at {match[2]}, and a logarithmic range begins above 0")
     return Range(low, high, logarithmic)
 
 
@@ -118,7 +115,7 @@ def parse_text(text: str) -> Sweep:
     for word in words:
         name, equals, values = word.partition("=")
         if not equals:
-            raise UserError(f"{word!r} is no parameter with values: {_TEXT_FORM}")
+            raise UserError(f"{word!r} is not a parameter with values: {_TEXT_FORM}")
         if name in parameters:
             raise UserError(f"the parameter {name} is given twice: put all its values into one list")
         parameters[name] = values_of(name, [_value(name, piece) for piece in _split(values, _COMMA)])
@@ -143,10 +140,10 @@ def _split(text: str, separators: str) -> list[str]:
     atoms = re.compile(f"{_ATOM % separators}*", re.DOTALL)
     pieces, at = [], 0
     while True:
-        found = atoms.match(text, at)
-        assert found is not None
-        pieces.append(found[0])
-        at = found.end() + 1
+        atom = atoms.match(text, at)
+        assert atom is not None
+        pieces.append(atom[0])
+        at = atom.end() + 1
         if at > len(text):
             return pieces
         if text[at - 1] not in separators:
@@ -155,7 +152,7 @@ def _split(text: str, separators: str) -> list[str]:
 
 def _value(name: str, piece: str) -> str:
     if not piece:
-        raise UserError(f"the parameter {name} has an empty value; if it is meant: ''")
+        raise UserError(f"the parameter {name} has an empty value; write '' if you mean that")
     return "".join(split(piece))
 
 
@@ -164,7 +161,7 @@ def _value(name: str, piece: str) -> str:
 
 def check(texts: Sequence[str], parameters: Mapping[str, Values]) -> None:
     """Raise UserError unless the parameters in the command are those that have values."""
-    named = [found[2] for text in texts for found in _PLACE.finditer(text) if found[2]]
+    named = [place[2] for text in texts for place in _PLACE.finditer(text) if place[2]]
     for name in named:
         if name not in parameters and name not in _LATER:
             raise UserError(
@@ -180,13 +177,7 @@ def check(texts: Sequence[str], parameters: Mapping[str, Values]) -> None:
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return the text with these values filled in unchanged. If a value needs quotes, the text must have them."""
-    return _PLACE.sub(lambda found: _filling(found, values), text)
-
-
-def _filling(found: re.Match[str], values: Mapping[str, str]) -> str:
-    if found[1]:
-        return f"{{{found[1]}}}"
-    return values.get(found[2], found[0])
+    return _PLACE.sub(lambda place: f"{{{place[1]}}}" if place[1] else values.get(place[2], place[0]), text)
 
 
 def as_number(text: str) -> float | None:
@@ -201,13 +192,6 @@ def as_number(text: str) -> float | None:
 # -- choosing ----------------------------------------------------------------------------------------------------
 
 
-def size(parameters: Mapping[str, Values]) -> int | None:
-    """Return how many different combinations there are, or None if there is a range."""
-    if any(isinstance(values, Range) for values in parameters.values()):
-        return None
-    return math.prod(len(values) for values in parameters.values())
-
-
 def combinations(
     parameters: Mapping[str, Values], *, samples: int | None = None, shuffled: bool = True, seed: int | None = None
 ) -> list[dict[str, str]]:
@@ -216,7 +200,7 @@ def combinations(
     Shuffled or not, the order for a given seed is that of simple_hypersearch. Samples are spread evenly over a range.
     """
     if samples is not None and samples < 1:
-        raise UserError(f"{samples} samples are none: ask for 1 or more, or leave it out for all combinations")
+        raise UserError(f"-n {samples} asks for nothing: write 1 or more, or leave it out for all combinations")
     rng = random.Random(seed)  # noqa: S311 - not used for secrets
     lists = {name: values for name, values in parameters.items() if not isinstance(values, Range)}
     ranges = {name: values for name, values in parameters.items() if isinstance(values, Range)}
@@ -231,15 +215,15 @@ def combinations(
         raise UserError(
             f"{name} is a range, from which samples are drawn: say how many before the command (-n 20)"
             if shuffled
-            else f"{name} is a range, which has no grid: list its values, or let it be shuffled"
+            else f"{name} is a range, which has no grid: list its values, or leave out --sampling-mode grid"
         )
     _refuse_too_many(samples)
     drawn = {name: _drawn(name, one, samples, rng) for name, one in ranges.items()}
     cells: list[int] = []
     while len(cells) < samples:
         cells += _indices(total, min(total, samples - len(cells)), rng)
-    found = [_cell(lists, cell) | {name: drawn[name][at] for name in ranges} for at, cell in enumerate(cells)]
-    return [{name: values[name] for name in parameters} for values in found]
+    rows = [_cell(lists, cell) | {name: drawn[name][at] for name in ranges} for at, cell in enumerate(cells)]
+    return [{name: row[name] for name in parameters} for row in rows]
 
 
 def _refuse_too_many(count: int) -> None:
@@ -258,32 +242,32 @@ def _indices(total: int, count: int, rng: random.Random) -> Sequence[int]:
         return order[:count]
     if total <= sys.maxsize:
         return rng.sample(range(total), count)
-    found: dict[int, None] = {}
-    while len(found) < count:
-        found[rng.randrange(total)] = None
-    return list(found)
+    indices: dict[int, None] = {}
+    while len(indices) < count:
+        indices[rng.randrange(total)] = None
+    return list(indices)
 
 
-def _cell(lists: Mapping[str, tuple[str, ...]], index: int) -> dict[str, str]:
+def _cell(lists: dict[str, tuple[str, ...]], index: int) -> dict[str, str]:
     """Return the combination at this index of the grid. The last parameter changes fastest."""
-    found = {}
-    for name, values in reversed(list(lists.items())):
+    cell = {}
+    for name, values in reversed(lists.items()):
         index, at = divmod(index, len(values))
-        found[name] = values[at]
-    return {name: found[name] for name in lists}
+        cell[name] = values[at]
+    return {name: cell[name] for name in lists}
 
 
 def _drawn(name: str, drawn_from: Range, count: int, rng: random.Random) -> list[str]:
     """Return this many different numbers, one from each of as many equal parts of a range, in random order."""
     parts = list(range(count))
     rng.shuffle(parts)
-    found: dict[str, None] = {}
+    numbers: dict[str, None] = {}
     for part in parts:
         number = drawn_from.at((part + rng.random()) / count)
         text = f"{number:.6g}"
-        if text in found or not drawn_from.low <= float(text) <= drawn_from.high:
+        if text in numbers or not drawn_from.low <= float(text) <= drawn_from.high:
             text = repr(number)
-        if text in found:
+        if text in numbers:
             raise UserError(f"the range of {name} is too narrow for {count:,} different numbers")
-        found[text] = None
-    return list(found)
+        numbers[text] = None
+    return list(numbers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runner.errors import UserError
-from runner.terminal.command_group import HELP_NAMES, Commands, Entry, PassedOn
+from runner.terminal.command_group import HELP_NAMES, Commands, Entry
 from runner.terminal.completion import VARIABLE, complete
 
 if TYPE_CHECKING:
@@ -18,84 +18,66 @@ if TYPE_CHECKING:
 _T = "runner.terminal"
 
 SECTIONS = {
-    "Jobs": {
-        "submit": Entry(f"{_T}.cli:submit", "queue a job, or one per line from standard input"),
-        "feed": Entry(f"{_T}.cli:feed", "run one command per line from standard input, and wait for all"),
-        "sweep": Entry(f"{_T}.cli:sweep", "queue a command for each combination of its parameters"),
+    "Queue jobs": {
+        "submit": Entry(f"{_T}.submit:main", "queue a job, or one per line of standard input"),
+        "sweep": Entry(f"{_T}.sweep:main", "queue a command for each combination of its parameters"),
+        "feed": Entry(f"{_T}.feed:main", "run one command per line of standard input; wait for all"),
+        "rerun": Entry(f"{_T}.rerun:rerun", "run a job again, with changed arguments if you like"),
+    },
+    "Look": {
         "ls": Entry(f"{_T}.ls:ls", "list jobs: running, waiting, ended"),
-        "group": Entry(f"{_T}.groups:group", "show a sweep or group: its progress and its best results"),
         "show": Entry(f"{_T}.show:show", "show everything about one job"),
         "log": Entry(f"{_T}.log:log", "print the output of a job; -f follows it"),
+        "group": Entry(f"{_T}.groups:group", "show the progress and best results of a sweep or group"),
+        "gpus": Entry(f"{_T}.gpus:gpus", "show load, memory, state and jobs of each GPU"),
+        "wait": Entry(f"{_T}.wait:wait", "wait until jobs end"),
+        "shell": Entry(f"{_T}.shell:shell", "open a shell with a job's folder, environment and GPUs"),
+    },
+    "Change jobs": {
         "kill": Entry(f"{_T}.kill:kill", "stop running jobs, cancel waiting ones"),
-        "rerun": Entry(f"{_T}.rerun:rerun", "run a job again, with changed arguments if you like"),
-        "edit": Entry(f"{_T}.cli:edit", "change a waiting job: any option, and the command"),
+        "edit": Entry(f"{_T}.edit:main", "change a waiting job: its options or its command"),
         "hold": Entry(f"{_T}.queue_order:hold", "keep waiting jobs from starting"),
         "release": Entry(f"{_T}.queue_order:release", "let held jobs start"),
         "first": Entry(f"{_T}.queue_order:first", "move waiting jobs to the front"),
         "sooner": Entry(f"{_T}.queue_order:sooner", "move a waiting job one position forward"),
         "later": Entry(f"{_T}.queue_order:later", "move a waiting job one position back"),
-        "move": Entry(f"{_T}.queue_order:move", "move a waiting job before or after another, first or last"),
+        "move": Entry(f"{_T}.queue_order:move", "move a waiting job before or after another"),
         "keep": Entry(f"{_T}.limits:keep", "do not stop these jobs for being idle"),
         "extend": Entry(f"{_T}.limits:extend", "extend the time limit of a job"),
-        "wait": Entry(f"{_T}.wait:wait", "wait until jobs end"),
-        "shell": Entry(f"{_T}.shell:shell", "open a shell with a job's folder, environment and GPUs"),
-        "watch": Entry(f"{_T}.watch:watch", "run a command now, without the queue, and stop it when the GPUs are idle"),
     },
     "The box": {
-        "gpus": Entry(f"{_T}.gpus:gpus", "show load, memory, state and jobs of each GPU"),
-        "pause": Entry(f"{_T}.control:pause", "start nothing more"),
+        "pause": Entry(f"{_T}.control:pause", "start no more jobs"),
         "resume": Entry(f"{_T}.control:resume", "start jobs again after a pause or a drain"),
         "drain": Entry(f"{_T}.control:drain", "let running jobs finish and start no more"),
         "stay": Entry(f"{_T}.control:stay", "cancel the command that runs when the queue is empty"),
         "ws": Entry(f"{_T}.workspaces:workspaces", "manage workspaces: folders and environments for jobs"),
         "prune": Entry(f"{_T}.prune:prune", "remove old output, run directories and jobs"),
+        "watch": Entry(f"{_T}.watch:watch", "run a command without the queue; stop it if GPUs are idle"),
     },
-    "Running nightshift": {
-        "up": Entry(f"{_T}.service:up", "run runner and bot; --detach keeps them after the terminal closes"),
-        "down": Entry(f"{_T}.service:down", "stop runner and bot; running jobs go on"),
+    "Run nightshift": {
+        "up": Entry(f"{_T}.service:up", "start the runner and the bot; --detach: in the background"),
+        "down": Entry(f"{_T}.service:down", "stop the runner and the bot; running jobs go on"),
         "runner": Entry(f"{_T}.service:runner", "run only the runner, in the foreground"),
         "bot": Entry("bot.cli:bot", "run only the bot, in the foreground"),
-        "page": Entry("bot.terminal.page_link:page", "the link to the chat page; --new-link makes the old one useless"),
+        "page": Entry("bot.terminal.page_link:page", "print the link to the chat page, or make a new one"),
         "pair": Entry("bot.terminal.people:pair", "let a person use the bot: prints a link that works once"),
         "audit": Entry(f"{_T}.audit:audit", "show who did what; --verify checks that nobody changed it"),
         "demo": Entry(f"{_T}.service:demo", "try it: a chat page, and simulated GPUs if there are none"),
         "doctor": Entry(f"{_T}.doctor:doctor", "check this box and say how to fix it"),
-        "sim-load": Entry(f"{_T}.cli:sim_load", "put load on simulated GPUs"),
+        "sim-load": Entry("runner.gpu.sim.load:main", "put load on simulated GPUs"),
         "completion": Entry(f"{_T}.completion:completion", "print the completion script for your shell"),
     },
 }
 
 # Besides the commands above, these are the only names in `bot` that the runner knows.
 BOT_IS_WANTED = Entry("bot.cli:is_wanted", "whether a bot is set up")
-BOT_TOKEN = Entry("bot.cli:handed_token", "the token, for a process that runs the bot")
-PAGE_SOCKET = Entry("bot.cli:handed_socket", "where the chat page listens, for one bot after the other")
-CHAT_CHECKS = Entry("bot.terminal.doctor:examine", "what the doctor looks at")
-
-submit = PassedOn(
-    "submit",
-    Entry(f"{_T}.submit:main", "Queue a job."),
-    Entry(f"{_T}.completion:submit_flags", ""),
-)
-feed = PassedOn(
-    "feed",
-    Entry(f"{_T}.feed:main", "Run commands from standard input."),
-    Entry(f"{_T}.completion:feed_flags", ""),
-)
-sweep = PassedOn(
-    "sweep",
-    Entry(f"{_T}.sweep:main", "Queue a command for each combination of its parameters."),
-    Entry(f"{_T}.completion:sweep_flags", ""),
-)
-edit = PassedOn(
-    "edit",
-    Entry(f"{_T}.edit:main", "Change jobs that wait."),
-    Entry(f"{_T}.completion:edit_flags", ""),
-)
-sim_load = PassedOn("sim-load", Entry("runner.gpu.sim.load:main", "Hold memory of simulated GPUs."))
+BOT_TOKEN = Entry("bot.cli:handed_token", "the token, for the process that runs the bot")
+PAGE_SOCKET = Entry("bot.cli:handed_socket", "the socket of the chat page, for each bot process in turn")
+CHAT_CHECKS = Entry("bot.terminal.doctor:examine", "what `doctor` checks about the chat")
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
+def _print_version(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
+    if not is_set or ctx.resilient_parsing:
         return
     from importlib import metadata
 
@@ -117,7 +99,7 @@ def _use_env_file(_: click.Context, __: click.Parameter, path: str | None) -> No
 commands = Commands(
     SECTIONS,
     name="nightshift",
-    help="A queue for your GPUs: submit jobs, and each starts the moment a GPU is free.",
+    help="A queue for your GPUs: each job starts the moment its GPUs are free.",
     context_settings=HELP_NAMES,
     epilog="Exit codes: 0 fine, 1 fix your command, 2 ask whoever runs the box.",
     params=[
@@ -127,10 +109,15 @@ commands = Commands(
             expose_value=False,
             is_eager=True,
             callback=_use_env_file,
-            help="Settings from this file instead of .env in the state folder.",
+            help="Read settings from this file, not from .env in the state folder.",
         ),
         click.Option(
-            ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="The version."
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_print_version,
+            help="Show the version and exit.",
         ),
     ],
 )

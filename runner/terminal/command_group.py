@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
@@ -40,11 +40,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return the command, or None if there is no such name."""
-        entry = self._entries.get(cmd_name)
-        if entry is None:
+        if cmd_name not in self._entries:
             return None
-        loaded: click.Command = entry.load()
-        return loaded
+        loaded = self._entries[cmd_name].load()
+        return loaded if isinstance(loaded, click.Command) else PassedOn(cmd_name, loaded)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Show the help if nothing was typed."""
@@ -55,9 +54,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command. If it does not exist, raise UsageError with the nearest name."""
         if args[0] not in self._entries and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"There is no command {args[0]!r}{nearest(args[0], list(self._entries)) or '.'}", ctx
-            )
+            from runner.text.words import did_you_mean
+
+            raise click.UsageError(f"There is no command {args[0]!r}{did_you_mean(args[0], self._entries) or '.'}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -76,11 +75,11 @@ class Commands(click.Group):
 
 
 class PassedOn(click.Command):
-    """A command that parses its own words. click knows only its name, and its flags for completion."""
+    """A function that parses its own words. Its module may have SECTIONS: its options, for completion."""
 
-    def __init__(self, name: str, run: Entry, flags: Entry | None = None) -> None:
-        super().__init__(name, help=run.help, add_help_option=False)
-        self._run, self._flags = run, flags
+    def __init__(self, name: str, run: Callable[[list[str]], int]) -> None:
+        super().__init__(name, add_help_option=False)
+        self._run = run
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Leave the words unparsed."""
@@ -89,19 +88,12 @@ class PassedOn(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Pass the words to the command."""
-        return self._run.load()(ctx.args)
+        return self._run(ctx.args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Return matching flags after a dash, otherwise let the shell complete files."""
         if not incomplete.startswith("-"):
             return [CompletionItem(incomplete, type="file")]
-        flags: Sequence[tuple[str, str]] = self._flags.load()() if self._flags else ()
-        return [CompletionItem(flag, help=text) for flag, text in flags if flag.startswith(incomplete)]
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """Return "; did you mean …?" with the most similar known word, or an empty string if none is similar."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+        sections = getattr(importlib.import_module(self._run.__module__), "SECTIONS", {})
+        flags = {flag: option.help for options in sections.values() for option in options for flag in option.flags}
+        return [CompletionItem(flag, help=text) for flag, text in flags.items() if flag.startswith(incomplete)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from runner.config.options import Option
     from runner.model import Job
     from runner.store.connection import Store
 
@@ -63,12 +63,12 @@ def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
     return [_item(job) for job in _looked_up(find)]
 
 
-def group_names(incomplete: str) -> list[CompletionItem]:
+def group_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return those of the latest groups whose names begin with what was typed."""
     from runner.store.groups import Groups
 
-    found = _looked_up(lambda store: Groups(store).latest(OFFERED))
-    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+    names = _looked_up(lambda store: Groups(store).latest(OFFERED))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
@@ -81,11 +81,8 @@ def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
         folder = home.state_folder()
         if not os.path.exists(os.path.join(folder, DATABASE)):
             return []
-        store = open_store(folder, begin=False)
-        try:
+        with closing(open_store(folder, begin=False)) as store:
             return look(store)
-        finally:
-            store.close()
     except (NightshiftError, OSError):
         return []
 
@@ -95,36 +92,3 @@ def _item(job: Job) -> CompletionItem:
     from runner.text.words import state_words, title
 
     return CompletionItem(str(job.id), help=shortened(f"{state_words(job)}: {title(job)}", WIDEST))
-
-
-def submit_flags() -> list[tuple[str, str]]:
-    """Return every flag of `submit` and what it does."""
-    from runner.config.options import OPTIONS
-    from runner.terminal.submit import OWN
-
-    return _flags((*OPTIONS, *OWN))
-
-
-def feed_flags() -> list[tuple[str, str]]:
-    """The same for `feed`."""
-    from runner.terminal.feed import SHOWN
-
-    return _flags(SHOWN)
-
-
-def sweep_flags() -> list[tuple[str, str]]:
-    """The same for `sweep`."""
-    from runner.terminal.sweep import SHOWN
-
-    return _flags(SHOWN)
-
-
-def edit_flags() -> list[tuple[str, str]]:
-    """The same for `edit`."""
-    from runner.terminal.edit import SHOWN
-
-    return _flags(SHOWN)
-
-
-def _flags(options: Iterable[Option]) -> list[tuple[str, str]]:
-    return [(flag, option.help) for option in options for flag in option.flags]

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runner.terminal.session import (
-    counted,
-    open_queue,
-    say,
-    warn_without_runner,
-)
+from runner.model import State
+from runner.store.box import BoxKey
+from runner.terminal.session import counted, open_queue, say, warn_without_runner
+from runner.terminal.wait import wait_until
 
 if TYPE_CHECKING:
     from runner.api import Queue
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("pause")
 def pause() -> None:
-    """Start nothing more until `nightshift resume`; running jobs go on.
+    """Start no more jobs until `nightshift resume`. Running jobs go on.
 
     While the queue is paused, the command for an empty queue (NIGHTSHIFT_WHEN_EMPTY) does not run either.
     """
@@ -32,18 +30,16 @@ def pause() -> None:
 def resume() -> None:
     """Start jobs again after a pause or a drain."""
     with open_queue() as queue:
-        held = queue.box.get("paused") or queue.box.get("draining")
+        held = queue.box.get(BoxKey.PAUSED) or queue.box.get(BoxKey.DRAINING)
         queue.resume()
         print(f"{'Resumed' if held else 'Nothing was paused'}. {_standing(queue)}")
         warn_without_runner(queue, "nothing starts")
 
 
 @click.command("drain")
-@click.option("--wait", "wait_for_end", is_flag=True, help="Return when nothing runs any more.")
+@click.option("--wait", "wait_for_end", is_flag=True, help="Return when no job is running any more.")
 def drain(wait_for_end: bool) -> None:
     """Let running jobs finish and start no more until `nightshift resume`."""
-    from runner.terminal.wait_for_jobs import wait_until
-
     with open_queue() as queue:
         queue.drain()
         print(f"Draining: running jobs finish, no more start until `nightshift resume`. {_standing(queue)}", flush=True)
@@ -62,16 +58,14 @@ def stay() -> int:
     """
     with open_queue() as queue:
         if queue.cancel_when_empty():
-            print("It is not run this time.")
+            print("Cancelled: the command for an empty queue is not run this time.")
             return 0
-        say("no command is due.")
+        say("no command is due, so there is nothing to cancel.")
         return 1
 
 
 def _standing(queue: Queue) -> str:
     """Return which jobs run and how many wait, in one sentence."""
-    from runner.model import State
-
     live = queue.jobs.live()
     named = ", ".join(f"#{job.id}" for job in live[:10]) + (" …" if len(live) > 10 else "")
     running = f"{counted(len(live), 'job')} running ({named})" if live else "No job is running"

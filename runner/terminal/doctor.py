@@ -8,30 +8,33 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runner.terminal.checks.finding import FAIL, INFO, OK, WARN, Finding
-from runner.terminal.session import print_json
+from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding
+from runner.terminal.session import AS_JSON, print_json
 from runner.text.table import paint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-MUST_BE_MENDED = 2
+NEEDS_FIXING = 2
 _COLOURS = {OK: "green", INFO: "bright_black", WARN: "yellow", FAIL: "red"}
 
 
 @click.command("doctor")
-@click.option("--gpu", "load", is_flag=True, help="Also put load on each free GPU and watch it, for some seconds.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--gpu", "load", is_flag=True, help="Also put load on each free GPU for some seconds and watch it.")
+@AS_JSON
 def doctor(load: bool, as_json: bool) -> int:
-    """Check this box: driver, database, disk, rights, clock, sockets, settings, the chat."""
-    found = []
+    """Check this box: driver, database, disk, rights, clock, sockets, settings and chat. Say how to fix what is wrong.
+
+    The exit code is 2 if something must be fixed.
+    """
+    findings = []
     for finding in examine(load):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             _print(finding)
     if as_json:
-        print_json([finding._asdict() for finding in found])
-    return MUST_BE_MENDED if any(finding.level == FAIL for finding in found) else 0
+        print_json([finding._asdict() for finding in findings])
+    return NEEDS_FIXING if any(finding.level == FAIL for finding in findings) else 0
 
 
 def _print(finding: Finding) -> None:
@@ -53,27 +56,27 @@ def examine(load: bool = False) -> Iterator[Finding]:
 def _examine_state(load: bool) -> Iterator[Finding]:
     from runner.config import home, settings
     from runner.errors import NightshiftError
-    from runner.terminal.checks import gpus, host, setup
+    from runner.terminal.checks import host, setup
 
-    yield from _guarded("binding", gpus.binding)
+    yield from _guarded("binding", host.binding)
     try:
-        found = settings.load()
+        loaded = settings.load()
     except NightshiftError as error:
         yield Finding(FAIL, "settings", str(error), "correct it in the environment or in .env of the state folder")
         return
-    yield from _guarded("settings", lambda: setup.settings(found))
-    yield from _guarded("env file", lambda: setup.env_file_rights(home.env_file() or os.path.join(found.home, ".env")))
+    yield from _guarded("settings", lambda: setup.settings(loaded))
+    yield from _guarded("env file", lambda: setup.env_file_rights(home.env_file() or os.path.join(loaded.home, ".env")))
     usable = True
-    for finding in _examine_folder(found.home, found.backup_dir):
+    for finding in _examine_folder(loaded.home, loaded.backup_dir):
         usable = usable and finding.level != FAIL
         yield finding
     if not usable:
         return  # the other checks need the folder and would fail for the same reason
-    yield from _guarded("runner", lambda: setup.runner(found.home))
-    yield from _guarded("limits", lambda: host.limits(found.home))
-    yield from _guarded("GPUs", lambda: gpus.driver(found.home, found.gpus))
+    yield from _guarded("runner", lambda: setup.runner(loaded.home))
+    yield from _guarded("limits", lambda: host.limits(loaded.home))
+    yield from _guarded("GPUs", lambda: host.driver(loaded.home, loaded.gpus))
     if load:
-        yield from _guarded("GPU load", lambda: gpus.under_load(found.home, found.gpus))
+        yield from _guarded("GPU load", lambda: host.under_load(loaded.home, loaded.gpus))
     yield from _guarded("chat", _chat)
 
 
@@ -84,7 +87,7 @@ def _chat() -> Iterator[Finding]:
 
 
 def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
-    from runner.terminal.checks import host, state_folder
+    from runner.terminal.checks import host, setup
 
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -92,12 +95,12 @@ def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
         fix = "set NIGHTSHIFT_HOME to a folder you may write to"
         yield Finding(FAIL, "state folder", f"{folder} cannot be made: {error.strerror}", fix)
         return
-    for check in (state_folder.folder, state_folder.disk, state_folder.sockets, host.inotify):
+    for check in (setup.folder, setup.disk, setup.sockets, host.inotify):
         yield from _guarded(check.__name__, partial(check, folder))
-    yield from _guarded("sqlite", state_folder.sqlite)
-    yield from _guarded("database", lambda: state_folder.database(folder))
-    yield from _guarded("audit", lambda: state_folder.audit(folder))
-    yield from _guarded("backup", lambda: state_folder.backup(backup_dir))
+    yield from _guarded("sqlite", setup.sqlite)
+    yield from _guarded("database", lambda: setup.database(folder))
+    yield from _guarded("audit", lambda: setup.audit(folder))
+    yield from _guarded("backup", lambda: setup.backup(backup_dir))
 
 
 def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from runner.api.edits import CLEAR, Edit, options_of
 from runner.config import options
+from runner.config.option_reader import read_words
 from runner.errors import UserError
-from runner.terminal.job_numbers import spans_in
-from runner.terminal.session import open_queue, say
-from runner.terminal.submit import command_of, usage
+from runner.terminal.session import open_queue, print_each, spans_in
+from runner.terminal.submit import HELP, SCRIPT, command_of, print_help
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,41 +20,35 @@ if TYPE_CHECKING:
 
 USAGE = """\
 Usage: nightshift edit N [options] [-- COMMAND…]
-       nightshift edit 12 --time 4h --priority high
-       nightshift edit 12-15,20 --clear time,after
-       nightshift edit 12                           which options it has now
+       nightshift edit 12                 (shows the options of the job)
 
-Change jobs that wait. What is not named stays; the environment and the folder stay as they were captured, unless
---dir, --env (which adds to those it has) or --workspace name others. One argument after -- is shell text; several
-are an exact argument list.
+Change jobs that wait. Options that you do not name stay. The job keeps the
+folder and the environment it was submitted with, unless --dir, --workspace or
+--env (which adds variables) changes them. One argument after -- is shell text;
+several are an exact list of arguments.
 
-Options:
+  nightshift edit 12 --time 4h --priority high
+  nightshift edit 12-15,20 --clear time,after
 """
-OWN = (
-    CLEAR,
-    options.Option(("--script",), "FILE", "script", "run this file instead of its command", str),
-    options.Option(("-h", "--help"), "", "help", "this text", bool),
-)
-SHOWN = (*options.OPTIONS, *OWN)
+OWN = (CLEAR, SCRIPT, HELP)
+SECTIONS = {"This command": OWN, **options.SECTIONS}
 
 
 def main(words: Sequence[str]) -> int:
     """Change jobs as the words say, or print their options. Return 1 if any change was refused, else 0."""
-    if words and words[0] in {"-h", "--help"}:
-        print(usage(USAGE, SHOWN), end="")
-        return 0
+    if words and words[0] in HELP.flags:
+        return print_help(USAGE, SECTIONS)
     if not words or words[0].startswith("-"):
         raise UserError("Which job? The number comes first: nightshift edit 12 --time 4h")
-    values, rest, _ = options.read_words(words[1:], OWN)
+    values, rest, _ = read_words(words[1:], OWN)
     if values.pop("help", False):
-        print(usage(USAGE, SHOWN), end="")
-        return 0
+        return print_help(USAGE, SECTIONS)
     with open_queue() as queue:
-        numbers = spans_in(words[0]).of(queue.unfinished())
+        numbers = spans_in(words[0]).of(queue.listing.unfinished())
         if not values and not rest:
-            return _each(numbers, lambda job_id: _now(queue, job_id))
+            return print_each(numbers, lambda job_id: _now(queue, job_id))
         edit = _edit(queue, values, rest)
-        return _each(numbers, lambda job_id: queue.edit(job_id, edit))
+        return print_each(numbers, lambda job_id: queue.edit(job_id, edit))
 
 
 def _edit(queue: Queue, values: dict[str, Any], rest: list[str]) -> Edit:
@@ -73,14 +67,3 @@ def _now(queue: Queue, job_id: int) -> str:
     """Return the `edit` command that would set the options and the command the job has now."""
     spec = queue.job(job_id).spec
     return f"nightshift edit {job_id} {options_of(spec)}".rstrip() + f" -- {spec.command}"
-
-
-def _each(numbers: Sequence[int], act: Any) -> int:
-    refused = 0
-    for job_id in numbers:
-        try:
-            print(act(job_id), flush=True)
-        except UserError as error:
-            say(str(error))
-            refused = 1
-    return refused

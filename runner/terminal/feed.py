@@ -10,44 +10,57 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from runner import rundir
-from runner.api import Queue
 from runner.config import options
+from runner.config.option_reader import read_words, take_lists
 from runner.errors import UserError
 from runner.model import State
 from runner.terminal import submit
 from runner.terminal.log_follow import Growing
-from runner.terminal.session import counted, say, warn_without_runner
-from runner.terminal.wait_for_jobs import Changes
+from runner.terminal.ls import gpu_indices
+from runner.terminal.session import counted, open_queue, say, warn_without_runner
+from runner.terminal.submit import write_or_discard
+from runner.terminal.wait import Changes
+from runner.text.words import state_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runner.api import Queue
     from runner.store.listing import Happened
 
 USAGE = """\
 Usage: nightshift feed --gpus 0 1 2 < gpu_commands.txt
        tail -f -n 0 gpu.queue | nightshift feed --gpus 0,1,2
 
-Run one command per line from standard input, each on one of these GPUs, as lines and GPUs come; return when all have
-ended. Every line is a job of the queue once it is read: it goes on whatever happens to this command. Ctrl-C stops the
-reading and lets the jobs finish; a second one returns at once, and they go on all the same.
+Run one command per line of standard input, each on one of these GPUs, as lines
+come and GPUs become free. Return when all have ended.
 
-The jobs' output comes here, whole lines of each, and is kept: nightshift log N. The exit code is 0 whether or not they
-succeed, 1 if a line could not be queued.
+Each line becomes a job of the queue as soon as it is read. The job goes on
+whatever happens to this command. Ctrl-C stops the reading and lets the jobs
+finish. A second Ctrl-C returns at once, and the jobs still go on.
 
-Options:
+The output of the jobs is printed here in whole lines, and kept for
+nightshift log N. The exit code is 1 if a line could not be queued, otherwise 0,
+whether or not the jobs succeed.
 """
 GPUS = ("--gpus",)
-OWN = (
-    options.Option(("-q", "--quiet"), "", "quiet", "leave the jobs' output in their logs", bool),
-    options.Option(("-h", "--help"), "", "help", "this text", bool),
-)
-SHOWN = (
-    options.Option(GPUS, "0 1 2", "on", "the GPUs to use, by index or UUID; also 0,1,2 (default all)", str),
-    *(one._replace(flags=("-g",), help="how many of them each job gets (default 1)") if one.key == "gpus" else one
-      for one in options.OPTIONS if one.key != "on"),
-    *OWN,
-)  # fmt: skip
+OWN = (options.Option(("-q", "--quiet"), "", "quiet", "do not print the output of the jobs", bool), submit.HELP)
+
+
+def _of_a_job(option: options.Option) -> options.Option:
+    """Return an option of submit as feed has it: here --gpus names the GPUs, and -g is how many a job gets."""
+    if option.key == "gpus":
+        return option._replace(flags=("-g",), help="how many of these GPUs (default 1)")
+    return option._replace(flags=()) if option.key == "on" else option
+
+
+SECTIONS = {
+    "This command": (
+        options.Option(GPUS, "0 1 2", "on", "use these GPUs, by index or UUID (default all)", str),
+        *OWN,
+    ),
+    **submit.of_each_job(_of_a_job),
+}
 ENOUGH = 2  # signals (Ctrl-C or SIGTERM) after which it returns at once
 
 
@@ -55,31 +68,32 @@ def main(words: Sequence[str]) -> int:
     """Queue the lines as they come and follow their jobs until they end. Return the exit code."""
     values = _read(words)
     if values.get("help"):
-        print(submit.usage(USAGE, SHOWN), end="")
-        return 0
+        return submit.print_help(USAGE, SECTIONS)
     lines = submit.Lines(sys.stdin)
-    with Queue(actor=submit.user()) as queue, closing(Changes(queue.home)) as changes, _Signals() as signals:
+    with open_queue() as queue, closing(Changes(queue.home)) as changes, _Signals() as signals:
         feed = Feed(queue, values, changes)
         warn_without_runner(queue, "what is read waits until one is")
         return feed.run(lines, signals)
 
 
 def _read(words: Sequence[str]) -> dict[str, Any]:
-    given, rest = options.take_lists(words, *GPUS)
-    gpus = [name for group in given for word in group for name in word.split(",") if name]
-    if given and not gpus:
+    lists, rest = take_lists(words, *GPUS)
+    gpus = [name for group in lists for word in group for name in word.split(",") if name]
+    if lists and not gpus:
         raise UserError("--gpus needs GPUs, like --gpus 0 1 2")
     if len(set(gpus)) < len(gpus):
         raise UserError("--gpus names a GPU twice. For several jobs on each, set NIGHTSHIFT_SLOTS_PER_GPU.")
     chosen = ["--on", ",".join(gpus)] if gpus else []
     try:
-        values, rest, _ = options.read_words(["-g", "1", *chosen, *rest], OWN)
+        values, rest, _ = read_words(["-g", "1", *chosen, *rest], OWN)
     except UserError as error:
         if "--on" not in str(error):
             raise
         raise UserError(str(error).replace("--gpus", "-g").replace("--on", "--gpus")) from None
     if rest:
-        raise UserError(f"{rest[0]!r} is one word too many: the commands come from standard input. More: --help")
+        raise UserError(
+            f"{rest[0]!r} is one word too many: the commands come from standard input. More: nightshift feed --help"
+        )
     return values
 
 
@@ -132,12 +146,12 @@ class Feed:
 
     def _look(self) -> None:
         for printed in self._printed.values():
-            _write(printed.lines())
+            write_or_discard(printed.lines())
         for event in self._queue.listing.events_after(self._seen):
             self._seen = event.number
             if event.job_id in self._unfinished:
                 self._take(event)
-        held = self._queue.held_back(self._unfinished) if self._unfinished else None
+        held = self._queue.reasons.why_blocked(self._unfinished) if self._unfinished else None
         if held and held != self._held:
             say(held)
         self._held = held
@@ -158,17 +172,15 @@ class Feed:
             say(f"job {job_id} runs again, attempt {attempt}, on gpu {where}")
         else:
             line = f"Processing command `{self._unfinished[job_id]}` on gpu {where}\n"
-            _write(line.encode("utf-8", "surrogateescape"))
+            write_or_discard(line.encode("utf-8", "surrogateescape"))
         self._begun.add(job_id)
         if not self._quiet:
             folder = rundir.folder_of(self._queue.home, job_id, attempt)
             self._printed[job_id] = _Printed(folder, self._changes.add(folder))
-            _write(self._printed[job_id].lines())
+            write_or_discard(self._printed[job_id].lines())
 
     def _names(self, gpus: list[str]) -> str:
         """Return the GPUs as the user named them, else by index."""
-        from runner.terminal.ls import gpu_indices
-
         indices = gpu_indices(self._queue)
         names = [next((name for name in self._on if uuid.startswith(name)), indices.get(uuid, uuid)) for uuid in gpus]
         return ",".join(map(str, names)) or "none"
@@ -176,12 +188,10 @@ class Feed:
     def _close_output(self, job_id: int) -> None:
         printed = self._printed.pop(job_id, None)
         if printed:
-            _write(printed.rest())
+            write_or_discard(printed.rest())
             self._changes.drop(printed.watch)
 
     def _tell_end(self, job_id: int) -> None:
-        from runner.text.words import state_words
-
         job = self._queue.jobs.get(job_id)
         if job and job.state is not State.SUCCEEDED:
             say(f"job {job_id}: {state_words(job)}")
@@ -236,14 +246,3 @@ class _Signals:
     def take(self) -> bool:
         """Empty the descriptor. Return whether there was a signal."""
         return bool(os.read(self.descriptor, 1 << 10))
-
-
-def _write(data: bytes) -> None:
-    """Write to stdout. If its reader has closed the pipe, discard output from now on: lines must still be queued."""
-    if not data:
-        return
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,55 +6,53 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runner.terminal.session import open_queue, print_json
+from runner.terminal.session import AS_JSON, open_queue, print_json
+from runner.text.table import Row, print_table
 
 if TYPE_CHECKING:
     from runner.api import Queue
-    from runner.text.table import Row
 
 UNKNOWN = "–"
 _COLOURS = {"free": "green", "busy": "cyan", "taken": "yellow", "held": "yellow", "lost": "red", "unknown": "red"}
 
 
 @click.command("gpus")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@AS_JSON
 def gpus(as_json: bool) -> None:
-    """Show the GPUs: load, memory, state and jobs."""
+    """Show the load, memory, state and jobs of each GPU."""
     with open_queue() as queue:
-        found = queue.gpus()
+        readings = queue.view.gpus()
         if as_json:
-            print_json(found)
-        elif not found:
+            print_json(readings)
+        elif not readings:
             print(_why_none(queue))
         else:
-            _print_gpus(queue, found)
+            _print_gpus(queue, readings)
 
 
 def _why_none(queue: Queue) -> str:
+    from runner.gpu.availability import gpu_trouble
+
     if not queue.runner_is_up():
         return f"No GPU has been read yet: no runner is up for {queue.home}. Start one: nightshift up --detach"
-    if (trouble := queue.gpu_trouble()) is not None:
+    if (trouble := gpu_trouble(queue.home)) is not None:
         return f"No GPU can be read. {trouble}"
     return "This runner uses no GPUs (NIGHTSHIFT_GPUS=none): only jobs with --gpus 0 run."
 
 
-def _print_gpus(queue: Queue, found: list[dict[str, Any]]) -> None:
-    from runner.text.table import print_table
-
+def _print_gpus(queue: Queue, readings: list[dict[str, Any]]) -> None:
     headers = ["GPU", "NAME", "STATE", "LOAD", "MEMORY", "TEMP", "POWER", "JOBS"]
-    print_table(headers, [_row(gpu) for gpu in found], cut=(1,), right=(3, 4, 5, 6))
-    for gpu in found:
+    print_table(headers, [_row(gpu) for gpu in readings], cut=(1,), right=(3, 4, 5, 6))
+    for gpu in readings:
         if gpu["detail"]:
             print(f"GPU {gpu['index']}: {gpu['detail']}")
-    if found[0]["simulated"]:
+    if readings[0]["simulated"]:
         print("These GPUs are simulated.")
     if not queue.runner_is_up():
         print("No runner is up: these are the last readings of an earlier one.")
 
 
 def _row(gpu: dict[str, Any]) -> Row:
-    from runner.text.table import Row
-
     return Row(
         [
             str(gpu["index"]),

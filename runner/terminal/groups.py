@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from runner import clock
+from runner.api import groups
 from runner.errors import UserError
-from runner.terminal.session import GROUP, open_queue, print_json
+from runner.sweep.metrics import last_values, parse_metric
+from runner.sweep.results import ran_s
+from runner.sweep.sweep_options import metric_in, parse_at_most
+from runner.terminal.completion import group_names
+from runner.terminal.session import AS_JSON, open_queue, print_json, say
+from runner.text import words
+from runner.text.table import Row, print_table
 
 if TYPE_CHECKING:
     from runner.api import Queue
@@ -17,11 +25,11 @@ LISTED = 20
 
 
 @click.command("group")
-@click.argument("name", metavar="[NAME]", type=GROUP, required=False)
-@click.option("--csv", "as_csv", is_flag=True, help="The results for a spreadsheet.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-@click.option("--at-most", metavar="M", help="Run at most this many at a time from now on; none for no limit.")
-@click.option("--metric", metavar="val_loss", help="What to compare them by: its name in the log, or a pattern.")
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=group_names)
+@click.option("--csv", "as_csv", is_flag=True, help="Print the results for a spreadsheet.")
+@AS_JSON
+@click.option("--at-most", metavar="M", help="From now on, run at most M at a time; none for no limit.")
+@click.option("--metric", metavar="val_loss", help="Compare jobs by this number in their output.")
 @click.option("--smallest", is_flag=True, help="The smallest is best.")
 @click.option("--largest", is_flag=True, help="The largest is best.")
 def group(
@@ -35,11 +43,9 @@ def group(
 ) -> None:
     """Show the progress and the results of a group of jobs, best first. Without a name, list the latest groups.
 
-    A sweep is a group, and so are jobs submitted with the same --group.
+    A sweep is a group, and so are jobs submitted with the same --group. For --metric, give the name of the number as
+    the job prints it, or a pattern.
     """
-    from runner.api import groups
-    from runner.text import words
-
     changes = _changes(at_most, metric, smallest, largest)
     with open_queue() as queue:
         if name is None:
@@ -48,12 +54,12 @@ def group(
             _print_all(queue, as_json)
             return
         if changes:
-            said = groups.change(queue, name, changes)
+            answer = groups.change(queue, name, changes)
             if not (as_csv or as_json):
-                print(said)
+                print(answer)
         standing, results = groups.standing(queue, name), _results(queue, name)
         if results.trouble:
-            click.echo(words.printable(f"nightshift: {results.trouble}"), err=True)
+            say(words.printable(results.trouble))
         if as_json:
             print_json(_described(standing, results))
         elif as_csv:
@@ -63,35 +69,27 @@ def group(
 
 
 def _changes(at_most: str | None, metric: str | None, smallest: bool, largest: bool) -> dict[str, Any]:
-    from runner.sweep.metrics import parse_metric
-    from runner.sweep.sweep_options import metric_in, parse_at_most
-
     values: dict[str, Any] = {"smallest": smallest, "largest": largest}
     values |= {"metric": parse_metric(metric)} if metric is not None else {}
-    found = metric_in(values)
-    return ({"metric": found} if found else {}) | ({"at_most": parse_at_most(at_most)} if at_most is not None else {})
+    chosen = metric_in(values)
+    return ({"metric": chosen} if chosen else {}) | ({"at_most": parse_at_most(at_most)} if at_most is not None else {})
 
 
 def _results(queue: Queue, name: str) -> Results:
-    from runner.api import groups
-    from runner.sweep.metrics import readings
-
     jobs, metric = groups.members(queue, name), groups.Metric.from_json(groups.find(queue, name).metric)
-    found = readings(groups.folders(queue, jobs), metric.pattern) if metric else groups.Readings({})
-    return groups.compared(jobs, found.found, metric, found.trouble)
+    numbers = last_values(groups.folders(queue, jobs), metric.pattern) if metric else groups.MetricValues({})
+    return groups.compared(jobs, numbers.values, metric, numbers.trouble)
 
 
 def _print_all(queue: Queue, as_json: bool) -> None:
-    from runner.api import groups
-
-    found = [groups.standing(queue, name) for name in queue.groups.latest(-1 if as_json else LISTED)]
+    standings = [groups.standing(queue, name) for name in queue.groups.latest(-1 if as_json else LISTED)]
     if as_json:
-        print_json([_summary(standing) for standing in found])
+        print_json([_summary(standing) for standing in standings])
         return
-    for standing in found:
+    for standing in standings:
         print(standing.line)
-    if not found:
-        print('There are none. A sweep makes one: nightshift sweep "python train.py --lr {lr}" -p lr 0.1 0.01')
+    if not standings:
+        print('There are no groups. A sweep makes one: nightshift sweep "python train.py --lr {lr}" -p lr 0.1 0.01')
 
 
 def _summary(standing: Standing) -> dict[str, Any]:
@@ -109,9 +107,6 @@ def _summary(standing: Standing) -> dict[str, Any]:
 
 
 def _described(standing: Standing, results: Results) -> dict[str, Any]:
-    from runner import clock
-    from runner.sweep.results import ran_s
-
     now, best = clock.now(), results.best
     jobs = [
         {
@@ -129,15 +124,10 @@ def _described(standing: Standing, results: Results) -> dict[str, Any]:
 
 
 def _print(standing: Standing, results: Results) -> None:
-    from runner import clock
-    from runner.api.groups import best_words
-    from runner.text import words
-    from runner.text.table import Row, print_table
-
     print(words.printable(standing.line))
     if standing.group.command:
         print(words.printable(standing.group.command))
-    if best := best_words(results):
+    if best := groups.best_words(results):
         print(words.printable(f"{best} (the {results.metric.best if results.metric else ''} is best)"))
     elif results.metric:
         print(f"No job has printed {words.printable(results.metric.name)} so far.")
@@ -148,9 +138,9 @@ def _print(standing: Standing, results: Results) -> None:
     metric = [results.metric.name] if results.metric else []
     rows = []
     for row in results.rows:
-        given = row.job.spec.parameters
-        cells = [str(row.job.id), *(words.printable(given.get(name, "–")) for name in names)]
-        cells += [row.reading.text if row.reading else ""] if metric else []
+        values = row.job.spec.parameters
+        cells = [str(row.job.id), *(words.printable(values.get(name, "–")) for name in names)]
+        cells += [row.value.text if row.value else ""] if metric else []
         cells += [words.state_words(row.job), words.duration_words(row.job, now)]
         cells += [] if names else [words.title(row.job)]
         rows.append(Row(cells, {len(names) + len(metric) + 1: words.colour(row.job.state)}))

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import click
 
-from runner.terminal.session import JOBS_ARGUMENT, UNFINISHED_JOB, act_on_each
+from runner.terminal.session import JOB_ARGUMENT, JOBS_ARGUMENT, act_on_each
+from runner.units import parse_duration
 
 
 @click.command("keep")
 @JOBS_ARGUMENT
-@click.option("--for", "duration", metavar="1h", help="How long; without it for good.")
+@click.option("--for", "duration", metavar="1h", help="For how long (default: until it ends).")
 def keep(job_ids: tuple[int, ...], duration: str | None) -> int:
-    """Do not stop these jobs for being idle or hung."""
-    from runner.units import parse_duration
+    """Do not stop these jobs for being idle or hung.
 
+    Example: nightshift keep 12 --for 2h
+    """
     for_s = parse_duration(duration) if duration else None
     return act_on_each(job_ids, lambda queue, job_id: queue.keep(job_id, for_s))
 
 
 @click.command("extend")
-@click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
-@click.argument("duration", metavar="2h")
+@JOB_ARGUMENT
+@click.argument("duration", metavar="TIME")
 def extend(job_id: int, duration: str) -> int:
-    """Extend the time limit of a job by this much. The job may already be running."""
-    from runner.units import parse_duration
+    """Extend the time limit of job N. It may already be running.
 
+    Example: nightshift extend 12 2h
+    """
     by_s = parse_duration(duration)
     return act_on_each([job_id], lambda queue, each: queue.extend(each, by_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from contextlib import closing
@@ -9,25 +10,33 @@ from typing import TYPE_CHECKING
 
 import click
 
+from runner import rundir
+from runner.errors import UserError
+from runner.terminal.log_follow import Growing, Stamps
 from runner.terminal.session import JOB, open_queue, say
+from runner.terminal.wait import Changes, wait_until
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.api import Queue
-    from runner.terminal.log_follow import Growing, Stamps
 
 NO_TIME = "-"
 
 
 @click.command("log")
 @click.argument("job_id", type=JOB, metavar="N")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends; wait for one that has not started.")
-@click.option("--times", is_flag=True, help="Put before each line when it came.")
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the job ends; wait for its start.")
+@click.option("--times", is_flag=True, help="Print the time before each line.")
 @click.option("--tail", "lines", type=click.IntRange(0, 10**9), metavar="K", help="Only the last K lines.")
-@click.option("--attempt", type=click.IntRange(1, 10**9), metavar="A", help="Of this attempt instead of the latest.")
+@click.option(
+    "--attempt", type=click.IntRange(1, 10**9), metavar="A", help="The output of this attempt (default: the latest)."
+)
 def log(job_id: int, follow: bool, times: bool, lines: int | None, attempt: int | None) -> None:
-    """Print the output of job N, stdout and stderr in order."""
+    """Print the output of job N, stdout and stderr in order.
+
+    Example: nightshift log 12 -f --tail 20
+    """
     with open_queue() as queue:
         _check(queue, job_id, attempt)
         if follow:
@@ -37,21 +46,20 @@ def log(job_id: int, follow: bool, times: bool, lines: int | None, attempt: int 
 
 
 def _check(queue: Queue, job_id: int, attempt: int | None) -> None:
-    from runner.errors import UserError
-
-    made = queue.job(job_id).attempt
-    if attempt is not None and attempt > made:
-        raise UserError(f"Job {job_id} has no attempt {attempt}; there were {made}.")
+    latest = queue.job(job_id).attempt
+    if attempt is not None and attempt > latest:
+        why = f"The latest is {latest}." if latest else "It has not started yet."
+        raise UserError(f"Job {job_id} has no attempt {attempt}. {why}")
 
 
 def _print_now(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: int | None) -> None:
-    kept = queue.log(job_id, attempt)
+    output = queue.view.log(job_id, attempt)
     folder = _folder(queue, job_id, attempt or queue.job(job_id).attempt)
     if times or lines is not None:
         with closing(Printer(folder, times, lines)) as printer:
             printer.catch_up()
     else:
-        for _, piece in kept.parts():
+        for piece in output.parts():
             sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
     _explain_nothing(queue, job_id, folder)
@@ -59,20 +67,14 @@ def _print_now(queue: Queue, job_id: int, attempt: int | None, times: bool, line
 
 def _explain_nothing(queue: Queue, job_id: int, folder: str) -> None:
     """If there is no output, say why, if that is known."""
-    import os
-
-    from runner import rundir
-
-    end = rundir.read(folder, rundir.EXIT) or {}
-    if end.get("spawn_error"):
-        say(f"job {job_id} could not be started: {end['spawn_error']}")
+    end = rundir.read_exit(folder)
+    if end is not None and end.spawn_error:
+        say(f"job {job_id} could not be started: {end.spawn_error}")
     elif queue.job(job_id).state.final and not os.path.exists(os.path.join(folder, rundir.OUTPUT)):
-        say(f"there is no output of job {job_id}: it was removed, or the job never ran")
+        say(f"job {job_id} has no output: it was removed, or the job never ran")
 
 
 def _folder(queue: Queue, job_id: int, attempt: int) -> str:
-    from runner import rundir
-
     return rundir.folder_of(queue.home, job_id, attempt)
 
 
@@ -80,10 +82,8 @@ class Printer:
     """Prints the output of one attempt, as far as it has come."""
 
     def __init__(self, folder: str, times: bool, lines: int | None) -> None:
-        from runner.terminal.log_follow import Growing, Stamps
-
-        self._growing: Growing = Growing(folder)
-        self._stamps: Stamps | None = Stamps(folder) if times else None
+        self._growing = Growing(folder)
+        self._stamps = Stamps(folder) if times else None
         self._last: deque[bytes] | None = deque(maxlen=lines) if times and lines is not None else None
         self._line, self._line_at = b"", 0
         self._stamped: tuple[datetime | None, bytes] = None, f"{NO_TIME} ".encode()
@@ -154,7 +154,7 @@ class Printer:
 
 def _end_of_line(text: bytes, at: int) -> int:
     """Return the position after the line that contains the byte at `at`."""
-    ends = [found for end in (b"\n", b"\r") if (found := text.find(end, at)) >= 0]
+    ends = [position for end in (b"\n", b"\r") if (position := text.find(end, at)) >= 0]
     last = min(ends, default=len(text)) + 1
     return last + 1 if text[last - 1 : last + 1] == b"\r\n" else last
 
@@ -177,15 +177,13 @@ def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
 
     None if the job ends without another, or if its output is complete but no runner is up to record the end.
     """
-    from runner.terminal.wait_for_jobs import wait_until
-
     job = queue.job(job_id)
     if job.attempt <= after and not job.state.final:
-        waits = queue.waiting_reasons([job])
+        waits = queue.reasons.of([job])
         if waits:
             say(f"job {job_id} has not started yet: {waits[job_id]}")
         elif not queue.runner_is_up():
-            say("its output is complete; how it ended will be recorded when a runner is up")
+            say("the output is complete. How the job ended is recorded when a runner is up")
             return None
         wait_until(queue.home, lambda: queue.job(job_id).attempt > after or queue.job(job_id).state.final)
         job = queue.job(job_id)
@@ -193,10 +191,6 @@ def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
 
 
 def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) -> None:
-    import os
-
-    from runner.terminal.wait_for_jobs import Changes, wait_until
-
     folder = _folder(queue, job_id, number)
     wait_until(queue.home, lambda: os.path.isdir(folder) or _is_over(queue, job_id, number))
     with closing(Changes(queue.home, folder)) as changes:
@@ -211,10 +205,6 @@ def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) ->
 
 def _is_over(queue: Queue, job_id: int, number: int) -> bool:
     """Return whether an attempt can produce no more output."""
-    import os
-
-    from runner import rundir
-
     folder = _folder(queue, job_id, number)
     if os.path.exists(os.path.join(folder, rundir.EXIT)):
         return True

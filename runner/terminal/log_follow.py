@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import IO, TYPE_CHECKING
 
 from runner import rundir
+from runner.supervisor.log_reader import Log, last_position
 from runner.supervisor.output import INDEX_RECORD
 
 if TYPE_CHECKING:
@@ -89,13 +90,12 @@ class Growing:
 
     def _is_behind(self) -> bool:
         """Return whether the index of times covers more output than all files together contain."""
-        kept = sum(self._size(name) for name in (rundir.OUTPUT, *rundir.TAILS))
-        return last_position(self._path(rundir.TIMES)) > kept
+        size = sum(self._size(name) for name in (rundir.OUTPUT, *rundir.TAILS))
+        return last_position(self._path(rundir.TIMES)) > size
 
     def _catch_up(self) -> None:
         """Set `position` to where the kept tail begins in the whole output."""
-        tail = sum(self._size(name) for name in rundir.TAILS)
-        self.position = max(self.position, last_position(self._path(rundir.TIMES)) - tail)
+        self.position = max(self.position, Log(self._folder).tail_position())
 
     def _open(self, name: str) -> bool:
         try:
@@ -153,32 +153,19 @@ class Stamps:
         self._read += whole
 
 
-def last_position(path: str) -> int:
-    """Return the position in the newest entry of an index of times; 0 if it has none."""
-    try:
-        with open(path, "rb") as file:
-            whole = file.seek(0, os.SEEK_END) // INDEX_RECORD.size
-            if whole == 0:
-                return 0
-            file.seek((whole - 1) * INDEX_RECORD.size)
-            return int(INDEX_RECORD.unpack(file.read(INDEX_RECORD.size))[0])
-    except FileNotFoundError:
-        return 0
-
-
 def _back_up(file: IO[bytes], newlines: int, end: int) -> int:
     """Seek back from `end` to just after the given number of newlines, or to the start. Return how many were found."""
-    at, found = end, 0
+    at, count = end, 0
     while at > 0:
         start = max(0, at - CHUNK)
         file.seek(start)
         data = file.read(at - start)
         newline = len(data)
         while (newline := data.rfind(b"\n", 0, newline)) >= 0:
-            found += 1
-            if found == newlines:
+            count += 1
+            if count == newlines:
                 file.seek(start + newline + 1)
-                return found
+                return count
         at = start
     file.seek(0)
-    return found
+    return count

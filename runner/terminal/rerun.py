@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runner.terminal.job_numbers import jobs_meant
-from runner.terminal.session import GROUP, JOB, open_queue, print_json, say, warn_without_runner
+from runner.api.groups import in_order
+from runner.errors import UserError
+from runner.terminal.session import JOB, group_option, jobs_meant, open_queue, print_json, say, warn_without_runner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -59,8 +60,8 @@ def _refuse_misspelt(flag: str, own: Collection[str], ctx: click.Context) -> Non
 
 @click.command("rerun", cls=WithChanges)
 @click.argument("job_ids", type=JOB, metavar="N…", nargs=-1)
-@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep, that have ended.")
-@click.option("--failed", is_flag=True, help="Of the group only those that failed and were not run again.")
+@group_option("All jobs of this group or sweep that have ended.")
+@click.option("--failed", is_flag=True, help="With --group: only those that failed and were not run again.")
 @click.option("--json", "as_json", is_flag=True, help='Print {"ids": [12]}.')
 @click.pass_obj
 def rerun(
@@ -68,34 +69,34 @@ def rerun(
 ) -> int:
     """Queue jobs again, each under a new number.
 
-    Flags and settings that follow replace or add arguments of the job's command: nightshift rerun 12 --lr 3e-4
+    CHANGES replace arguments of the job's command, or add to them. Write -- before those that have the name of an
+    option of rerun. A job keeps its --after and --after-ok for jobs that have not ended, or that are run again too.
 
-    After -- they may have the same names as options of rerun: nightshift rerun 12 -- --group b
-
-    A job keeps its --after and --after-ok for jobs that have not ended, or that are run again too.
+    \b
+    Examples:
+      nightshift rerun 12 --lr 3e-4
+      nightshift rerun 12 -- --group b
+      nightshift rerun --group sweep-1 --failed
     """
-    from runner.api.groups import in_order
-    from runner.errors import UserError
-
     if failed and group is None:
-        raise UserError("--failed of what? nightshift rerun --group NAME --failed")
-    made = []
+        raise UserError("--failed needs a group: nightshift rerun --group NAME --failed")
+    new_ids = []
     with open_queue() as queue:
         which, none = ("failed", "none of it has failed") if failed else ("ended", "nothing of it has ended")
         job_ids = jobs_meant(queue, job_ids, group, which, none)
         for job_id in in_order(queue, job_ids):
             try:
-                made.append(queue.rerun(job_id, changes or (), in_order=group is not None))
+                new_ids.append(queue.rerun(job_id, changes or (), in_order=group is not None))
             except UserError as error:
                 say(str(error))
                 continue
             if not as_json:
-                print(f"Submitted job {made[-1]} ({job_id} again{_coming_after(queue, made[-1])})")
+                print(f"Submitted job {new_ids[-1]} ({job_id} again{_coming_after(queue, new_ids[-1])})")
         if as_json:
-            print_json({"ids": made})
-        if made:
+            print_json({"ids": new_ids})
+        if new_ids:
             warn_without_runner(queue, "they wait")
-    return 0 if len(made) == len(job_ids) else 1
+    return 0 if len(new_ids) == len(job_ids) else 1
 
 
 def _coming_after(queue: Queue, job_id: int) -> str:

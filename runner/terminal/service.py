@@ -13,22 +13,32 @@ from typing import TYPE_CHECKING
 
 import click
 
+from runner.api import Queue
+from runner.config import home
+from runner.config.workspace import Workspace, validate
+from runner.errors import OperatorError
+from runner.processes.process_lock import KEEPER_LOCK, ask_to_leave, holder, is_ready, written_pid
+from runner.store.box import BoxKey
+from runner.store.connection import prepare_home
+from runner.terminal.cli import BOT_IS_WANTED, BOT_TOKEN, PAGE_SOCKET
+from runner.terminal.keeper import IS_OFF, Keeper, Part, command, start, take_over
+from runner.terminal.service_log import LogOnTerminal, log_path, opened_log, said_since
 from runner.terminal.session import counted, open_queue, say
+from runner.terminal.wait import Changes
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from runner.terminal.keeper import Part
-    from runner.terminal.spawn import Handed
+    from runner.terminal.keeper import Handed
 
 DEMO_HOME = "~/.nightshift-demo"
 DEMO_GPUS = "sim:2x24GiB"
 BOT_STARTS_WITHIN_S = 60.0
 NETWORK_WAIT_S = 6.0  # for a bot that is up to connect; it keeps trying. Longer than the keeper's SETTLED_AFTER_S
 WITHOUT_BOT = (
-    "no NIGHTSHIFT_TOKEN: the bot stays off. To get it: docs/telegram.md, "
-    "or NIGHTSHIFT_CHAT=page for a page on this machine."
+    "no NIGHTSHIFT_TOKEN is set, so the bot stays off. docs/telegram.md says how to get one. "
+    "Or set NIGHTSHIFT_CHAT=page for a chat page on this machine."
 )
 
 
@@ -42,11 +52,10 @@ def runner() -> None:
 
 
 @click.command("up")
-@click.option("--detach", is_flag=True, help="Return when it is up; it stays after the terminal is closed.")
+@click.option("--detach", is_flag=True, help="Return when it is up. It keeps running after the terminal closes.")
 def up(detach: bool) -> int:
-    """Run jobs and the bot, and restart any part of nightshift that dies."""
+    """Run the runner and the bot, and restart each if it dies. Ctrl-C or `nightshift down` stops them."""
     from runner.config import settings
-    from runner.store.connection import prepare_home
 
     folder = settings.load().home
     parts = _parts(folder)
@@ -61,11 +70,9 @@ def up(detach: bool) -> int:
 
 def _take_over(folder: str) -> None:
     """Stop the runner and the bot that an earlier `up` left running when it was killed."""
-    from runner.terminal.takeover import take_over
-
     if names := take_over(folder):
         who = " and ".join(reversed(names))
-        say(f"an earlier `nightshift up` was killed, and its {who} went on: taken over and restarted; jobs go on")
+        say(f"an earlier `nightshift up` was killed and left its {who} running. Restarted; jobs go on.")
 
 
 # -- what is kept up -----------------------------------------------------------------------------------
@@ -73,13 +80,7 @@ def _take_over(folder: str) -> None:
 
 def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
     """Return the runner, and the bot if it is set up. `any_port`: its page may use another port if its own is taken."""
-    from runner.config import home
-    from runner.processes.process_lock import is_ready
-    from runner.terminal.cli import BOT_IS_WANTED, PAGE_SOCKET
-    from runner.terminal.keeper import Part
-    from runner.terminal.spawn import command
-
-    found = [
+    parts = [
         Part(
             name="runner",
             command=command("runner"),
@@ -89,7 +90,7 @@ def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
     ]
     if BOT_IS_WANTED.load()():
         ready = partial(is_ready, folder, lock=home.BOT_LOCK, bell=home.BOT_BELL)
-        found.append(
+        parts.append(
             Part(
                 name="bot",
                 command=command("bot"),
@@ -99,38 +100,30 @@ def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
                 worked_before=_bot_was_up_before(folder),
             )
         )
-    return found
+    return parts
 
 
 def _bot_was_up_before(folder: str) -> bool:
     """Return whether the bot ever worked: a token revoked one night must not stop the queue when the box restarts."""
-    from runner.api import Queue
-    from runner.errors import OperatorError
-
     try:
         with Queue(folder, actor="") as queue:
-            return queue.box.get("bot id") is not None
+            return queue.box.get(BoxKey.BOT_ID) is not None
     except OperatorError:  # the runner reports what is wrong, and may repair it
         return True
 
 
 def _token() -> list[Handed]:
     """Return the bot's token to pass on, if this process was given it."""
-    from runner.terminal.cli import BOT_TOKEN
-
-    found: list[Handed] = BOT_TOKEN.load()()
-    return found
+    token: list[Handed] = BOT_TOKEN.load()()
+    return token
 
 
 def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
     """Keep the parts up in this process, and show their log while there is a terminal. Return the exit code."""
-    from runner.terminal.keeper import Keeper
-    from runner.terminal.service_log import Shown, opened_log
-
-    with opened_log(folder) as output, Shown(folder, output) as shown:
+    with opened_log(folder) as output, LogOnTerminal(folder, output) as terminal:
 
         def tell() -> None:
-            shown.catch_up()
+            terminal.catch_up()
             with contextlib.suppress(OSError):  # the terminal is gone
                 on_ready()
                 sys.stdout.flush()
@@ -145,27 +138,18 @@ def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
 
 def _tell_up(folder: str) -> None:
     """Print which processes are up, where their log is, and the link to the chat."""
-    from runner.config import home
-    from runner.processes.process_lock import written_pid
-    from runner.terminal.service_log import log_path
-
     bot = written_pid(folder, home.BOT_LOCK) if _bot_is_ready(folder) else None
-    whose = f"runner pid {written_pid(folder, home.RUNNER_LOCK)}" + (f", bot pid {bot}" if bot else "")
-    print(f"nightshift is up ({whose}); its log: {log_path(folder)}")
+    pids = f"runner pid {written_pid(folder, home.RUNNER_LOCK)}" + (f", bot pid {bot}" if bot else "")
+    print(f"nightshift is up ({pids}); its log: {log_path(folder)}")
     _tell_link(folder)
 
 
 def _bot_is_ready(folder: str) -> bool:
-    from runner.config import home
-    from runner.processes.process_lock import is_ready, written_pid
-
     pid = written_pid(folder, home.BOT_LOCK)
     return pid is not None and is_ready(folder, pid, home.BOT_LOCK, home.BOT_BELL)
 
 
 def _link(folder: str) -> str | None:
-    from runner.config import home
-
     if home.setting("CHAT") != "page" or not _bot_is_ready(folder):
         return None
     with contextlib.suppress(OSError), open(os.path.join(folder, home.PAGE_LINK), encoding="utf-8") as file:
@@ -175,8 +159,6 @@ def _link(folder: str) -> str | None:
 
 def _tell_link(folder: str) -> None:
     """Print the link to a terminal, but only its file into a log: anyone with the link may do everything."""
-    from runner.config import home
-
     if link := _link(folder):
         print(f"The chat: {link}" if sys.stdout.isatty() else f"The chat's link is in {folder}/{home.PAGE_LINK}")
 
@@ -185,17 +167,12 @@ def _tell_link(folder: str) -> None:
 
 
 def _detach(folder: str, parts: list[Part]) -> int:
-    from runner.config import home
-    from runner.processes.process_lock import KEEPER_LOCK, holder
-    from runner.terminal.service_log import log_path, opened_log
-    from runner.terminal.spawn import command, start
-
     already = holder(folder, home.RUNNER_LOCK) or holder(folder, KEEPER_LOCK)
     if already:
         print(f"nightshift is already up for {folder} (pid {already}).")
         _tell_link(folder)
         if holder(folder, KEEPER_LOCK) is None:
-            print("Nobody would start it again if it died. For that: nightshift down && nightshift up --detach")
+            print("It would not be restarted if it died. To change that: nightshift down && nightshift up --detach")
         if len(parts) > 1 and not _bot_is_ready(folder):
             print(f"Its bot is not up; {log_path(folder)} says why. Restart: nightshift down && nightshift up --detach")
         return 0
@@ -207,17 +184,13 @@ def _detach(folder: str, parts: list[Part]) -> int:
 
 def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, with_bot: bool) -> int:
     """Wait for the runner and, up to a time-out, the bot. Return the exit code; print the log if one fails."""
-    from runner.terminal.keeper import IS_OFF
-    from runner.terminal.service_log import said_since
-    from runner.terminal.wait_for_jobs import Changes
-
     waited = _Waited()
     with contextlib.closing(Changes(folder)) as changes:
         while keeper.poll() is None:
             if _runner_is_ready(folder, keeper.pid):
-                if with_bot and IS_OFF.format("BOT") in (said := said_since(folder, begin)):
-                    sys.stderr.write(said)
-                    print("The runner is up, and jobs run; the bot is not. Why, is said above.")
+                if with_bot and IS_OFF.format("BOT") in (lines := said_since(folder, begin)):
+                    sys.stderr.write(lines)
+                    print("The runner is up and jobs run, but the bot is not up. The lines above say why.")
                     return 2
                 connected = not with_bot or _bot_is_connected(folder, begin)
                 if connected or waited.long_enough(_bot_is_ready(folder)):
@@ -229,9 +202,6 @@ def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, 
 
 
 def _runner_is_ready(folder: str, keeper: int) -> bool:
-    from runner.config import home
-    from runner.processes.process_lock import is_ready, written_pid
-
     pid = written_pid(folder, home.RUNNER_LOCK)
     return pid is not None and pid != keeper and is_ready(folder, pid)
 
@@ -251,53 +221,41 @@ class _Waited:
 
 def _bot_is_connected(folder: str, begin: int) -> bool:
     """Return whether the bot has logged that it is up: before that, Telegram may still refuse its token."""
-    from runner.config import home
-    from runner.processes.process_lock import written_pid
-    from runner.terminal.service_log import said_since
-
     return _bot_is_ready(folder) and f"bot pid {written_pid(folder, home.BOT_LOCK)} up" in said_since(folder, begin)
 
 
 def _tell_detached(folder: str, connected: bool) -> None:
     _tell_up(folder)
     if not connected:
-        print("The bot has not reached Telegram yet and keeps trying; `nightshift doctor` tells how it stands.")
+        print("The bot has not reached Telegram yet and keeps trying. `nightshift doctor` shows whether it has.")
     print("Stop it: nightshift down (running jobs go on)")
     _tell_if_held(folder)
 
 
 def _tell_if_held(folder: str) -> None:
-    from runner.api import Queue
-
     with Queue(folder, actor="") as queue:
-        if held := queue.held():
+        if held := queue.reasons.why_paused():
             print(f"Note: {held}.")
 
 
 @click.command("down")
 def down() -> None:
     """Stop nightshift. Running jobs go on, and the next `up` follows them again."""
-    from runner.config import home
-    from runner.processes.process_lock import KEEPER_LOCK, ask_to_leave
-    from runner.terminal.takeover import take_over
-
     folder = home.state_folder()
-    asked = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.BOT_LOCK, home.RUNNER_LOCK)]
-    if not any([*asked, *take_over(folder, insist=False)]):
+    stopped = [ask_to_leave(folder, name) for name in (KEEPER_LOCK, home.BOT_LOCK, home.RUNNER_LOCK)]
+    if not any([*stopped, *take_over(folder, insist=False)]):
         print(f"Nothing was up for {folder}.")
         return
     print(f"nightshift is down. {_still_running()}")
 
 
 def _still_running() -> str:
-    from runner.errors import OperatorError
-
     try:
         with open_queue() as queue:
             live = len(queue.jobs.under_way())
     except OperatorError as error:
         return str(error)
-    return f"{counted(live, 'job') if live else 'No job'} {'goes' if live < 2 else 'go'} on running."
+    return f"{counted(live, 'job')} {'is' if live == 1 else 'are'} still running." if live else "No job is running."
 
 
 # -- trying it out -------------------------------------------------------------------------------------
@@ -306,26 +264,25 @@ def _still_running() -> str:
 @click.command("demo")
 def demo() -> int:
     """Try nightshift with a chat page, in a state folder of its own. GPUs are simulated if there are none."""
-    from runner.config import home, settings
-    from runner.processes.process_lock import KEEPER_LOCK, holder
-    from runner.store.connection import prepare_home
+    from runner.config import settings
 
     os.environ.setdefault("NIGHTSHIFT_HOME", os.path.expanduser(DEMO_HOME))
     os.environ["NIGHTSHIFT_CHAT"] = "page"
     if home.setting("GPUS") is None:
         os.environ["NIGHTSHIFT_GPUS"] = _demo_gpus()
-    found = settings.load()
-    prepare_home(found.home)
-    if holder(found.home, KEEPER_LOCK) is not None and (link := _link(found.home)):
-        print(f"The demo runs already.\n\n  The chat, in your browser:  {link}\n")
+    loaded = settings.load()
+    folder = loaded.home
+    prepare_home(folder)
+    if holder(folder, KEEPER_LOCK) is not None and (link := _link(folder)):
+        print(f"The demo is already running.\n\n  The chat, in your browser:  {link}\n")
         return 0
-    _take_over(found.home)
-    _make_workspace(found.home)
-    simulated = found.gpus.startswith("sim:")
-    print(f"State in {found.home}; GPUs: {found.gpus}{' – these are SIMULATED' if simulated else ''}.", flush=True)
-    code = _keep(found.home, _parts(found.home, any_port=True), partial(_tell_demo, found.home))
+    _take_over(folder)
+    _make_workspace(folder)
+    simulated = loaded.gpus.startswith("sim:")
+    print(f"State in {folder}; GPUs: {loaded.gpus}{' – these are SIMULATED' if simulated else ''}.", flush=True)
+    code = _keep(folder, _parts(folder, any_port=True), partial(_tell_demo, folder))
     with contextlib.suppress(OSError):
-        _tell_demo_end(found.home, code)
+        _tell_demo_end(folder, code)
     return code
 
 
@@ -338,9 +295,6 @@ def _demo_gpus() -> str:
 
 def _make_workspace(folder: str) -> None:
     """Add a workspace for chat jobs if there is none: the current folder, or the state folder if it is not writable."""
-    from runner.api import Queue
-    from runner.config.workspace import Workspace, validate
-
     here = os.getcwd()
     usual = here != "/" and os.access(here, os.W_OK | os.X_OK)
     with Queue(folder, actor="demo", begin=True) as queue:
@@ -349,28 +303,25 @@ def _make_workspace(folder: str) -> None:
 
 
 def _tell_demo(folder: str) -> None:
-    link = _link(folder)
-    print(f"\n  The chat, in your browser:  {link}\n")
-    print("Send it /submit echo hello from GPU $CUDA_VISIBLE_DEVICES")
-    print("In another terminal:")
-    print(f"  export NIGHTSHIFT_HOME={shlex.quote(folder)}")
-    print('  export PATH="$PATH:$NIGHTSHIFT_HOME/bin"')
-    print("  nightshift submit -- 'echo hello from GPU $CUDA_VISIBLE_DEVICES; nightshift gpus'")
-    print("  nightshift ls")
-    print("Ctrl-C ends the demo.\n")
+    print(f"""
+  The chat, in your browser:  {_link(folder)}
+
+Send it /submit echo hello from GPU $CUDA_VISIBLE_DEVICES
+In another terminal:
+  export NIGHTSHIFT_HOME={shlex.quote(folder)}
+  export PATH="$PATH:$NIGHTSHIFT_HOME/bin"
+  nightshift submit -- 'echo hello from GPU $CUDA_VISIBLE_DEVICES; nightshift gpus'
+  nightshift ls
+Ctrl-C ends the demo.
+""")
 
 
 def _tell_demo_end(folder: str, code: int) -> None:
-    from runner.api import Queue
-
     if code:
         return
     with Queue(folder, actor="demo") as queue:
         live = [f"#{job.id}" for job in queue.jobs.under_way()]
     print("The demo has ended.")
     if live:
-        one = len(live) == 1
-        print(
-            f"{counted(len(live), 'job')} {'goes' if one else 'go'} on running: {', '.join(live)}."
-            f" Start the demo again to watch {'it' if one else 'them'}, or to kill {'it' if one else 'them'}."
-        )
+        it = "it" if len(live) == 1 else "them"
+        print(f"Still running: {', '.join(live)}. Start the demo again to watch or kill {it}.")

@@ -8,7 +8,7 @@ import shutil
 import threading
 from typing import TYPE_CHECKING
 
-from runner.terminal.wait_for_jobs import Changes
+from runner.terminal.wait import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,23 +51,23 @@ def shorten(folder: str) -> None:
             os.truncate(path, 0)
 
 
-class Shown:
+class LogOnTerminal:
     """Copies the log to the terminal as it grows, until the terminal closes. If the terminal blocks, only this does."""
 
     def __init__(self, folder: str, log: int) -> None:
         self._log, self._at = log, os.fstat(log).st_size
         self._changes = Changes(folder)
         self._turn = threading.Lock()
-        self._wanted = not os.path.samestat(os.fstat(log), os.fstat(STDERR))
+        self._open = not os.path.samestat(os.fstat(log), os.fstat(STDERR))
 
-    def __enter__(self) -> Shown:
-        if self._wanted:
+    def __enter__(self) -> LogOnTerminal:
+        if self._open:
             threading.Thread(target=self._follow, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.catch_up()
-        self._wanted = False
+        self._open = False
 
     def catch_up(self) -> None:
         """Copy everything logged so far to the terminal, unless the terminal blocks."""
@@ -78,17 +78,17 @@ class Shown:
                 self._turn.release()
 
     def _follow(self) -> None:
-        while self._wanted:
+        while self._open:
             with self._turn:
                 self._copy()
             self._changes.wait()
 
     def _copy(self) -> None:
         self._at = min(self._at, os.fstat(self._log).st_size)
-        while self._wanted and (text := os.pread(self._log, 1 << 16, self._at)):
+        while self._open and (text := os.pread(self._log, 1 << 16, self._at)):
             self._at += len(text)
             try:
                 while text:
                     text = text[os.write(STDERR, text) :]
             except OSError:
-                self._wanted = False  # the terminal is gone; nightshift goes on
+                self._open = False  # the terminal is gone; nightshift goes on

@@ -1,13 +1,17 @@
-"""What every command needs: the queue, arguments for jobs and groups, and output."""
+"""What every command needs: the queue, arguments for jobs and groups, job numbers like `14-16,20`, and output."""
 
 from __future__ import annotations
 
 import json
 import sys
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from runner.errors import UserError
+from runner.terminal.completion import group_names, job_numbers
+from runner.units import parse_job_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,13 +19,12 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from runner.api import Queue
+    from runner.store.groups import Member
 
     NumberType = click.ParamType[int]
-    NameType = click.ParamType[str]
 else:
-    NumberType = NameType = click.ParamType  # generic only in later versions of click
+    NumberType = click.ParamType  # generic only in later versions of click
 
-LARGEST_ID = (1 << 63) - 1  # SQLite's
 FEW = 100  # a list with up to this many entries is indented for people
 
 
@@ -43,10 +46,10 @@ class JobNumber(NumberType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002
         """Return the number, or raise UsageError."""
-        text = str(value).removeprefix("#")
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= LARGEST_ID):
-            raise click.UsageError(f"{value!r} is not the number of a job; `nightshift ls` lists them.", ctx)
-        return int(text)
+        ends = parse_job_range(str(value))
+        if ends is None or ends[0] != ends[1]:
+            raise click.UsageError(f"{value!r} is not a job number. `nightshift ls` lists the jobs.", ctx)
+        return ends[0]
 
     def shell_complete(
         self,
@@ -55,36 +58,64 @@ class JobNumber(NumberType):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the latest jobs, without those already typed."""
-        from runner.terminal.completion import job_numbers
-
         typed = {str(value) for values in ctx.params.values() if isinstance(values, tuple) for value in values}
         return [item for item in job_numbers(incomplete, unfinished=self._unfinished) if item.value not in typed]
 
 
-class GroupName(NameType):
-    """The name of a group as an argument. The command checks that the group exists."""
+class Spans(NamedTuple):
+    """Job numbers as they were typed: the first and last of each range."""
 
-    name = "group"
+    ends: tuple[tuple[int, int], ...]
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
-        """Return the name unchanged."""
-        return str(value)
+    def of(self, existing: Iterable[int]) -> list[int]:
+        """Return each single number, and the existing numbers within each range. Raise UserError if that is none."""
+        in_order = sorted(existing)
+        numbers: list[int] = []
+        for first, last in self.ends:
+            numbers += [first] if first == last else [number for number in in_order if first <= number <= last]
+        if not numbers:
+            first, last = self.ends[0]
+            raise UserError(f"No job from {first} to {last} waits or runs.")
+        return list(dict.fromkeys(numbers))
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the latest groups."""
-        from runner.terminal.completion import group_names
-
-        return group_names(incomplete)
+    def hold(self, number: int) -> bool:
+        """Return whether a number is in one of the ranges."""
+        return any(first <= number <= last for first, last in self.ends)
 
 
-GROUP = GroupName()
+def spans_in(text: str) -> Spans:
+    """Parse a word like `14-16,20`. Raise UserError if it is not one."""
+    ends = []
+    for part in text.split(","):
+        span = parse_job_range(part)
+        if span is None or span[0] > span[1]:
+            raise UserError(f"{part!r} is not a job number, nor a range like 14-16. `nightshift ls` lists the jobs.")
+        ends.append(span)
+    return Spans(tuple(ends))
+
+
+class JobSpans(JobNumber):
+    """Job numbers and ranges as an argument of a command."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """Return the ranges, or raise UsageError with an example."""
+        try:
+            return value if isinstance(value, Spans) else spans_in(str(value))
+        except UserError as error:
+            raise click.UsageError(str(error), ctx) from None
+
+
 JOB = JobNumber()
 UNFINISHED_JOB = JobNumber(unfinished=True)
+UNFINISHED_JOBS = JobSpans(unfinished=True)
+JOB_ARGUMENT = click.argument("job_id", type=UNFINISHED_JOB, metavar="N")
+JOBS_ARGUMENT = click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1, required=True)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def group_option(text: str) -> Callable[[Any], Any]:
+    """Return the option --group with this help."""
+    return click.option("--group", metavar="NAME", shell_complete=group_names, help=text)
 
 
 def say(sentence: str) -> None:
@@ -118,24 +149,41 @@ def print_json_list(values: Iterable[Any]) -> None:
     print("\n]")
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: `1 job`, `2,000 jobs`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-JOBS_ARGUMENT = click.argument("job_ids", type=UNFINISHED_JOB, metavar="N…", nargs=-1, required=True)
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def act_on_each(job_ids: Iterable[int], act: Callable[[Queue, int], str]) -> int:
-    """Call `act` for each job and print its answer. Return 1 if any was refused; the others are done anyway."""
-    from runner.errors import UserError
-
-    refused = 0
+    """Open the queue, call `act` for each job and print its answer. Return 1 if any was refused."""
     with open_queue() as queue:
-        for job_id in dict.fromkeys(job_ids):
-            try:
-                print(act(queue, job_id), flush=True)
-            except UserError as error:
-                say(str(error))
-                refused = 1
+        return print_each(job_ids, lambda job_id: act(queue, job_id))
+
+
+def print_each(job_ids: Iterable[int], act: Callable[[int], str]) -> int:
+    """Call `act` for each job and print its answer. Return 1 if any was refused; the others are done anyway."""
+    refused = 0
+    for job_id in dict.fromkeys(job_ids):
+        try:
+            print(act(job_id), flush=True)
+        except UserError as error:
+            say(str(error))
+            refused = 1
     return refused
+
+
+def jobs_meant(queue: Queue, job_ids: tuple[int, ...], group: str | None, which: str, none: str) -> tuple[int, ...]:
+    """Return the named jobs, or those of a group. Raise UserError if there are none."""
+    from runner.api.groups import find
+
+    if group is None:
+        if not job_ids:
+            raise UserError("Which jobs? Give their numbers, or --group NAME. `nightshift ls` lists them.")
+        return job_ids
+    if job_ids:
+        raise UserError(f"Give either job numbers or --group {group}, not both.")
+    find(queue, group)
+    members: list[Member] = getattr(queue.groups, which)(group)
+    if not members:
+        raise UserError(f"{group}: {none}.")
+    return tuple(member.id for member in members)

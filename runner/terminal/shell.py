@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from runner import rundir
+from runner.config.env_file import read_env_file
+from runner.errors import UserError
+from runner.snapshot import code_copy
+from runner.terminal.ls import gpu_indices
 from runner.terminal.session import JOB, open_queue, say
 from runner.text.words import gpu_words, printable, state_words
 
@@ -24,66 +29,62 @@ _OF_THIS_TERMINAL = ("TERM", "COLORTERM", "COLUMNS", "LINES", "SSH_TTY", "SSH_CO
 @click.argument("job_id", type=JOB, metavar="N")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
 def shell(job_id: int, command: tuple[str, ...]) -> None:
-    """Open a shell in job N's folder, with its environment and its GPUs.
+    """Open a shell in the folder of job N, with its environment and its GPUs.
 
-    With a command, run that instead and exit with its code: one argument is shell text, several are an exact
-    argument list. Works for jobs that run, wait or have ended. The queue does not count what the shell uses.
+    With a COMMAND, run that instead and exit with its code. One argument is shell text; several are an exact list of
+    arguments. The job may be running, waiting or ended. The queue does not count what the shell uses.
+
+    Example: nightshift shell 12 -- nvidia-smi
     """
     with open_queue() as queue:
         job = queue.job(job_id)
         folder = _folder(queue, job)
         variables = guest_environment(queue, job)
-        said = _where(queue, job, folder)
+        where = _where(queue, job, folder)
     _enter(job, folder)
-    say(printable(said))
+    say(printable(where))
     _become(_words(command[1:] if command[:1] == ("--",) else command, variables), variables)
 
 
 def guest_environment(queue: Queue, job: Job) -> dict[str, str]:
     """Return the job's environment with this terminal's variables, without the job's mark and the bot's token."""
-    from runner import rundir
     from runner.config import settings
-    from runner.config.env_file import read_env_file
     from runner.engines import attempt_spec
 
     folder = rundir.folder_of(queue.home, job.id, job.attempt)
-    spec = rundir.read(folder, rundir.SPEC)
+    spec = rundir.read_spec(folder)
     if spec is None:
         captured = queue.jobs.environment(job.spec.environment)
         spec, _ = attempt_spec.order(job, job.attempt, job.gpus, captured, folder, settings.load())
-    from_file = read_env_file(spec["env_file"]) if spec.get("env_file") else {}
+    from_file = read_env_file(spec.env_file) if spec.env_file else {}
     here = {name: os.environ[name] for name in _OF_THIS_TERMINAL if name in os.environ}
-    merged = {**spec["env"], **from_file, **spec["env_over"], **here}
+    merged = {**spec.env, **from_file, **spec.env_over, **here}
     return {name: value for name, value in merged.items() if name not in _NOT_FOR_A_GUEST}
 
 
 def _folder(queue: Queue, job: Job) -> str:
     if not job.spec.snapshot:
         return job.spec.dir
-    from runner.snapshot import code_copy
-
     code_copy.refuse_gone(queue.home, job.spec)
     return code_copy.work_folder(queue.home, job.spec)
 
 
 def _where(queue: Queue, job: Job, folder: str) -> str:
-    from runner.terminal.ls import gpu_indices
-
     what = f"job {job.id} ({state_words(job)}), folder {folder}"
     if not job.gpus:
         return f"{what}, no GPU"
-    others = sorted({lease.job_id for lease in queue.leases() if lease.resource in job.gpus and lease.job_id != job.id})
+    others = sorted(
+        {lease.job_id for lease in queue.line.leases() if lease.resource in job.gpus and lease.job_id != job.id}
+    )
     in_use = f" (now used by {', '.join(f'#{other}' for other in others)})" if others else ""
     return f"{what}, GPU {gpu_words(job, gpu_indices(queue))}{in_use}"
 
 
 def _enter(job: Job, folder: str) -> None:
-    from runner.errors import UserError
-
     try:
         os.chdir(folder)
     except OSError as error:
-        raise UserError(f"The folder of job {job.id} cannot be entered: {error.strerror}: {folder}") from error
+        raise UserError(f"Cannot enter the folder of job {job.id}: {error.strerror}: {folder}") from error
     os.umask(job.spec.umask)
 
 
@@ -95,10 +96,8 @@ def _words(command: tuple[str, ...], variables: dict[str, str]) -> list[str]:
 
 def _become(words: list[str], variables: dict[str, str]) -> NoReturn:
     """Replace this process with the program: its exit code becomes ours."""
-    from runner.errors import UserError
-
     sys.stdout.flush()
     try:
         os.execvpe(words[0], words, variables)  # noqa: S606 - a shell is what is asked for
     except OSError as error:
-        raise UserError(f"{words[0]!r} cannot be run here: {error.strerror}") from error
+        raise UserError(f"Cannot run {words[0]!r}: {error.strerror}") from error

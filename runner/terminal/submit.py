@@ -10,47 +10,55 @@ from typing import TYPE_CHECKING, Any
 
 from runner.api import Queue, job_spec
 from runner.config import environment, options
+from runner.config.option_reader import read_words
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from runner.model import JobSpec
     from runner.store.groups import Template
 
 USAGE = """\
 Usage: nightshift submit [options] -- COMMAND…
-       nightshift submit [options] -             one command per line from standard input, as they come
        nightshift submit [options] --script FILE
+       nightshift submit [options] -     (one command per line of stdin)
 
-Queue a job. One argument after -- is shell text; several are an exact argument list.
+Queue a job. One argument after -- is shell text; several are an exact list of
+arguments.
 
-Options:
+  nightshift submit -g 2 -t 6h -- python train.py --lr 3e-4
+  nightshift submit --wait -- 'python prepare.py && python train.py'
+  nightshift submit -- python train.py --batch-size {batch_size}
 """
-OWN = (
-    options.Option(("--script",), "FILE", "script", "run this file; its first line may name an interpreter", str),
-    options.Option(("--wait",), "", "wait", "wait until it has ended and exit with its code", bool),
-    options.Option(("--json",), "", "json", 'print {"ids": [12]}', bool),
-    options.Option(("-h", "--help"), "", "help", "this text", bool),
-)
-
-
+SCRIPT = options.Option(("--script",), "FILE", "script", "run this file; its #! line may name an interpreter", str)
+HELP = options.Option(("-h", "--help"), "", "help", "show this help", bool)
+WAIT = options.Option(("--wait",), "", "wait", "wait until it has ended and exit with its code", bool)
+JSON = options.Option(("--json",), "", "json", 'print {"ids": [12]}', bool)
+OWN = (SCRIPT, WAIT, JSON, HELP)
+SECTIONS = {**options.SECTIONS, "This command": OWN}
 REMOVED = "(removed)"
 
 
-def usage(intro: str = USAGE, shown: Sequence[options.Option] = (*options.OPTIONS, *OWN)) -> str:
-    """Return the text of --help."""
-    rows = options.help_rows(shown)
-    width = max(len(flags) for flags, _ in rows)
-    return intro + "".join(f"  {flags:<{width}}  {text}\n" for flags, text in rows)
+def of_each_job(change: Callable[[options.Option], options.Option]) -> dict[str, tuple[options.Option, ...]]:
+    """Return the options of a job for the help of a command that queues several. One without flags is left out."""
+    return {
+        f"{title} (each job)": tuple(new for option in section if (new := change(option)).flags)
+        for title, section in options.SECTIONS.items()
+    }
+
+
+def print_help(usage: str, sections: Mapping[str, Sequence[options.Option]]) -> int:
+    """Print the text of --help, and return the exit code."""
+    print(usage + options.help_text(sections), end="")
+    return 0
 
 
 def main(words: Sequence[str]) -> int:
     """Queue the jobs that the words describe. Return the exit code."""
-    values, rest, _ = options.read_words(words, OWN)
+    values, rest, _ = read_words(words, OWN)
     if values.get("help"):
-        print(usage(), end="")
-        return 0
+        return print_help(USAGE, SECTIONS)
     with Queue(actor=user()) as queue:
         submission = Submission(queue, values)
         if rest == ["-"] and "script" not in values:
@@ -62,7 +70,7 @@ def main(words: Sequence[str]) -> int:
 
 def _wait(queue: Queue, job_ids: list[int]) -> int:
     """Wait for the jobs and print their outcomes to stderr. Return the code of the first that did not succeed, or 0."""
-    from runner.terminal.wait_for_jobs import wait_for
+    from runner.terminal.wait import wait_for
     from runner.text.words import state_words
 
     code = wait_for(queue, job_ids)
@@ -121,7 +129,7 @@ class Submission:
         self.ids: list[int] = []
         self.group: str | None = None  # of a sweep
         self.refused = False
-        self._said: set[str] = set()
+        self._announced: set[str] = set()
 
     def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
         """Queue one job."""
@@ -138,7 +146,7 @@ class Submission:
     def refuse_hopeless(self) -> None:
         """Raise UserError if no line could be queued with these options: better now than for each line."""
         if "probe" not in self._values:  # the command itself may say how to probe it
-            self._queue.check(self._queue.limited(self._spec("true", None, False)))
+            self._queue.checks.check(self._queue.checks.with_time_limit(self._spec("true", None, False)))
 
     def submit_lines(self, lines: list[str]) -> dict[int, str]:
         """Queue one job per line. Return the lines that could be queued, by job number."""
@@ -157,11 +165,11 @@ class Submission:
             for command, values in commands
         ]
         if self._values.get("snapshot"):
-            specs = self._frozen(specs)
+            specs = self._with_snapshots(specs)
         self.ids += self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
         self.group = self._queue.job(self.ids[0]).spec.group
         if not self._silent:
-            self._tell(f"{self.group}: {counted_ids(self.ids)}\n")
+            write_or_discard(f"{self.group}: {counted_ids(self.ids)}\n".encode())
 
     def _add_one_by_one(self, lines: list[str]) -> dict[int, str]:
         """Queue each line alone: a bad line must not keep back the others, nor end a pipe that is followed for days."""
@@ -182,33 +190,25 @@ class Submission:
 
     def _add(self, specs: list[JobSpec]) -> list[int]:
         if self._values.get("snapshot"):
-            specs = self._frozen(specs)
+            specs = self._with_snapshots(specs)
         ids = self._queue.submit(specs, {self._key: self._variables})
         self.ids += ids
         if not self._silent:
-            self._tell("".join(f"Submitted job {job_id}\n" for job_id in ids))
+            write_or_discard("".join(f"Submitted job {job_id}\n" for job_id in ids).encode())
         return ids
 
-    def _frozen(self, specs: list[JobSpec]) -> list[JobSpec]:
+    def _with_snapshots(self, specs: list[JobSpec]) -> list[JobSpec]:
         """Take a snapshot of the code for these jobs and say what was copied, so that missing files are no surprise."""
         from runner.snapshot import code_copy
 
         for spec in specs:
-            self._queue.check(self._queue.limited(spec))
-        taken = self._queue.frozen(specs)
+            self._queue.checks.check(self._queue.checks.with_time_limit(spec))
+        taken = self._queue.with_snapshots(specs)
         for spec in taken:
-            if (said := code_copy.told(spec, self._queue.home)) not in self._said:
-                self._said.add(said)
-                _say(said)
+            if (notice := code_copy.announcement(spec, self._queue.home)) not in self._announced:
+                self._announced.add(notice)
+                _say(notice)
         return taken
-
-    def _tell(self, text: str) -> None:
-        """Write to stdout. If its reader has closed the pipe, discard output from now on: jobs must still be queued."""
-        try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def finish(self) -> int:
         """Print the ids for --json and why jobs may not start, wait if asked to, and return the exit code."""
@@ -216,8 +216,8 @@ class Submission:
             print(json.dumps({"ids": self.ids} | ({"group": self.group} if self.group else {})))
         if not self._queue.runner_is_up():
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
-        elif held := self._queue.held():
-            tried = self._queue.tried_next()
+        elif held := self._queue.reasons.why_paused():
+            tried = self._queue.reasons.trial_job()
             _say(f"job {tried} starts now, though {held}" if tried in self.ids else f"queued, but {held}")
         code = _wait(self._queue, self.ids) if self._values.get("wait") else 0
         return code or int(self.refused)
@@ -226,6 +226,15 @@ class Submission:
 def counted_ids(ids: Sequence[int]) -> str:
     """Return `9 jobs, 41–49`. Jobs that were queued together have consecutive numbers."""
     return f"1 job, {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs, {ids[0]}–{ids[-1]}"
+
+
+def write_or_discard(output: bytes) -> None:
+    """Write to stdout. If its reader has closed the pipe, discard output from now on: jobs must still be queued."""
+    try:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _current_folder() -> str:

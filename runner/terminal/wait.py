@@ -1,31 +1,44 @@
-"""`nightshift wait`: waits until jobs have ended."""
+"""`nightshift wait`: waits until jobs have ended. It wakes when the database file changes, at every commit."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import select
+from typing import TYPE_CHECKING
+
 import click
 
-from runner.terminal.job_numbers import jobs_meant
-from runner.terminal.session import GROUP, UNFINISHED_JOB, open_queue, say, warn_without_runner
+from runner.errors import UserError
+from runner.model import FINAL_STATES, State
+from runner.store.listing import Listing
+from runner.terminal.session import UNFINISHED_JOB, group_option, jobs_meant, open_queue, say, warn_without_runner
+from runner.text.words import state_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runner.api import Queue
+
+IN_MODIFY, IN_CREATE, IN_MOVED_TO = 0x2, 0x100, 0x80
+SAFETY_S = 5.0  # look at least this often: some filesystems report no changes
 
 
 @click.command("wait")
 @click.argument("job_ids", type=UNFINISHED_JOB, metavar="[N…]", nargs=-1)
-@click.option("--group", type=GROUP, metavar="NAME", help="All of this group, or sweep.")
-@click.option("--all", "everything", is_flag=True, help="All that wait or run now.")
+@group_option("All jobs of this group or sweep.")
+@click.option("--all", "everything", is_flag=True, help="All jobs that wait or run now.")
 def wait(job_ids: tuple[int, ...], group: str | None, everything: bool) -> int:
-    """Wait until these jobs have ended: nightshift wait 12 13
+    """Wait until these jobs have ended.
 
     The exit code is 0 if all succeeded, otherwise the code of the first job that did not.
-    """
-    from runner.errors import UserError
-    from runner.store.listing import Listing
-    from runner.terminal.wait_for_jobs import wait_for
-    from runner.text.words import state_words
 
+    Example: nightshift wait 12 13
+    """
     if not (job_ids or group or everything):  # such as `nightshift wait $ids` with empty ids
-        raise UserError("Which jobs? Name them by number, or by --group or --all.")
+        raise UserError("Which jobs? Give their numbers, --group NAME or --all.")
     if everything and (job_ids or group):
-        raise UserError("Either --all, or some of them, not both at once.")
+        raise UserError("Give either --all or some of the jobs, not both.")
     with open_queue() as queue:
         if group is not None:
             job_ids = jobs_meant(queue, job_ids, group, "current", "it has no jobs")
@@ -40,3 +53,74 @@ def wait(job_ids: tuple[int, ...], group: str | None, everything: bool) -> int:
         for job_id in awaited:
             print(f"Job {job_id}: {state_words(queue.job(job_id))}")
     return code
+
+
+class Changes:
+    """Waits for changes in these folders, by inotify."""
+
+    def __init__(self, *folders: str) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        for folder in folders:
+            self.add(folder)
+
+    def add(self, folder: str) -> int:
+        """Watch one more folder. Return its number for `drop`, or -1 if it cannot be watched."""
+        if self._descriptor < 0:
+            return -1
+        mask = IN_MODIFY | IN_CREATE | IN_MOVED_TO
+        return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask))
+
+    def drop(self, watch: int) -> None:
+        """Stop watching a folder."""
+        if self._descriptor >= 0 and watch >= 0:
+            self._libc.inotify_rm_watch(self._descriptor, watch)
+
+    def wait(self, timeout_s: float = SAFETY_S, also: Sequence[int] = ()) -> list[int]:
+        """Wait for a change, the time-out, or input on `also`. Return the descriptors in `also` that can be read."""
+        own = [self._descriptor] if self._descriptor >= 0 else []
+        ready, _, _ = select.select([*own, *also], [], [], timeout_s)
+        if self._descriptor in ready:
+            os.read(self._descriptor, 1 << 16)
+        return [descriptor for descriptor in ready if descriptor != self._descriptor]
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def wait_until(folder: str, done: Callable[[], bool]) -> None:
+    """Wait until `done` returns true. It is called whenever something in the folder changes, at least every 5 s."""
+    changes = Changes(folder)
+    try:
+        while not done():
+            changes.wait()
+    finally:
+        changes.close()
+
+
+def wait_for(queue: Queue, job_ids: Sequence[int], say: Callable[[str], None] | None = None) -> int:
+    """Wait until all these jobs have ended. Return 0 if all succeeded, else the code of the first that did not.
+
+    If something that a person must lift holds the jobs back, call `say` with it, once each time it changes.
+    """
+    remaining = [queue.job(job_id).id for job_id in job_ids]
+    unfinished, reported = frozenset(remaining), list[str | None]([None])
+
+    def done() -> bool:
+        # look at one job at a time, however many there are: all must end, so the order does not matter
+        while remaining and queue.job(remaining[-1]).state in FINAL_STATES:
+            remaining.pop()
+        if remaining and say and (held := queue.reasons.why_blocked(unfinished)) != reported[-1]:
+            reported.append(held)
+            if held:
+                say(held)
+        return not remaining
+
+    wait_until(queue.home, done)
+    for job_id in job_ids:
+        job = queue.job(job_id)
+        if job.state is not State.SUCCEEDED:
+            return job.exit_code or (128 + job.signal if job.signal else 1)
+    return 0

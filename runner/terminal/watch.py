@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from runner.config import home
+from runner.errors import OperatorError
+from runner.idle import IdlePolicy
+from runner.idle_command.child import to_execute
+from runner.idle_command.gpu_readings import GpuReadings
+from runner.idle_command.watch_loop import IdleWatcher
 from runner.terminal.session import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from runner.idle import Policy
-    from runner.idle_command.gpu_readings import Readings
 
 _SHORTEST_PERIOD_S = 0.05
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # the same codes as in a shell
@@ -27,12 +30,12 @@ LINES = "%(asctime)s: %(levelname)s: %(name)s: %(message)s"
 @click.option(
     "-t", "--threshhold-percentage", "--threshold-percentage", "threshold_percent",
     type=click.FloatRange(0, 100, min_open=True), default=1, show_default=True, metavar="PERCENT",
-    help="A GPU is idle below this usage.",
+    help="A GPU counts as idle below this usage.",
 )  # fmt: skip
 @click.option(
     "-s", "--sample-freq", "period_s",
     type=click.FloatRange(_SHORTEST_PERIOD_S), default=5, show_default=True, metavar="SECONDS",
-    help="How often to look; 0.5 will do as well.",
+    help="Time between two samples; may be a fraction, like 0.5.",
 )  # fmt: skip
 @click.option(
     "-n", "--num-samples", "window",
@@ -49,43 +52,37 @@ LINES = "%(asctime)s: %(levelname)s: %(name)s: %(message)s"
 def watch(
     threshold_percent: float, period_s: float, window: int, delay: int, debug: bool, command: Sequence[str]
 ) -> int:
-    """Run a command, and end it when all GPUs stay idle: no queue, no bot.
+    """Run a command and stop it when all GPUs stay idle. It needs no queue and no bot.
 
-    It is ended (DELAY + N - 1) x SECONDS after the start at the earliest, with everything it has started, and the
-    exit code is then 1. Otherwise the exit code is the command's own, or 128 plus the signal that ended it. A GPU
-    whose usage is unknown never counts as idle. All GPUs are watched, or those that CUDA_VISIBLE_DEVICES or
-    NIGHTSHIFT_GPUS names.
+    The command is stopped with everything it has started, (DELAY + N - 1) x SECONDS after its start at the earliest.
+    The exit code is then 1. Otherwise it is the command's own, or 128 plus the signal that ended it.
+
+    All GPUs are watched, or those that CUDA_VISIBLE_DEVICES or NIGHTSHIFT_GPUS names. A GPU whose usage is unknown
+    never counts as idle.
+
+    Example: nightshift watch -n 120 python train.py
     """
-    from runner.idle import Policy
-
     if not (math.isfinite(threshold_percent) and math.isfinite(period_s)):
-        raise click.UsageError("-t and -s want numbers.")
+        raise click.UsageError("-t and -s must be finite numbers.")
     _set_up_log(debug)
     with contextlib.closing(_readings()) as readings:
-        return _run(Policy(threshold_percent, period_s, window, delay), readings, command)
+        return _run(IdlePolicy(threshold_percent, period_s, window, delay), readings, command)
 
 
-def _run(policy: Policy, readings: Readings, command: Sequence[str]) -> int:
-    from runner.idle_command.child import to_execute
-    from runner.idle_command.watch_loop import Watch
-
+def _run(policy: IdlePolicy, readings: GpuReadings, command: Sequence[str]) -> int:
     words = to_execute(command)
     try:
-        return Watch(policy, readings).run(words)
+        return IdleWatcher(policy, readings).run(words)
     except OSError as error:
-        say(f"{words[0]!r} cannot be run: {error.strerror}")
+        say(f"cannot run {words[0]!r}: {error.strerror}")
         return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
 
 
-def _readings() -> Readings:
-    from runner.config import home
-    from runner.errors import OperatorError
-    from runner.idle_command.gpu_readings import Readings
-
+def _readings() -> GpuReadings:
     gpus = home.setting("GPUS") or "auto"
     if gpus == "none":
         raise OperatorError("NIGHTSHIFT_GPUS=none: there is nothing to watch. Set it to auto, or unset it.")
-    return Readings(home.state_folder(), gpus)
+    return GpuReadings(home.state_folder(), gpus)
 
 
 def _set_up_log(debug: bool) -> None:

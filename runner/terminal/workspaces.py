@@ -8,29 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from runner.config.env_file import read_env_file
+from runner.config.options import parse_variable
+from runner.config.profiles import parse_settings
+from runner.config.workspace import Workspace, environment_of, validate
+from runner.errors import UserError
 from runner.terminal.command_group import HELP_NAMES, Commands, Entry
-from runner.terminal.session import open_queue, print_json
+from runner.terminal.session import AS_JSON, open_queue, print_json
+from runner.text.table import Row, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runner.api import Queue
-    from runner.config.workspace import Workspace
 
 _HERE = "runner.terminal.workspaces"
 
 workspaces = Commands(
     {
         "Commands": {
-            "ls": Entry(f"{_HERE}:list_all", "list them"),
-            "show": Entry(f"{_HERE}:show", "all about one"),
+            "ls": Entry(f"{_HERE}:list_all", "list the workspaces"),
+            "show": Entry(f"{_HERE}:show", "show everything about one"),
             "add": Entry(f"{_HERE}:add", "make one"),
             "edit": Entry(f"{_HERE}:edit", "change one"),
-            "rm": Entry(f"{_HERE}:remove", "forget one"),
+            "rm": Entry(f"{_HERE}:remove", "remove one; its folder stays"),
         }
     },
     name="ws",
-    help="Workspaces: where and as what jobs run that name one (-w NAME), or that come from the chat.",
+    help="A workspace is a folder and an environment for jobs: those with -w NAME, and those from the chat.",
     context_settings=HELP_NAMES,
 )
 
@@ -41,11 +46,11 @@ def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
         [
             click.option("--dir", "folder", metavar="FOLDER", help="Where its jobs run."),
             click.option("--activate", metavar="LINE", help="Shell that sets up its environment: . venv/bin/activate"),
-            click.option("--env", "variables", metavar="K=V", multiple=True, help="A variable; may be given again."),
-            click.option("--env-file", metavar="FILE", help="Read when a job starts; for keys and tokens."),
-            click.option("--default", "default", is_flag=True, help="The one a chat job gets that names none."),
-            click.option("--profile", metavar="NAME", help="For its jobs that are probed: see docs/batch.md."),
-            click.option("--probe-with", metavar="margin=85%,cap=512", help="How they are probed."),
+            click.option("--env", "variables", metavar="K=V", multiple=True, help="Set a variable; repeat for more."),
+            click.option("--env-file", metavar="FILE", help="File of variables, read when a job starts; for secrets."),
+            click.option("--default", is_flag=True, help="Use it for chat jobs that name no workspace."),
+            click.option("--profile", metavar="NAME", help="Profile for jobs that are probed; see docs/batch.md."),
+            click.option("--probe-with", metavar="margin=85%,cap=512", help="Settings for jobs that are probed."),
         ]
     ):
         function = option(function)
@@ -55,43 +60,30 @@ def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("add")
 @click.argument("name")
 @_fields
-def add(
-    name: str,
-    folder: str | None,
-    activate: str | None,
-    variables: tuple[str, ...],
-    env_file: str | None,
-    default: bool,
-    profile: str | None,
-    probe_with: str | None,
-) -> None:
-    """Make the workspace NAME. Its folder is the current one unless --dir names another."""
-    from runner.config.workspace import Workspace
-    from runner.errors import UserError
+def add(name: str, **fields: Any) -> None:
+    """Make the workspace NAME. Its folder is the current one unless --dir names another.
 
+    Example: nightshift ws add vision --dir ~/vision --activate '. venv/bin/activate'
+    """
     with open_queue() as queue:
-        if any(known.name == name for known in queue.workspaces.all()):
-            raise UserError(f"There is a workspace {name!r} already. Change it: nightshift ws edit {name}")
-        _put(
-            queue,
-            Workspace(
-                name=name,
-                dir=_absolute(folder or os.getcwd()),
-                activate=activate,
-                variables=_parsed(variables),
-                env_file=_absolute(env_file) if env_file else None,
-                default=default,
-                probe=_probe({}, profile, probe_with),
-            ),
-        )
+        if any(workspace.name == name for workspace in queue.workspaces.all()):
+            raise UserError(f"There is already a workspace {name!r}. Change it: nightshift ws edit {name}")
+        _put(queue, _changed(Workspace(name=name, dir=os.getcwd()), **fields))
 
 
 @click.command("edit")
 @click.argument("name")
 @_fields
-@click.option("--unset", metavar="K", multiple=True, help="Take a variable out; may be given again.")
-def edit(
-    name: str,
+@click.option("--unset", metavar="K", multiple=True, help="Remove a variable; repeat for more.")
+def edit(name: str, **fields: Any) -> None:
+    """Change the workspace NAME. Options that you do not name stay; an empty value removes one."""
+    with open_queue() as queue:
+        _put(queue, _changed(queue.workspaces.get(name), **fields))
+
+
+def _changed(
+    old: Workspace,
+    *,
     folder: str | None,
     activate: str | None,
     variables: tuple[str, ...],
@@ -99,68 +91,56 @@ def edit(
     default: bool,
     profile: str | None,
     probe_with: str | None,
-    unset: tuple[str, ...],
-) -> None:
-    """Change the given options of the workspace NAME. An empty value removes an option."""
-    with open_queue() as queue:
-        old = queue.workspaces.get(name)
-        kept = {key: value for key, value in old.variables.items() if key not in unset}
-        changed = replace(
-            old,
-            dir=_absolute(folder) if folder is not None else old.dir,
-            activate=activate if activate is not None else old.activate,
-            variables={**kept, **_parsed(variables)},
-            env_file=old.env_file if env_file is None else env_file and _absolute(env_file),
-            default=default or old.default,
-            probe=_probe(old.probe, profile, probe_with),
-        )
-        _put(queue, changed)
+    unset: tuple[str, ...] = (),
+) -> Workspace:
+    """Return the workspace with the given changes. None leaves a field as it is; an empty text removes it."""
+    rest = {key: value for key, value in old.variables.items() if key not in unset}
+    return replace(
+        old,
+        dir=_absolute(folder) if folder is not None else old.dir,
+        activate=activate if activate is not None else old.activate,
+        variables={**rest, **{key: value for text in variables for key, value in parse_variable(text).items()}},
+        env_file=old.env_file if env_file is None else env_file and _absolute(env_file),
+        default=default or old.default,
+        probe=_probe(old.probe, profile, probe_with),
+    )
 
 
 def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> dict[str, Any]:
     """Return the old probe settings with the given changes. An empty text removes what it would have set."""
-    from runner.config.profiles import parse_settings
-
     name = old.get("profile") if profile is None else profile or None
-    kept = {key: value for key, value in old.items() if key != "profile"} if settings != "" else {}
-    return {**({"profile": name} if name else {}), **kept, **(parse_settings(settings) if settings else {})}
+    rest = {key: value for key, value in old.items() if key != "profile"} if settings != "" else {}
+    return {**({"profile": name} if name else {}), **rest, **(parse_settings(settings) if settings else {})}
 
 
 def _put(queue: Queue, workspace: Workspace) -> None:
     """Check the workspace and save it. The environment is captured now, so that a mistake shows now."""
-    from runner.config.workspace import environment_of, validate
-
     checked = validate(workspace)
     environment_of(checked)
     queue.workspaces.put(checked)
-    kept = queue.workspaces.get(checked.name)
-    print(f"Workspace {kept.name}: {kept.dir}{' (default)' if kept.default else ''}")
+    stored = queue.workspaces.get(checked.name)
+    print(f"Workspace {stored.name}: {stored.dir}{' (default)' if stored.default else ''}")
 
 
 def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _parsed(variables: tuple[str, ...]) -> dict[str, str]:
-    from runner.config.options import parse_variable
-
-    return {name: value for text in variables for name, value in parse_variable(text).items()}
-
-
 @click.command("rm")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget the workspace NAME. Its folder stays, and its jobs keep what they were submitted with."""
+    """Remove the workspace NAME. Its folder stays, and its jobs keep what they were submitted with."""
     with open_queue() as queue:
         was_default = queue.workspaces.get(name).default
         queue.workspaces.remove(name)
-        rest = "" if not was_default else " There is no default now: nightshift ws edit NAME --default"
-        print(f"Workspace {name} is forgotten.{rest if queue.workspaces.all() else ''}")
+        print(f"Removed workspace {name}.")
+        if was_default and queue.workspaces.all():
+            print("There is no default now. Choose one: nightshift ws edit NAME --default")
 
 
 @click.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@AS_JSON
 def show(name: str, as_json: bool) -> None:
     """Show the workspace NAME."""
     with open_queue() as queue:
@@ -175,23 +155,19 @@ def show(name: str, as_json: bool) -> None:
 
 
 @click.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@AS_JSON
 def list_all(as_json: bool) -> None:
     """List the workspaces."""
-    from runner.text.table import Row, print_table
-
     with open_queue() as queue:
-        found = queue.workspaces.all()
+        stored = queue.workspaces.all()
     if as_json:
-        print_json([_described(workspace) for workspace in found])
-    elif not found:
-        print(
-            "There is no workspace yet. Make one: nightshift ws add NAME --dir FOLDER --activate '. venv/bin/activate'"
-        )
+        print_json([_described(workspace) for workspace in stored])
+    elif not stored:
+        print("There are no workspaces yet. Make one: nightshift ws add NAME --dir FOLDER")
     else:
-        rows = [Row([w.name + (" *" if w.default else ""), w.dir, w.activate or ""]) for w in found]
+        rows = [Row([w.name + (" *" if w.default else ""), w.dir, w.activate or ""]) for w in stored]
         print_table(["NAME", "FOLDER", "ACTIVATE"], rows, cut=(2, 1))
-        print("* is the default." if any(w.default for w in found) else "None of them is the default.")
+        print("* is the default." if any(w.default for w in stored) else "None of them is the default.")
 
 
 def _described(workspace: Workspace) -> dict[str, Any]:
@@ -208,9 +184,6 @@ def _described(workspace: Workspace) -> dict[str, Any]:
 
 
 def _names_in(env_file: str | None) -> list[str]:
-    from runner.config.env_file import read_env_file
-    from runner.errors import UserError
-
     try:
         return sorted(read_env_file(env_file)) if env_file else []
     except UserError as error:

@@ -73,13 +73,13 @@ def shortened(text: str, width: int) -> str:
     """Return the text in at most `width` cells, with … at the end if it was cut."""
     if cells(text) <= width:
         return text
-    kept, used = [], 1
+    shown, used = [], 1
     for character in text:
         used += _cells_of(character)
         if used > width:
             break
-        kept.append(character)
-    return "".join(kept) + "…"
+        shown.append(character)
+    return "".join(shown) + "…"
 
 
 def cells(text: str) -> int:

@@ -12,21 +12,22 @@ from runner.model import Phase, Reason, State
 from runner.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from runner.model import Job
 
-_REASONS = {
-    (State.FAILED, Reason.OOM): "failed, out of memory",
-    (State.FAILED, Reason.SPAWN): "failed, cannot start",
-    (State.CANCELLED, Reason.USER): "cancelled",
-    (State.CANCELLED, Reason.IDLE): "stopped, GPU idle",
-    (State.CANCELLED, Reason.HUNG): "stopped, hung",
-    (State.CANCELLED, Reason.TIMEOUT): "stopped, time limit",
-    (State.CANCELLED, Reason.DEPENDENCY): "cancelled, dependency",
-    (State.CANCELLED, Reason.PREEMPTED): "stopped, made room",
-    (State.LOST, Reason.HOST): "lost, host went down",
-    (State.LOST, Reason.SUPERVISOR): "lost, supervisor killed",
+# How an attempt ended: the verb, and why. The terminal and the chat share these words.
+END_WORDS = {
+    Reason.OOM: ("failed", "out of memory"),
+    Reason.SPAWN: ("failed", "could not start"),
+    Reason.USER: ("cancelled", ""),
+    Reason.IDLE: ("stopped", "GPU idle"),
+    Reason.HUNG: ("stopped", "hung"),
+    Reason.TIMEOUT: ("stopped", "time limit"),
+    Reason.DEPENDENCY: ("cancelled", "dependency failed"),
+    Reason.PREEMPTED: ("stopped", "preempted"),
+    Reason.HOST: ("lost", "host went down"),
+    Reason.SUPERVISOR: ("lost", "supervisor killed"),
 }
 _COLOURS = {
     State.STARTING: "cyan",
@@ -52,8 +53,8 @@ def outcome_words(state: State, reason: Reason | None, exit_code: int | None, nu
         return f"failed, exit {exit_code}"
     if state is State.FAILED and reason is Reason.SIGNAL:
         return f"failed, {signal_name(number)}"
-    known = _REASONS.get((state, reason)) if reason else None
-    return known or state.value.lower()
+    words = END_WORDS.get(reason) if reason else None
+    return ", ".join(part for part in words if part) if words else state.value.lower()
 
 
 def colour(state: State) -> str | None:
@@ -130,6 +131,14 @@ def gpu_words(job: Job, indices: Mapping[str, int]) -> str:
     return f"({job.spec.gpus})" if job.state is State.QUEUED else "–"
 
 
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return "; did you mean …?" with the most similar name, or an empty string if none is similar."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 _EVENTS = {
     "submitted": "submitted by {by}",
     "stop asked": "{by} asked to stop it ({reason})",
@@ -151,6 +160,12 @@ _EVENTS = {
 }
 
 
+def kept_words(data: Mapping[str, Any]) -> str:
+    """Return who keeps a job from being stopped as idle, and until when."""
+    until = clock.moment(data.get("until"))
+    return f"by {data['by']} {f'until {long_time(until)}' if until else 'for good'}"
+
+
 def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
     """Return an event of a job in words."""
     kind, data = event["kind"], event["data"]
@@ -162,10 +177,9 @@ def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
     if kind == "extended":
         return f"{data['by']} gave it {format_duration(data['by_s'])} more"
     if kind == "kept":
-        until = clock.moment(data.get("until"))
-        return f"kept by {data['by']} {f'until {long_time(until)}' if until else 'for good'}"
+        return f"kept {kept_words(data)}"
     try:
         return _EVENTS[kind].format(**data)
     except KeyError:
-        told = ", ".join(f"{name} {shlex.quote(str(value))}" for name, value in data.items())
-        return f"{kind}: {told}" if told else str(kind)
+        details = ", ".join(f"{name} {shlex.quote(str(value))}" for name, value in data.items())
+        return f"{kind}: {details}" if details else str(kind)

@@ -6,13 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 from runner import clock
-from runner.store.connection import BACKUP
+from runner.notices import BackupBack, BackupFailing
+from runner.store.box import BoxKey
 
 if TYPE_CHECKING:
     from runner.processes.waiter import Waiter
     from runner.store.backup import Backup
     from runner.store.box import Box
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
 
 EVERY_S = 20.0
 
@@ -20,8 +21,8 @@ EVERY_S = 20.0
 class BackupWatch:
     """Keeps what it has reported in the database, so that the next runner does not report it again."""
 
-    def __init__(self, backup: Backup, box: Box, outbox: Outbox, waiter: Waiter) -> None:
-        self._backup, self._box, self._outbox, self._waiter = backup, box, outbox, waiter
+    def __init__(self, backup: Backup, box: Box, notices: Notices, waiter: Waiter) -> None:
+        self._backup, self._box, self._notices, self._waiter = backup, box, notices, waiter
         self._wakes_at = 0.0  # monotonic clock
 
     def look(self) -> None:
@@ -30,8 +31,8 @@ class BackupWatch:
             return
         if time.monotonic() >= self._wakes_at:  # a copy that hangs does not ring the doorbell
             self._wakes_at = time.monotonic() + EVERY_S
-            self._waiter.after(EVERY_S, lambda: None)
-        before = self._box.get(BACKUP) or {}
+            self._waiter.tick_in(EVERY_S)
+        before = self._box.get(BoxKey.BACKUP) or {}
         if why := self._backup.trouble():
             self._note_failing(before, why)
         elif self._backup.works():
@@ -39,14 +40,14 @@ class BackupWatch:
 
     def _note_failing(self, before: dict[str, str | None], why: str) -> None:
         if before.get("failing_since") is None:
-            self._box.set(BACKUP, {**self._state(), "failing_since": clock.text(clock.now())})
-            self._outbox.add("backup failing", {"folder": self._backup.folder, "why": why})
+            self._box.set(BoxKey.BACKUP, {**self._state(), "failing_since": clock.text(clock.now())})
+            self._notices.add(BackupFailing(folder=self._backup.folder or "", why=why))
 
     def _note_working(self, before: dict[str, str | None]) -> None:
         if before != (now := {**self._state(), "failing_since": None}):
-            self._box.set(BACKUP, now)
+            self._box.set(BoxKey.BACKUP, now)
         if since := before.get("failing_since"):
-            self._outbox.add("backup back", {"folder": self._backup.folder, "since": since})
+            self._notices.add(BackupBack(folder=self._backup.folder or "", since=since))
 
     def _state(self) -> dict[str, object]:
         return {"folder": self._backup.folder, "is_apart": self._backup.is_apart}

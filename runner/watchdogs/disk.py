@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.notices import DiskBack, DiskLow
+from runner.store.box import BoxKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +17,13 @@ if TYPE_CHECKING:
     from runner.config.settings import Settings
     from runner.processes.waiter import Waiter
     from runner.store.box import Box
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 20.0
 ENOUGH = 1.1  # times the limit: right at the limit, notices would go back and forth
 FEW_FILES, ENOUGH_FILES = 1000, 1100
-DISK_LOW = "disk low"
 
 
 def room_on(folder: str) -> tuple[int, int | None]:
@@ -35,11 +36,11 @@ class DiskWatch:
     """Keeps what it has reported in the database, so that the next runner does not report it again."""
 
     def __init__(
-        self, settings: Settings, box: Box, outbox: Outbox, waiter: Waiter,
+        self, settings: Settings, box: Box, notices: Notices, waiter: Waiter,
         room: Callable[[str], tuple[int, int | None]] = room_on,
     ) -> None:  # fmt: skip
         self._home, self._least_mib = settings.home, settings.disk_warning
-        self._box, self._outbox, self._waiter, self._room = box, outbox, waiter, room
+        self._box, self._notices, self._waiter, self._room = box, notices, waiter, room
         self._looks_at = 0.0  # monotonic clock
         self._low_since: str | None = None  # kept here too, because a full disk may have no room to store it
 
@@ -49,7 +50,7 @@ class DiskWatch:
         if not self._least_mib or now < self._looks_at:
             return
         self._looks_at = now + EVERY_S
-        self._waiter.after(EVERY_S, lambda: None)
+        self._waiter.tick_in(EVERY_S)
         try:
             free_mib, files = self._room(self._home)
         except OSError as error:
@@ -58,19 +59,19 @@ class DiskWatch:
         self._judge(free_mib, files)
 
     def _judge(self, free_mib: int, files: int | None) -> None:
-        told = self._box.get(DISK_LOW)
+        told = self._box.get(BoxKey.DISK_LOW)
         said: dict[str, Any] = {"free_mib": free_mib, "files": files, "folder": self._home}
         if free_mib < self._least_mib or (files is not None and files < FEW_FILES):
             self._low_since = self._low_since or clock.text(clock.now())
             if told is None:
                 log.warning("only %s MiB are free for %s", free_mib, self._home)
-                self._box.set(DISK_LOW, {**said, "since": self._low_since})
-                self._outbox.add("disk low", said)
+                self._box.set(BoxKey.DISK_LOW, {**said, "since": self._low_since})
+                self._notices.add(DiskLow(**said))
             elif (told["free_mib"], told["files"]) != (free_mib, files):
-                self._box.set(DISK_LOW, {**told, **said})
+                self._box.set(BoxKey.DISK_LOW, {**told, **said})
         elif free_mib >= self._least_mib * ENOUGH and (files is None or files >= ENOUGH_FILES):
             since = told["since"] if told else self._low_since
             self._low_since = None
             if since is not None:
-                self._box.set(DISK_LOW, None)
-                self._outbox.add("disk back", {**said, "since": since})
+                self._box.set(BoxKey.DISK_LOW, None)
+                self._notices.add(DiskBack(**said, since=since))

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.config import environment, home
+from runner.notices import QueueEmpty, WhenEmptyRan
 from runner.processes import doorbell, linux
-from runner.store.box import WHEN_EMPTY
+from runner.store.box import BoxKey
 from runner.store.connection import StoreError
-from runner.store.remaining_work import Standstill
+from runner.store.scheduling_queries import Standstill
 
 if TYPE_CHECKING:
     from runner.config.settings import Settings
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
     from runner.store.box import Box
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
 
 log = logging.getLogger(__name__)
 
-TOLD_UP_TO = "told empty up to"  # the last event that the latest notice counted
 TRY_AGAIN_S = 1.0
 LOG = "when-empty.log"
 
@@ -42,11 +42,11 @@ class WhenEmpty:
     """Waits until no job is left, then sends the notice and runs the command."""
 
     def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, waiter: Waiter, backup: Backup
+        self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, box: Box, waiter: Waiter, backup: Backup
     ) -> None:
         self._settings, self._store, self._jobs = settings, store, jobs
         self._standstill = Standstill(store)
-        self._outbox, self._box = outbox, box
+        self._notices, self._box = notices, box
         self._waiter, self._backup = waiter, backup
         self._boot_id = linux.boot_id()
         self._armed: str | None = None  # the time we asked to be woken at
@@ -56,32 +56,32 @@ class WhenEmpty:
             self._come_up()
 
     def _come_up(self) -> None:
-        if self._box.get(TOLD_UP_TO) is None:  # jobs that ended before the first count are not reported
-            self._box.set(TOLD_UP_TO, self._standstill.last_event())
-        due = self._box.get(WHEN_EMPTY)
+        if self._box.get(BoxKey.TOLD_EMPTY_UP_TO) is None:  # jobs that ended before the first count are not reported
+            self._box.set(BoxKey.TOLD_EMPTY_UP_TO, self._standstill.last_event())
+        due = self._box.get(BoxKey.WHEN_EMPTY)
         if due is None or due["ran_at"] or due["cancelled_by"]:
             return
         if due["boot"] != self._boot_id:
-            self._box.set(WHEN_EMPTY, None)  # it belonged to an earlier boot of this box
+            self._box.set(BoxKey.WHEN_EMPTY, None)  # it belonged to an earlier boot of this box
         elif due["begun"]:
             self._begun = True
         elif due["due_at"] and due["due_at"] <= clock.text(clock.now()):
-            self._box.set(WHEN_EMPTY, {**due, "due_at": None})  # we have just started: allow the whole grace
+            self._box.set(BoxKey.WHEN_EMPTY, {**due, "due_at": None})  # we have just started: allow the whole grace
 
     # -- in the transaction of a tick --------------------------------------------------------------
 
     def look(self) -> None:
         """Check whether the queue is now empty and whether the command is due."""
         if self._standstill.any_to_do():
-            self._box.set(WHEN_EMPTY, None)
+            self._box.set(BoxKey.WHEN_EMPTY, None)
             return
         self._tell_if_emptied()
-        due = self._box.get(WHEN_EMPTY)
+        due = self._box.get(BoxKey.WHEN_EMPTY)
         if due is not None and not due["cancelled_by"] and not due["ran_at"] and not due["begun"]:
             self._consider(due)
 
     def _tell_if_emptied(self) -> None:
-        ended = self._standstill.done_since(int(self._box.get(TOLD_UP_TO)))
+        ended = self._standstill.done_since(int(self._box.get(BoxKey.TOLD_EMPTY_UP_TO)))
         if not ended.attempts:
             return
         told: dict[str, Any] = {
@@ -91,39 +91,39 @@ class WhenEmpty:
             "since": ended.since,
             "held": self._standstill.held(),
         }
-        self._box.set(TOLD_UP_TO, ended.last_event)
+        self._box.set(BoxKey.TOLD_EMPTY_UP_TO, ended.last_event)
         if self._settings.when_empty is None or self._is_held():
-            self._outbox.add("queue empty", {**told, "command": None, "due_at": None})
+            self._notices.add(QueueEmpty(**told))
         if self._settings.when_empty is not None:
             due = {"due_at": None, "cancelled_by": None, "begun": False, "ran_at": None, "boot": self._boot_id}
-            self._box.set(WHEN_EMPTY, {**due, "told": told})
+            self._box.set(BoxKey.WHEN_EMPTY, {**due, "told": told})
 
     def _consider(self, due: dict[str, Any]) -> None:
         now, command = clock.now(), self._settings.when_empty
         is_past = due["due_at"] is not None and due["due_at"] <= clock.text(now)
         if command is None:
-            self._box.set(WHEN_EMPTY, None)
+            self._box.set(BoxKey.WHEN_EMPTY, None)
         elif self._is_held():
             if is_past:
-                self._box.set(WHEN_EMPTY, {**due, "due_at": None})
+                self._box.set(BoxKey.WHEN_EMPTY, {**due, "due_at": None})
         elif due["due_at"] is None:
             self._promise(due, command, clock.text(now + timedelta(seconds=self._settings.when_empty_grace)))
         elif is_past:
-            self._box.set(WHEN_EMPTY, {**due, "begun": True})
+            self._box.set(BoxKey.WHEN_EMPTY, {**due, "begun": True})
             self._begun = True
         else:
             self._wake_at(due["due_at"])
 
     def _promise(self, due: dict[str, Any], command: str, due_at: str) -> None:
         """Announce what will run and when. Repeat it after a pause, because somebody may want to prevent it."""
-        self._box.set(WHEN_EMPTY, {**due, "due_at": due_at, "command": command})
-        self._outbox.add("queue empty", {**due["told"], "command": command, "due_at": due_at})
+        self._box.set(BoxKey.WHEN_EMPTY, {**due, "due_at": due_at, "command": command})
+        self._notices.add(QueueEmpty.from_json({**due["told"], "command": command, "due_at": due_at}))
         self._wake_at(due_at)
 
     def _is_held(self) -> bool:
         """Return whether a person paused or drained the queue. The breaker's pause does not count: no job waits."""
-        paused = self._box.get("paused")
-        return bool((paused and paused["by"] != "breaker") or self._box.get("draining"))
+        pause = self._box.pause()
+        return (pause is not None and pause.by_person) or self._box.any(BoxKey.DRAINING)
 
     def _wake_at(self, due_at: str) -> None:
         if self._armed != due_at:
@@ -152,7 +152,7 @@ class WhenEmpty:
             command = self._take()
         except StoreError as error:
             log.error("%s", error)
-            self._waiter.after(TRY_AGAIN_S, lambda: None)
+            self._waiter.tick_in(TRY_AGAIN_S)
             return
         self._begun, self._flush_from = False, None
         if command is not None:
@@ -161,13 +161,13 @@ class WhenEmpty:
     def _take(self) -> str | None:
         """Mark the command as run and return it. Return None if it was cancelled or put off, or if a job came."""
         with self._store.transaction():
-            due = self._box.get(WHEN_EMPTY)
+            due = self._box.get(BoxKey.WHEN_EMPTY)
             if due is None or not due["begun"] or due["cancelled_by"] or due["ran_at"] or self._standstill.any_to_do():
                 return None
             if self._is_held():
-                self._box.set(WHEN_EMPTY, {**due, "begun": False, "due_at": None})
+                self._box.set(BoxKey.WHEN_EMPTY, {**due, "begun": False, "due_at": None})
                 return None
-            self._box.set(WHEN_EMPTY, {**due, "ran_at": clock.text(clock.now())})
+            self._box.set(BoxKey.WHEN_EMPTY, {**due, "ran_at": clock.text(clock.now())})
             self._jobs.note(None, None, "when empty", {"command": due["command"]})
             return str(due["command"])
 
@@ -194,7 +194,7 @@ class WhenEmpty:
     def _tell(self, command: str, exit_code: int | None) -> None:
         log.warning("the command for an empty queue has ended with %s", exit_code)
         with contextlib.suppress(StoreError):  # the disk may be full; the log has it anyway
-            self._outbox.add("when empty ran", {"command": command, "exit_code": exit_code})
+            self._notices.add(WhenEmptyRan(command=command, exit_code=exit_code))
 
 
 def start(command: str, folder: str) -> subprocess.Popen[bytes]:

@@ -12,11 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.gpu.standing import Rules, Standing
+from runner.gpu.availability import GpuStates, start_rules
 from runner.idle import hung_rule
 from runner.model import Reason
+from runner.notices import LooksHung
 from runner.processes import linux
 from runner.schedule.choice import choose
+from runner.store.box import BoxKey
 from runner.store.box_limits import box_limits
 from runner.store.scheduling_queries import Line
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from runner.store.box import Box
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
     from runner.store.watchdog_state import Watches
 
 log = logging.getLogger(__name__)
@@ -71,14 +73,14 @@ class Told:
 class Suspect:
     """What is known about whether one live job is hung."""
 
-    policy: hung_rule.Policy
+    policy: hung_rule.HungPolicy
     pulses: hung_rule.Pulses = field(default_factory=hung_rule.Pulses)
     moving: Moving = field(default_factory=Moving)
     told: Told | None = None
 
     def take(self, pulse: hung_rule.Pulse, silent_s: float, supervisor: int | None) -> None:
         """Take a reading. `silent_s`: seconds since the job last printed."""
-        if self.policy.action is hung_rule.Action.OFF:
+        if self.policy.action is hung_rule.HungAction.OFF:
             return
         spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
         if spins and silent_s >= LOOKS_AFTER_S and supervisor is not None:
@@ -92,7 +94,7 @@ class Suspect:
         return {"pulses": self.pulses.to_json(boot_id), "told": told, "moved_at": moved_at}
 
     @classmethod
-    def from_json(cls, policy: hung_rule.Policy, data: Mapping[str, Any], boot_id: str) -> Suspect:
+    def from_json(cls, policy: hung_rule.HungPolicy, data: Mapping[str, Any], boot_id: str) -> Suspect:
         """Build a suspect from the output of to_json. After a reboot, start from nothing."""
         if data["pulses"]["boot_id"] != boot_id:
             return cls(policy)
@@ -105,9 +107,9 @@ class HungWatch:
     """Judges suspects. Call every method in a transaction."""
 
     def __init__(
-        self, store: Store, jobs: Jobs, outbox: Outbox, box: Box, watches: Watches, telemetry: Telemetry
+        self, store: Store, jobs: Jobs, notices: Notices, box: Box, watches: Watches, telemetry: Telemetry
     ) -> None:
-        self._jobs, self._outbox, self._box, self._watches = jobs, outbox, box, watches
+        self._jobs, self._notices, self._box, self._watches = jobs, notices, box, watches
         self._store, self._line, self._telemetry = store, Line(store), telemetry
 
     def judge(self, job_id: int, suspect: Suspect, now: float, *, kept: bool) -> bool:
@@ -126,7 +128,7 @@ class HungWatch:
             if whole.hung and self._is_due(job_id, suspect, now):
                 self._stop(job_id, whole.why)
         elif whole.hung and suspect.told is None:
-            suspect.told = Told(self._tell(job_id, {"why": whole.why}))
+            suspect.told = Told(self._tell(job_id, LooksHung(why=whole.why)))
         return suspect.told != before
 
     def _warn(self, job_id: int, suspect: Suspect, why: str, now: float) -> None:
@@ -134,22 +136,22 @@ class HungWatch:
             return
         in_s = suspect.policy.silent_s - suspect.policy.told_s
         stops_at = clock.text(clock.now() + timedelta(seconds=in_s))
-        yields = suspect.policy.action is hung_rule.Action.YIELD
-        suspect.told = Told(self._tell(job_id, {"why": why, "stops_at": stops_at, "yields": yields}), now + in_s)
+        yields = suspect.policy.action is hung_rule.HungAction.YIELD
+        suspect.told = Told(self._tell(job_id, LooksHung(why=why, stops_at=stops_at, yields=yields)), now + in_s)
 
-    def _tell(self, job_id: int, said: dict[str, Any]) -> int:
-        self._jobs.note(job_id, None, "looks hung", said)
-        log.info("job %s %s", job_id, said["why"])
-        return self._outbox.add("looks hung", said, job_id)
+    def _tell(self, job_id: int, warning: LooksHung) -> int:
+        self._jobs.note(job_id, None, "looks hung", warning.to_json())
+        log.info("job %s %s", job_id, warning.why)
+        return self._notices.add(warning, job_id)
 
     def _is_due(self, job_id: int, suspect: Suspect, now: float) -> bool:
         """Return whether to stop it now: the time has come, the notice arrived, and for `yield` another job waits."""
         told = suspect.told
         if told is None or told.stop_at is None or now < told.stop_at:
             return False
-        if suspect.policy.action is hung_rule.Action.YIELD and not self._is_in_the_way(job_id):
+        if suspect.policy.action is hung_rule.HungAction.YIELD and not self._is_in_the_way(job_id):
             return False
-        if told.put_off or self._box.get("bot id") is None or self._outbox.has_arrived(told.notice):
+        if told.put_off or self._box.get(BoxKey.BOT_ID) is None or self._notices.has_arrived(told.notice):
             return True
         suspect.told = Told(told.notice, now + suspect.policy.silent_s, put_off=True)
         return False
@@ -157,7 +159,7 @@ class HungWatch:
     def _is_in_the_way(self, job_id: int) -> bool:
         """Return whether a queued job would start if this one were gone, and would not start anyway."""
         snapshot = self._telemetry.snapshot
-        if snapshot is None or self._box.any("paused", "draining"):
+        if snapshot is None or self._box.any(BoxKey.PAUSED, BoxKey.DRAINING):
             return False
         leaving = {one.id for one in self._line.running() if one.stopping}
         return bool(self._served(snapshot, leaving | {job_id}) - self._served(snapshot, leaving))
@@ -168,12 +170,11 @@ class HungWatch:
         left = {uuid for one in running if one.id in gone for uuid in one.gpus}
         gpus = tuple(replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)
         leases = [lease for lease in self._line.leases() if lease.job_id not in gone]
-        rules = Rules(slots=int(self._box.get("slots", 1)), **self._box.get("free", {}))
-        rooms = Standing((replace(snapshot, gpus=gpus), 0.0), leases, rules).rooms()
+        rooms = GpuStates((replace(snapshot, gpus=gpus), 0.0), leases, start_rules(self._box)).rooms()
         waiting = [one for one in self._line.waiting(sum(room.slots for room in rooms)) if one.request.gpus]
         others = [one for one in running if one.id not in gone]
         plan = choose(waiting, rooms, (), others, box_limits(self._store), explain=False)
-        return {start.job_id for start in plan.starts} | {push.for_id for push in plan.pushes}
+        return {start.job_id for start in plan.starts} | {one.for_id for one in plan.preemptions}
 
     def _stop(self, job_id: int, why: str) -> None:
         job = self._jobs.get(job_id)
@@ -184,5 +185,5 @@ class HungWatch:
         log.info("job %s is stopped: %s", job_id, why)
 
 
-def _may_be_stopped(policy: hung_rule.Policy, verdict: hung_rule.Verdict) -> bool:
-    return policy.action is hung_rule.Action.KILL or (policy.action is hung_rule.Action.YIELD and verdict.plain)
+def _may_be_stopped(policy: hung_rule.HungPolicy, verdict: hung_rule.HungVerdict) -> bool:
+    return policy.action is hung_rule.HungAction.KILL or (policy.action is hung_rule.HungAction.YIELD and verdict.plain)

@@ -21,7 +21,9 @@ from runner.errors import UserError
 from runner.gpu.attribution import own_load
 from runner.idle import hung_rule
 from runner.model import Reason, State
+from runner.notices import IdleWarning
 from runner.processes import linux
+from runner.store.box import BoxKey
 from runner.store.watchdog_state import Watches
 from runner.supervisor.log_reader import Log
 from runner.watchdogs.hung import HungWatch, Suspect, Told
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from runner.store.box import Box
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
     from runner.store.scheduling_queries import UnderWay
     from runner.store.watchdog_state import Keep, Watched
 
@@ -51,7 +53,7 @@ SHOWN_SAMPLES = 120
 
 
 @dataclass(slots=True)
-class Watch:
+class WatchedJob:
     """What is known about one live job."""
 
     attempt: int
@@ -67,12 +69,12 @@ class IdleWatch:
     """Watches all live jobs that have GPUs."""
 
     def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, box: Box, telemetry: Telemetry
+        self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, box: Box, telemetry: Telemetry
     ) -> None:
-        self._settings, self._jobs, self._outbox, self._box = settings, jobs, outbox, box
+        self._settings, self._jobs, self._notices, self._box = settings, jobs, notices, box
         self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, linux.boot_id()
-        self._hung = HungWatch(store, jobs, outbox, box, self._watches, telemetry)
-        self._watched: dict[int, Watch] = {}
+        self._hung = HungWatch(store, jobs, notices, box, self._watches, telemetry)
+        self._watched: dict[int, WatchedJob] = {}
         self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts without GPUs, which need no second look-up
         self._unsure = False
         self._save_at = 0.0
@@ -103,10 +105,10 @@ class IdleWatch:
         for job in with_gpus:
             self._watched[job.id] = self._taken_up(job, kept.get(job.id))
 
-    def _taken_up(self, job: Job, kept: Watched | None) -> Watch:
+    def _taken_up(self, job: Job, kept: Watched | None) -> WatchedJob:
         policy = self._rule(job, job.spec.idle, self._settings.idle, idle.parse_policy)
         hung_policy = self._rule(job, job.spec.hung, self._settings.hung, hung_rule.parse_policy)
-        watch = Watch(job.attempt, job.gpus, None, Suspect(hung_policy))
+        watch = WatchedJob(job.attempt, job.gpus, None, Suspect(hung_policy))
         if kept is not None and kept.attempt == job.attempt:
             self._go_on(watch, kept)
         if (watch.window.policy if watch.window else None) != policy:  # the watch begins, or the box's rule has changed
@@ -124,7 +126,7 @@ class IdleWatch:
             log.error("job %s goes by the rule of the box: %s", job.id, error)
             return parse(general)
 
-    def _go_on(self, watch: Watch, kept: Watched) -> None:
+    def _go_on(self, watch: WatchedJob, kept: Watched) -> None:
         try:
             state = kept.state
             window = _with_told(state["window"], kept) if state["window"] else None
@@ -165,7 +167,9 @@ class IdleWatch:
             own = [by_uuid[uuid] for uuid in watch.gpus if uuid in by_uuid]
             self._read_one(job_id, watch, own, shared, supervisors.get(job_id))
 
-    def _read_one(self, job_id: int, watch: Watch, own: list[Gpu], shared: set[str], supervisor: int | None) -> None:
+    def _read_one(
+        self, job_id: int, watch: WatchedJob, own: list[Gpu], shared: set[str], supervisor: int | None
+    ) -> None:
         if watch.window is not None:
             percent = watch.window.policy.threshold_percent
             reading = idle.read_own(
@@ -177,7 +181,7 @@ class IdleWatch:
         if own:
             watch.suspect.take(_pulse(own, watch.gpus, shared), self._silent_s(job_id, watch), supervisor)
 
-    def _silent_s(self, job_id: int, watch: Watch) -> float:
+    def _silent_s(self, job_id: int, watch: WatchedJob) -> float:
         folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
         grew = Log(folder).last_grew()
         # a job that never printed, maybe because it writes to a file of its own, does not count as silent
@@ -220,7 +224,7 @@ class IdleWatch:
         gaps = [watch.window.policy.gap_s for watch in self._watched.values() if watch.window]
         return max(SHORTEST_SAVE_S, min([SAVE_EVERY_S, *(gap / 3 for gap in gaps)]))
 
-    def _state(self, watch: Watch) -> str:
+    def _state(self, watch: WatchedJob) -> str:
         state = {
             "window": watch.window.to_json(self._boot_id) if watch.window else None,
             "hung": watch.suspect.to_json(self._boot_id),
@@ -229,15 +233,15 @@ class IdleWatch:
         return json.dumps(state)
 
     def _judge_idle(
-        self, job_id: int, watch: Watch, window: idle.Window, row: Watched, now: float, keep_until: float | None
+        self, job_id: int, watch: WatchedJob, window: idle.Window, row: Watched, now: float, keep_until: float | None
     ) -> None:
         verdict = window.judge(now, keep_until=keep_until, warn_before_s=self._settings.idle_warning)
         watch.why = self._in_words(window, verdict)
-        if verdict.action is idle.Action.KEEP:
+        if verdict.action is idle.IdleAction.KEEP:
             if row.warning is not None:
                 self._watches.warned(job_id, None, None)
                 self.save()
-        elif verdict.action is idle.Action.WARN:
+        elif verdict.action is idle.IdleAction.WARN:
             if window.is_news(verdict):
                 self._warn(job_id, window, verdict, verdict.stop_in_s or 0.0)
         elif self._may_stop(job_id, window, verdict, row, now):
@@ -252,42 +256,42 @@ class IdleWatch:
             return math.inf
         return keep.until if keep.boot_id == self._boot_id else now + (until_at - clock.now()).total_seconds()
 
-    def _in_words(self, window: idle.Window, verdict: idle.Verdict) -> str:
+    def _in_words(self, window: idle.Window, verdict: idle.IdleVerdict) -> str:
         if not verdict.idle:
             return verdict.why
         return f"{idle.summary(verdict.idle, window.policy, self._names())}, of {window.policy.window}"
 
-    def _warn(self, job_id: int, window: idle.Window, verdict: idle.Verdict, stop_in_s: float) -> None:
+    def _warn(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict, stop_in_s: float) -> None:
         found = self._evidence(window, verdict)
         stops_at = clock.text(clock.now() + timedelta(seconds=stop_in_s))
-        notice = self._outbox.add("idle warning", {**found, "stops_at": stops_at}, job_id)
+        notice = self._notices.add(IdleWarning.from_json({**found, "stops_at": stops_at}), job_id)
         self._jobs.note(job_id, None, "idle warning", {"why": found["why"], "stops_at": stops_at})
         self._watches.warned(job_id, notice, found)
         self.save()
         log.info("job %s: %s; it is stopped at %s", job_id, found["why"], stops_at)
 
-    def _may_stop(self, job_id: int, window: idle.Window, verdict: idle.Verdict, row: Watched, now: float) -> bool:
+    def _may_stop(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict, row: Watched, now: float) -> bool:
         """Return whether to stop it now. An undelivered warning puts the stop off, by at most one more window."""
         if row.put_off_until is not None:
             self._hurry(job_id, window, verdict, row, now)
             return now >= row.put_off_until
-        if row.warning is None or self._box.get("bot id") is None or self._outbox.has_arrived(row.warning):
+        if row.warning is None or self._box.get(BoxKey.BOT_ID) is None or self._notices.has_arrived(row.warning):
             return True
         self._watches.put_off(job_id, now + window.policy.window_s)
         self._jobs.note(job_id, None, "stop put off", {"why": "nobody could be warned"})
         return False
 
-    def _hurry(self, job_id: int, window: idle.Window, verdict: idle.Verdict, row: Watched, now: float) -> None:
+    def _hurry(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict, row: Watched, now: float) -> None:
         """If a late warning has now been delivered, warn again and stop after the usual warning time instead."""
         lead_s = self._settings.idle_warning
         lead_s = window.policy.window_s / 2 if lead_s is None else lead_s
         if row.put_off_until is None or row.put_off_until - now <= lead_s or row.warning is None:
             return
-        if self._outbox.has_arrived(row.warning):
+        if self._notices.has_arrived(row.warning):
             self._warn(job_id, window, verdict, lead_s)
             self._watches.put_off(job_id, now + lead_s)
 
-    def _stop(self, job_id: int, window: idle.Window, verdict: idle.Verdict) -> None:
+    def _stop(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict) -> None:
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -297,7 +301,7 @@ class IdleWatch:
         self.save()
         log.info("job %s is stopped: %s", job_id, found["why"])
 
-    def _evidence(self, window: idle.Window, verdict: idle.Verdict) -> dict[str, Any]:
+    def _evidence(self, window: idle.Window, verdict: idle.IdleVerdict) -> dict[str, Any]:
         names = self._names()
         shown = window.samples[-SHOWN_SAMPLES:]
         last = shown[-1].at if shown else 0.0
@@ -314,13 +318,13 @@ class IdleWatch:
         return {gpu.uuid: str(gpu.index) for gpu in snapshot.gpus} if snapshot else {}
 
 
-def _is_of(watch: Watch, row: UnderWay | None) -> bool:
+def _is_of(watch: WatchedJob, row: UnderWay | None) -> bool:
     return row is not None and row.attempt == watch.attempt
 
 
 def _with_told(window: Mapping[str, Any], row: Watched) -> dict[str, Any]:
     """Take from the row whether the job was warned about, because others change the row too."""
-    return {**window, "told": [] if row.warning is None else [idle.Action.WARN.value]}
+    return {**window, "told": [] if row.warning is None else [idle.IdleAction.WARN.value]}
 
 
 def _monotonic_start(job: Job) -> float:

@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from runner import clock
-from runner.store.time_limits import Times
+from runner.notices import TimeWarning
+from runner.store.spec_changes import TimeLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from runner.processes.waiter import Waiter
     from runner.store.connection import Store
     from runner.store.jobs import Jobs
-    from runner.store.notices import Outbox
+    from runner.store.notices import Notices
     from runner.store.scheduling_queries import UnderWay
 
 log = logging.getLogger(__name__)
@@ -42,9 +43,9 @@ def lead_s(limit_s: float, setting_s: float | None) -> float | None:
 class TimeWatch:
     """Sends one warning for each time limit of each attempt."""
 
-    def __init__(self, settings: Settings, store: Store, jobs: Jobs, outbox: Outbox, waiter: Waiter) -> None:
-        self._settings, self._jobs, self._outbox, self._waiter = settings, jobs, outbox, waiter
-        self._times = Times(store)
+    def __init__(self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, waiter: Waiter) -> None:
+        self._settings, self._jobs, self._notices, self._waiter = settings, jobs, notices, waiter
+        self._limits = TimeLimits(store)
         self._looks_at = math.inf  # monotonic clock
 
     def judge(self, under_way: Iterable[UnderWay]) -> None:
@@ -67,11 +68,12 @@ class TimeWatch:
         assert row.limit_s is not None
         longest_s = self._settings.time_max
         more_s = None if longest_s is None else max(0.0, longest_s - row.limit_s)
-        said = {"stops_at": clock.text(stops_at), "limit_s": row.limit_s, "more_s": more_s, "attempt": row.attempt}
-        self._outbox.add("time warning", said, row.id)
-        self._jobs.note(row.id, row.attempt, "time warning", {"stops_at": clock.text(stops_at)})
-        self._times.warned(row.id, _mark(row))
-        log.info("job %s is stopped at %s unless it is extended", row.id, said["stops_at"])
+        due_at = clock.text(stops_at)
+        warning = TimeWarning(stops_at=due_at, limit_s=row.limit_s, more_s=more_s, attempt=row.attempt)
+        self._notices.add(warning, row.id)
+        self._jobs.note(row.id, row.attempt, "time warning", {"stops_at": due_at})
+        self._limits.warned(row.id, _mark(row))
+        log.info("job %s is stopped at %s unless it is extended", row.id, due_at)
 
     def _look_again(self, after_s: float) -> None:
         """Set one timer for all jobs, at the earliest time."""
@@ -80,7 +82,7 @@ class TimeWatch:
         if now < self._looks_at <= at:
             return
         self._looks_at = at
-        self._waiter.after(at - now, lambda: None)
+        self._waiter.tick_in(at - now)
 
 
 def _mark(row: UnderWay) -> str:

@@ -109,7 +109,8 @@ class Squatter:
 
     async def __aexit__(self, *_exception: object) -> None:
         await self._site.stop()
-        await asyncio.sleep(0.1)  # a connection that was just accepted is known to the runner only some turns later
+        for _ in range(20):  # a connection that was just accepted is known to the runner only some turns later
+            await asyncio.sleep(0.01)
         await self._runner.cleanup()
 
     async def _bound(self) -> socket.socket:

@@ -8,12 +8,12 @@ import struct
 import zlib
 from typing import Any
 
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.params import Upload
-from bot.local_chat.bot_api.world import World
+from bot.local_chat.bot_api.files import Upload
 from bot.local_chat.page.listening_socket import listen
 from bot.local_chat.page.server import Page
+from tests.telegram.api import BotApi
 from tests.telegram.testing import wire
+from tests.telegram.world import World
 
 SECRET = "test-secret-behind-the-hash"
 COMMANDS = {
@@ -89,7 +89,9 @@ class Stage:
 
     async def open(self) -> None:
         """Serve the page, on the same port as before."""
-        self.page = Page(self.api, self.ada, listener=listen(self._port), secret=SECRET, status=lambda: self.status)
+        self.page = Page(
+            self.api.world, self.ada, listener=listen(self._port), secret=SECRET, status=lambda: self.status
+        )
         await self.page.__aenter__()
         self._port = int(self.page.url.partition("/#")[0].rpartition(":")[2])
         self._polling = asyncio.create_task(self._poll())

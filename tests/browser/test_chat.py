@@ -6,7 +6,7 @@ import re
 
 from playwright.async_api import Page, expect
 
-from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.bot_api.files import Upload
 from tests.browser.stage import Stage, buttons, picture
 
 
@@ -248,7 +248,7 @@ async def test_reply_by_swipe(stage: Stage, phone: Page):
         await touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points})
     await touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     await expect(phone.locator("#replying")).to_contain_text("swipe me")
-    await phone.get_by_role("button", name="Do not reply").click()
+    await phone.get_by_role("button", name="Cancel the reply").click()
     await expect(phone.locator("#replying")).to_be_hidden()
 
 

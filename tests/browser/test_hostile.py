@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from bot.local_chat.bot_api.entities import Entity
-from bot.local_chat.bot_api.text import FormattedText
+from bot.local_chat.bot_api.formatted_text import Entity, FormattedText
 from tests.browser.stage import Stage, buttons
 
 EVIL = (

@@ -42,7 +42,7 @@ async def test_a_batch_is_asked_for_found_told_and_drawn(
 
     await hand.press(finished, "Details")
     await hand.press(hand.said("#1 night · succeeded"), "Fit")
-    drawn = hand.said("line: 2.0 GiB + 800 MiB for each sample")
+    drawn = hand.said("line: 2.0 GiB + 800 MiB per sample")
     await expect(drawn).to_contain_text(FOUND)
     await expect(drawn.locator("img")).to_have_js_property("naturalWidth", 800)
     await screenshot(phone, "probe-fit", color_scheme="light")

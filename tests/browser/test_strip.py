@@ -41,17 +41,17 @@ async def test_what_is_unknown_is_a_dash_and_not_a_zero(stage: Stage, phone: Pag
 
 
 async def test_trouble_is_loud_and_goes_when_it_is_over(stage: Stage, phone: Page):
-    stage.status |= {"runner_up": False, "simulated": True, "held": "three jobs in a row failed"}
+    stage.status |= {"runner_up": False, "simulated": True, "held": "the queue is paused, because 3 jobs failed"}
     await phone.goto(stage.url)
     down = phone.locator("#runner-down")
     await expect(down).to_be_visible()
     await expect(down).to_have_css("background-color", "rgb(192, 44, 51)")
     await expect(phone.get_by_text("SIMULATED")).to_be_visible()
-    await expect(phone.get_by_text("Queue held: three jobs in a row failed")).to_be_visible()
+    await expect(phone.get_by_text("The queue is paused, because 3 jobs failed")).to_be_visible()
     stage.status |= {"runner_up": True, "simulated": False, "held": None}
     await expect(down).to_be_hidden()
     await expect(phone.get_by_text("SIMULATED")).to_be_hidden()
-    await expect(phone.get_by_text("Queue held")).to_be_hidden()
+    await expect(phone.get_by_text("The queue is paused")).to_be_hidden()
 
 
 async def test_colours_follow_the_system_or_the_person(stage: Stage, phone: Page):

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.api_errors import PersonError
-from bot.local_chat.bot_api.limits import Limits
-from bot.local_chat.bot_api.world import TOKEN, World
+from bot.local_chat.bot_api.world import TOKEN
+from bot.local_chat.page.actions import PersonError
+from tests.telegram.api import BotApi
 from tests.telegram.control import Control
 from tests.telegram.http import HttpServer
+from tests.telegram.limits import Limits
 from tests.telegram.remote import WorldProcess
+from tests.telegram.world import World
 
 
 @asynccontextmanager

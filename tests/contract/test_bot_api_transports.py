@@ -32,13 +32,14 @@ from telegram.error import (
 from telegram.ext import Application, CallbackQueryHandler, CommandHandler, TypeHandler
 from telegram.request import HTTPXRequest
 
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.faults import Fault
-from bot.local_chat.bot_api.in_process_request import LocalRequest
-from bot.local_chat.bot_api.limits import FloodLimits, Limits
-from bot.local_chat.bot_api.updates import KINDS
-from bot.local_chat.bot_api.world import World
+from tests.telegram.api import BotApi
+from tests.telegram.faults import Fault
 from tests.telegram.http import HttpServer
+from tests.telegram.in_process import FaultyRequest
+from tests.telegram.limits import FloodLimits, Limits
+from tests.telegram.testing import follow
+from tests.telegram.updates import KINDS
+from tests.telegram.world import World
 
 KEYBOARD = InlineKeyboardMarkup([[InlineKeyboardButton("Kill", callback_data="k:1", style="danger")]])
 PICTURE = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 7, 5)
@@ -73,7 +74,7 @@ class Scene:
 
 @asynccontextmanager
 async def in_process(api):
-    yield Scene(api, {}, lambda: LocalRequest(api))
+    yield Scene(api, {}, lambda: FaultyRequest(api))
 
 
 @asynccontextmanager
@@ -309,7 +310,7 @@ def test_commands_and_chats(play):
             await bot.set_my_commands(menu, scope=BotCommandScopeChat(served.ada.id))
             assert await bot.get_my_commands(scope=BotCommandScopeChat(served.ada.id)) == tuple(menu)
             assert await bot.get_my_commands() == ()
-            assert served.world.commands.shown(served.chat, served.ada.id)[0]["command"] == "status"
+            assert served.world.menu.shown(served.chat, served.ada.id)[0]["command"] == "status"
             assert await bot.delete_my_commands(scope=BotCommandScopeChat(served.ada.id))
             assert (await bot.get_chat(served.ada.id)).first_name == "Ada"
             assert (await bot.get_chat_member(served.ada.id, served.ada.id)).status == "member"
@@ -375,7 +376,7 @@ def test_a_whole_application(play):
         application.add_handler(TypeHandler(Update, watch), group=-1)
         application.add_handler(CommandHandler("submit", submit))
         application.add_handler(CallbackQueryHandler(kill))
-        events = served.world.events.follow()
+        events = follow(served.world.events)
         async with application:
             await application.start()
             await application.updater.start_polling(timeout=10)

@@ -161,18 +161,18 @@ class Chaos:
                 problems.append(f"job {job.id}: exit code {job.exit_code}, not {expected} ({job.reason})")
             if job.state is State.LOST and self.supervisor_of(job) not in self.killed:
                 problems.append(f"job {job.id} is lost, though nobody shot at its supervisor")
-            ended = [n for n in queue.outbox.about(job.id) if n.kind == "ended"]
-            if [n.data["state"] for n in ended] != [job.state.value]:
+            ended = [n for n in queue.notices.about(job.id) if n.kind == "ended"]
+            if [n.payload.state for n in ended] != [job.state.value]:
                 problems.append(f"job {job.id} is {job.state.value}; told: {[n.data for n in ended]}")
         problems += [f"left alive: {pid} {name}" for pid, name in self.left_alive().items()]
-        problems += [f"lease left: {lease}" for lease in queue.leases()]
+        problems += [f"lease left: {lease}" for lease in queue.line.leases()]
         integrity = queue.store.row("PRAGMA integrity_check")[0]
         if integrity != "ok":
             problems.append(integrity)
 
     def supervisor_of(self, job: Job) -> int | None:
-        started = rundir.read(rundir.folder_of(self.home, job.id, job.attempt), rundir.STARTED)
-        return started["pid"] if started else None
+        started = rundir.read_started(rundir.folder_of(self.home, job.id, job.attempt))
+        return started.pid if started else None
 
     def left_alive(self) -> dict[int, str]:
         """Processes of jobs, or of ours, that should be gone; those that are just leaving get a moment."""

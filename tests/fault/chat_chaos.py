@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.store.inbox import Inbox
+from bot.store.outbox import Outbox
 from runner.api import Queue
-from runner.api.chat import Inbox, Messages, Workspace, stamp
-from runner.model import FINAL_STATES, Notice, State
+from runner.api.chat import Workspace, stamp
+from runner.model import FINAL_STATES, State
+from runner.notices import Notice
 from tests.fault import told
 from tests.telegram.remote import WorldProcess
 
@@ -238,8 +241,8 @@ class ChatChaos:
             waiting
             or Inbox(queue.store).open()
             or len(self.names) > queue.jobs.count(*FINAL_STATES)
-            or queue.outbox.open()
-            or Messages(queue.store).waiting()
+            or queue.notices.open()
+            or Outbox(queue.store).waiting()
         )
 
     # -- the morning after -------------------------------------------------------------------------
@@ -256,7 +259,7 @@ class ChatChaos:
             problems += [f"#{job} was stopped {stops[job]} times" for job in wanted if stops[job] != 1]
             problems += [f"nobody stopped #{job}" for job in stops if job not in wanted]
             problems += [f"#{job.id} is {job.state.value}" for job in jobs.values() if not job.state.final]
-            notices = [notice for number in jobs for notice in queue.outbox.about(number)]
+            notices = [notice for number in jobs for notice in queue.notices.about(number)]
             self.check_chats(notices, {job.id: job.spec.name or "" for job in jobs.values()})
             if queue.audit.first_broken() is not None:
                 problems.append(f"the audit is broken at row {queue.audit.first_broken()}")
@@ -264,7 +267,7 @@ class ChatChaos:
                 problems += [] if row[0] == "ok" else [row[0]]
             if left := Inbox(queue.store).open():
                 problems.append(f"left in the inbox: {left}")
-            if parked := Messages(queue.store).parked(""):
+            if parked := Outbox(queue.store).undeliverable(""):
                 problems.append(f"not delivered: {parked}")
             report.updates = queue.store.row("SELECT count(*) FROM inbox")[0]
         report.given = self.world.do("given")
@@ -291,9 +294,9 @@ class ChatChaos:
 def _fact(notice: Notice) -> str:
     if notice.kind != "ended":
         return notice.kind
-    state = State(notice.data["state"])
+    state = State(notice.payload.state)
     if state is State.CANCELLED:
-        return "stopped" if notice.data.get("attempt") else "cancelled"
+        return "stopped" if notice.payload.attempt else "cancelled"
     return {State.SUCCEEDED: "finished", State.FAILED: "failed", State.LOST: "lost"}[state]
 
 

@@ -6,13 +6,14 @@ import asyncio
 import time
 from typing import Any, NamedTuple
 
-from bot.app import Face
+from bot.app import Bot
 from bot.chat import Chat
-from bot.local_chat.bot_api.api import Reply
-from bot.local_chat.bot_api.api_errors import ApiError, bad_request
-from bot.telegram_client import Wire
+from bot.local_chat.bot_api.methods import ApiError
+from bot.outbound.telegram_client import TelegramClient
 from runner.store.connection import StoreError
 from tests.room import Room
+from tests.telegram.api import Reply
+from tests.telegram.api_errors import bad_request
 from tests.telegram.http import HttpServer
 
 
@@ -24,9 +25,9 @@ class HttpRoom(Room):
     async def open(self, poll_s: float = 1) -> None:
         self.chat = Chat(self.settings.model_copy(update={"api_url": self.server.url}), self.world.token)
         self._make_workspace()
-        self.face = Face(self.chat, Wire(self.world.token, self.chat.settings), poll_s=poll_s)
-        await self.face.connect()
-        self._serving = asyncio.get_running_loop().create_task(self.face.serve())
+        self.bot = Bot(self.chat, TelegramClient(self.world.token, self.chat.settings), poll_s=poll_s)
+        await self.bot.connect()
+        self._serving = asyncio.get_running_loop().create_task(self.bot.serve())
 
 
 class Call(NamedTuple):

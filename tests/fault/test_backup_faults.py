@@ -12,10 +12,10 @@ from runner.processes import process_lock
 from runner.processes.waiter import Waiter
 from runner.store import backup, restoring
 from runner.store.backup import Backup
-from runner.store.box import Box
+from runner.store.box import Box, BoxKey
 from runner.store.connection import DATABASE, open_store
 from runner.store.jobs import Jobs
-from runner.store.notices import Outbox
+from runner.store.notices import Notices
 from runner.terminal.checks import setup
 from runner.watchdogs.backup import BackupWatch
 from tests.jobs import a_spec
@@ -49,7 +49,7 @@ def volume(box):
     box.environ["NIGHTSHIFT_BACKUP_DIR"] = str(volume)
     box.start_runner(gpus="none")
     with box.queue() as queue:
-        eventually(lambda: queue.box.get("backup"), what="that it works is written down")
+        eventually(lambda: queue.box.get(BoxKey.BACKUP), what="that it works is written down")
     box.runner.kill()
     box.runner.wait(60)
     return volume
@@ -82,7 +82,7 @@ def test_a_full_disk_for_copies_keeps_nobody_from_starting(box, volume):
         runs_jobs(box)
         eventually(lambda: told(box) == ["backup failing"])
         [notice] = [one for one in box.notices(None) if one.kind == "backup failing"]
-        assert "No space left on device" in notice.data["why"]
+        assert "No space left on device" in notice.payload.why
         box.runner.kill()
         box.runner.wait(60)
 
@@ -124,15 +124,15 @@ class Watched:
     """A copier that has worked, and the watch over it."""
 
     def __init__(self, store, folder):
-        self._store, self.box, self.outbox = store, Box(store), Outbox(store)
+        self._store, self.box, self.notices = store, Box(store), Notices(store)
         self.copier = Backup(store, str(folder))
-        self.watch = BackupWatch(self.copier, self.box, self.outbox, Waiter())
+        self.watch = BackupWatch(self.copier, self.box, self.notices, Waiter())
         self.look()
 
     def look(self):
         with self._store.transaction():
             self.watch.look()
-        return [notice.kind for notice in self.outbox.open()]
+        return [notice.kind for notice in self.notices.open()]
 
     def change(self):
         Jobs(self._store).add(a_spec())
@@ -151,7 +151,7 @@ def test_a_copy_that_hangs_is_told_once_and_nobody_waits_for_it_when_leaving(sto
 
 
 def test_the_doctor_knows_that_no_copies_are_made(store):
-    Box(store).set("backup", {"folder": "/mnt", "is_apart": True, "failing_since": "2026-01-01"})
+    Box(store).set(BoxKey.BACKUP, {"folder": "/mnt", "is_apart": True, "failing_since": "2026-01-01"})
     with process_lock.held(store.home, "runner.lock"):
         found = {finding.name: (finding.level, finding.text) for finding in setup.runner(store.home)}
     assert found["copies"] == ("warn", "none since 2026-01-01")
@@ -188,8 +188,8 @@ def test_a_mount_that_is_gone_is_not_taken_for_the_folder(store, tmp_path):
         watched = Watched(store, volume)
     watched.change()
     eventually(lambda: watched.look() == ["backup failing"])
-    [notice] = watched.outbox.open()
-    assert "is it mounted?" in notice.data["why"]
+    [notice] = watched.notices.open()
+    assert "is it mounted?" in notice.payload.why
     assert list(volume.iterdir()) == []
     watched.copier.close()
 

@@ -8,10 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from bot import store_retry
+from bot import waiting
 from bot.inbound import poll, routing
-from bot.local_chat.bot_api.api import Reply
-from bot.local_chat.bot_api.api_errors import ApiError, forbidden, migrated
+from bot.local_chat.bot_api.methods import ApiError
 from bot.outbound import retry_policy
 from bot.outbound.sender import REPEAT
 from runner import clock, rundir
@@ -19,6 +18,8 @@ from runner.model import State
 from tests.attempts import begin, end
 from tests.fault.rough import FullDisk, instead, record, refuse, refused, texts
 from tests.room import data_of, in_room, labels
+from tests.telegram.api import Reply
+from tests.telegram.api_errors import forbidden, migrated
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def in_a_hurry(monkeypatch):
     monkeypatch.setattr(retry_policy, "FIRST_PAUSE_S", 0.02)
     monkeypatch.setattr(retry_policy, "LONGEST_PAUSE_S", 0.1)
     monkeypatch.setattr(retry_policy, "LONGEST_UNSURE_S", 0.1)
-    monkeypatch.setattr(store_retry, "TRY_AGAIN_S", 0.03)
+    monkeypatch.setattr(waiting, "TRY_AGAIN_S", 0.03)
     monkeypatch.setattr(routing, "TRY_AGAIN_S", 0.03)
     monkeypatch.setattr(poll, "DISK_PAUSE_S", 0.03)
 
@@ -56,7 +57,7 @@ async def test_a_chat_that_asks_us_to_wait_is_left_alone_and_the_others_go_on(ro
     say(room, room.uma, "two")
     say(room, room.una, "hello")
     with room.chat.transaction():
-        room.chat.messages.add(room.uma.id, "editMessageText", {"message_id": 1, "text": "x"}, lane="edit")
+        room.chat.outbox.add(room.uma.id, "editMessageText", {"message_id": 1, "text": "x"}, lane="edit")
     await until(lambda: "hello" in texts(room, room.una))
     await until(lambda: texts(room, room.uma)[-2:] == ["one", "two"])
     to_uma = [call for call in calls if call.chat == room.uma.id]
@@ -69,16 +70,16 @@ async def test_a_chat_that_asks_us_to_wait_is_left_alone_and_the_others_go_on(ro
 async def test_no_task_spins_while_it_waits(room):
     room.faults.script("429", methods=["sendMessage"])
     say(room, room.uma, "one")
-    await until(lambda: not room.face.sender.busy and room.chat.messages.waiting())
+    await until(lambda: not room.bot.sender.busy and room.chat.outbox.waiting())
     looked = 0
-    through = room.chat.messages.due
+    through = room.chat.outbox.due
 
     def count(*args, **kwargs):
         nonlocal looked
         looked += 1
         return through(*args, **kwargs)
 
-    room.chat.messages.due = count
+    room.chat.outbox.due = count
     await asyncio.sleep(0.5)
     assert looked <= 4
 
@@ -96,7 +97,7 @@ def test_a_clock_that_is_set_mutes_no_chat(fault, hours, tmp_path, monkeypatch):
         calls = record(room)
         room.faults.script(fault, methods=["sendMessage"])
         say(room, room.uma, "one")
-        await until(lambda: calls and not room.face.sender.busy)
+        await until(lambda: calls and not room.bot.sender.busy)
         step = timedelta(hours=hours)
         say(room, room.uma, "two")
         await until(lambda: [one.splitlines()[0] for one in texts(room, room.uma)[-2:]] == ["one", "two"])
@@ -126,7 +127,7 @@ async def test_answers_come_before_alerts_and_alerts_before_edits(room):
     shown = room.said(room.uma)[0]
     calls = record(room)
     with room.chat.transaction():
-        add = room.chat.messages.add
+        add = room.chat.outbox.add
         add(room.uma.id, "editMessageText", {"message_id": shown.message_id, "text": "newer"}, lane="edit")
         add(room.uma.id, "sendMessage", {"text": "alert 1"})
         add(room.uma.id, "sendMessage", {"text": "alert 2"})
@@ -147,9 +148,9 @@ async def test_a_file_that_hangs_holds_up_no_alert(room):
     room.people.tap(room.uma, None, said.message_id, data_of(said, "Whole log"))
     await until(lambda: room.faults.calls["sendDocument"])
     end(room.chat.queue, 1)
-    room.face.notifier.wake()
+    room.bot.notifier.wake()
     await until(lambda: "✅ #1" in texts(room, room.uma)[-1])
-    assert room.face.sender.busy
+    assert room.bot.sender.busy
 
 
 # -- what is no longer of use ------------------------------------------------------------------------
@@ -160,10 +161,10 @@ async def test_a_stale_answer_to_a_button_is_dropped(room):
     calls = record(room)
     with room.chat.transaction():
         body = {"query": "1", "text": "", "alert": False}
-        room.chat.messages.add(room.uma.id, "answerCallbackQuery", body, lane="answer", lasts_s=-1)
+        room.chat.outbox.add(room.uma.id, "answerCallbackQuery", body, lane="answer", lasts_s=-1)
     await room.settle()
     assert calls == []
-    assert room.chat.messages.waiting() == 0
+    assert room.chat.outbox.waiting() == 0
 
 
 @in_room()
@@ -178,7 +179,7 @@ async def test_of_several_edits_only_the_last_is_made(room):
         await room.ask(room.uma, f"/submit python {name}.py")
     room.faults.clear()
     calls = record(room)
-    await until(lambda: not room.chat.messages.waiting())
+    await until(lambda: not room.chat.outbox.waiting())
     assert [call.method for call in calls].count("editMessageText") == 1
     assert "3 waiting" in shown.text.text  # as it was at the last press
 
@@ -193,11 +194,11 @@ async def test_an_edit_that_changes_nothing_has_succeeded(room):
         names = {"text": "text", "callback_data": "data", "style": "style"}
         rows = [[{names[key]: value for key, value in one.items()} for one in row] for row in old["inline_keyboard"]]
         body = {"message_id": shown.message_id, "keyboard": rows}
-        room.chat.messages.add(room.uma.id, "editMessageReplyMarkup", body, lane="edit")
+        room.chat.outbox.add(room.uma.id, "editMessageReplyMarkup", body, lane="edit")
     await room.settle()
     assert len(calls) == 1
     assert ["not modified" in one for one in refused(room)] == [True]
-    assert room.chat.messages.waiting() == 0
+    assert room.chat.outbox.waiting() == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------------
@@ -275,9 +276,9 @@ def test_a_method_that_is_not_known_holds_up_no_other_edit(answer, tmp_path):
         with room.chat.transaction():
             room.chat.set_menu(room.uma.id)
             body = {"message_id": shown.message_id, "text": "newer"}
-            room.chat.messages.add(room.uma.id, "editMessageText", body, lane="edit")
+            room.chat.outbox.add(room.uma.id, "editMessageText", body, lane="edit")
         await until(lambda: shown.text.text == "newer")
-        await until(lambda: not room.chat.messages.waiting())
+        await until(lambda: not room.chat.outbox.waiting())
         assert 1000 - len(left) == 5, "it was tried a few times, and then given up"
         assert not room._serving.done()
 
@@ -305,7 +306,7 @@ def test_who_asked_for_a_file_that_is_refused_hears_why(why, said, tmp_path):
         assert told.startswith("⚠️ I could not send the output of #1 as a file: ")
         assert said in told.lower()
         assert told.endswith(". On the box: nightshift log 1")
-        assert room.chat.messages.parked("") == []
+        assert room.chat.outbox.undeliverable("") == []
         refused(room)
 
     check(tmp_path)
@@ -316,7 +317,7 @@ async def test_who_asked_for_a_file_that_cannot_be_made_hears_it(room):
     await room.ask(room.uma, "/submit -g 0 python a.py")
     begin(room.chat.queue, 1, output=b"line\n" * 100)
     shown = (await room.ask(room.uma, "/log 1"))[-1]
-    room.chat.queue.log = None  # whatever goes wrong there
+    room.chat.queue.view.log = None  # whatever goes wrong there
     await room.tap(room.uma, shown, "Whole log")
     assert "I could not send the output of #1 as a file: it cannot be sent" in texts(room, room.uma)[-1]
 
@@ -398,7 +399,7 @@ async def test_what_was_parked_days_ago_stays_there(room):
     begin(room.chat.queue, 1)
     await room.settle()
     old = clock.text(clock.now() - timedelta(hours=25))
-    room.chat.queue.store.execute("UPDATE messages SET created_at = ? WHERE parked IS NOT NULL", (old,))
+    room.chat.queue.store.execute("UPDATE messages SET created_at = ? WHERE undeliverable IS NOT NULL", (old,))
     room.people.unblock(room.uma)
     await room.ask(room.uma, "/whoami")
     assert not any("started" in one for one in texts(room, room.uma))
@@ -410,11 +411,11 @@ async def test_who_may_no_longer_be_told_is_not(room):
     await room.ask(room.uma, "/submit python a.py")
     room.faults.outage = True
     begin(room.chat.queue, 1)
-    room.face.notifier.wake()
-    await until(room.chat.messages.waiting)
+    room.bot.notifier.wake()
+    await until(room.chat.outbox.waiting)
     room.chat.gate._by_settings.pop(room.uma.id)
     room.faults.clear()
-    await until(lambda: not room.chat.messages.waiting())
+    await until(lambda: not room.chat.outbox.waiting())
     assert not any("started" in one for one in texts(room, room.uma))
 
 
@@ -427,8 +428,8 @@ async def test_a_group_that_becomes_a_supergroup_is_followed_and_admins_hear_it_
     begin(room.chat.queue, 1)
     with room.chat.transaction():
         body = {"message_id": said.message_id, "keyboard": []}
-        room.chat.messages.add(old, "editMessageReplyMarkup", body, lane="edit", person=room.uma.id)
-    room.face.notifier.wake()
+        room.chat.outbox.add(old, "editMessageReplyMarkup", body, lane="edit", person=room.uma.id)
+    room.bot.notifier.wake()
     new = room.people.migrate(group)
     await until(lambda: texts(room, room.uma, new))
     await room.settle()
@@ -446,7 +447,7 @@ async def test_a_group_that_is_not_served_is_left_even_if_it_moves_meanwhile(roo
     refuse(room, "leaveChat", migrated(-1_000_000_009_999), times=50)
     calls = record(room)
     room.people.add_bot(room.uma, group)
-    await until(lambda: calls and not room.chat.messages.waiting())
+    await until(lambda: calls and not room.chat.outbox.waiting())
     assert [call.method for call in calls].count("leaveChat") == 1
     assert "I left the group Strangers" in texts(room, room.uma)[-1]
     room.world.refusals.clear()
@@ -465,7 +466,7 @@ async def test_a_send_whose_end_is_not_known_is_made_again_and_says_so(room):
         before = len(texts(room, room.uma))
         room.faults.script(fault, methods=["sendMessage"])
         await room.ask(room.uma, "/whoami")
-        await until(lambda: not room.chat.messages.waiting())
+        await until(lambda: not room.chat.outbox.waiting())
         first, second = texts(room, room.uma)[before:]
         assert first == second.removesuffix(f"\n{REPEAT}")
         assert REPEAT not in first
@@ -478,7 +479,7 @@ def test_a_send_that_certainly_failed_is_made_again_without_a_word(fault, tmp_pa
         before = len(texts(room, room.uma))
         room.faults.script(fault, fault, methods=["sendMessage"])
         await room.ask(room.uma, "/whoami")
-        await until(lambda: not room.chat.messages.waiting())
+        await until(lambda: not room.chat.outbox.waiting())
         (said,) = texts(room, room.uma)[before:]
         assert REPEAT not in said
 
@@ -490,7 +491,7 @@ async def test_what_comes_late_says_from_when(room):
     await room.ask(room.uma, "/submit python a.py")
     at = clock.now() - timedelta(hours=5)
     begin(room.chat.queue, 1)
-    room.chat.queue.store.execute("UPDATE notices SET created_at = ? WHERE told_at IS NULL", (clock.text(at),))
+    room.chat.queue.store.execute("UPDATE notices SET created_at = ? WHERE handled_at IS NULL", (clock.text(at),))
     await room.settle()
     assert texts(room, room.uma)[-1].endswith(f"from {at.astimezone():%a %H:%M}")
     end(room.chat.queue, 1)
@@ -503,7 +504,7 @@ async def test_a_bot_that_dies_while_it_sends_says_it_again(room):
     await room.ask(room.uma, "/submit python a.py")
     room.faults.script("hang_after", methods=["sendMessage"])
     begin(room.chat.queue, 1)
-    room.face.notifier.wake()
+    room.bot.notifier.wake()
     await until(lambda: "#1 started" in texts(room, room.uma)[-1])
     await room.die()
     await room.open()
@@ -534,7 +535,7 @@ async def test_a_disk_that_fills_up_while_a_message_is_sent_does_not_send_it_twi
     assert texts(room, room.uma)[-1] == "once"
     room.api._run = through
     disk.on = False
-    await until(lambda: not room.chat.messages.waiting())
+    await until(lambda: not room.chat.outbox.waiting())
     assert texts(room, room.uma)[-2:] == ["once", "and then"]
 
 
@@ -546,7 +547,7 @@ async def test_with_a_full_disk_everything_waits_and_nothing_is_lost(room):
     end(room.chat.queue, 1)
     disk = FullDisk(room)
     disk.on = True
-    room.face.notifier.wake()
+    room.bot.notifier.wake()
     room.people.send_text(room.uma, None, "/submit python b.py")
     room.people.send_text(room.uma, None, "/frobnicate")
     room.people.send_text(room.una, None, "/whoami")
@@ -582,8 +583,8 @@ async def test_a_submission_that_has_to_wait_for_the_disk_counts_once(room):
 @in_room()
 async def test_what_cannot_even_be_asked_for_is_put_aside(room):
     with room.chat.transaction():
-        room.chat.messages.add(room.uma.id, "sendPigeon", {}, person=room.uma.id)
-        room.chat.messages.add(room.uma.id, "sendMessage", {"keyboard": 3}, person=room.uma.id)
+        room.chat.outbox.add(room.uma.id, "sendPigeon", {}, person=room.uma.id)
+        room.chat.outbox.add(room.uma.id, "sendMessage", {"keyboard": 3}, person=room.uma.id)
     say(room, room.uma, "after it")
     await room.settle()
     assert texts(room, room.uma)[-1] == "after it"
@@ -594,9 +595,9 @@ async def test_what_cannot_even_be_asked_for_is_put_aside(room):
 async def test_a_forbidden_edit_is_dropped(room):
     refuse(room, "editMessageText", forbidden("bot was blocked by the user"))
     with room.chat.transaction():
-        room.chat.messages.add(room.uma.id, "editMessageText", {"message_id": 1, "text": "x"}, lane="edit")
+        room.chat.outbox.add(room.uma.id, "editMessageText", {"message_id": 1, "text": "x"}, lane="edit")
     await room.settle()
-    assert room.chat.messages.parked("") == []
+    assert room.chat.outbox.undeliverable("") == []
     room.world.refusals.clear()
 
 
@@ -616,7 +617,7 @@ async def test_a_log_that_is_gone_is_said_to_be(room):
 @in_room()
 async def test_an_update_is_handled_in_the_transaction_of_its_effect(room):
     """Whatever happens to us after it: what was done counts as done."""
-    room.face.dispatcher._close = lambda _: None
+    room.bot.dispatcher._close = lambda _: None
     for sent in ("/submit python a.py", "/status", "/kill 1", "/frobnicate", "/queue", "/log 1"):
         await room.ask(room.uma, sent)
         assert room.chat.inbox.open() == []

@@ -9,11 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from bot import telegram_client
 from bot.inbound import poll
-from bot.local_chat.bot_api.api import Reply
-from bot.local_chat.bot_api.faults import Fault
-from bot.outbound import retry_policy
+from bot.outbound import retry_policy, telegram_client
 from bot.outbound.retry_policy import Then, Verdict
 from runner import clock
 from runner.model import State
@@ -22,6 +19,8 @@ from tests.fault import told
 from tests.fault.rough import HttpRoom, instead, record, texts
 from tests.jobs import submit
 from tests.room import Room, data_of, in_room
+from tests.telegram.api import Reply
+from tests.telegram.faults import Fault
 from tests.telegram.http import HttpServer
 
 UNSURE = {Fault.HANG_BEFORE, Fault.HANG_AFTER, Fault.CUT}
@@ -77,11 +76,11 @@ async def a_rough_night(room, jobs):
     await until(lambda: queue.jobs.count(State.QUEUED) == jobs)
     for job in queue.jobs.find():
         begin(queue, job.id)
-        room.face.notifier.wake()
+        room.bot.notifier.wake()
         await asyncio.sleep(0.005)
         end(queue, job.id, exit_code=job.id % 2)
-        room.face.notifier.wake()
-    await until(lambda: not (queue.outbox.open() or room.chat.inbox.open() or room.chat.messages.waiting()))
+        room.bot.notifier.wake()
+    await until(lambda: not (queue.notices.open() or room.chat.inbox.open() or room.chat.outbox.waiting()))
     room.faults.clear()
     await room.settle()
     check_all_was_told(room, names)
@@ -123,7 +122,7 @@ async def test_a_kill_that_is_confirmed_over_a_bad_line_stops_once(room):
         for _ in range(2):  # an impatient thumb
             room.people.tap(room.uma, None, asked.message_id, data_of(asked, f"Yes, kill #{number}"))
         await until(lambda number=number: room.chat.queue.job(number).state is State.CANCELLED)
-    await until(lambda: not (room.chat.inbox.open() or room.chat.messages.waiting()))
+    await until(lambda: not (room.chat.inbox.open() or room.chat.outbox.waiting()))
     room.faults.clear()
     await room.settle()
     kills = [row["data"]["job"] for row in room.chat.queue.audit.rows() if row["action"] == "kill"]
@@ -157,15 +156,15 @@ def test_six_hours_without_a_network(monkeypatch, tmp_path):
         times = {}
         for step, number in enumerate([1, 2, 3, 4, *others]):
             begin(queue, number)
-            room.face.notifier.wake()
-            await until(lambda: not queue.outbox.open())
+            room.bot.notifier.wake()
+            await until(lambda: not queue.notices.open())
             times[number] = clock.now()
             ahead += timedelta(minutes=30 + step)
-            room.face.sender.wake()
+            room.bot.sender.wake()
             end(queue, number, exit_code=number % 2)
             mine += [(number, "started"), (number, "failed" if number % 2 else "finished")]
-            room.face.notifier.wake()
-            await until(lambda: not queue.outbox.open())
+            room.bot.notifier.wake()
+            await until(lambda: not queue.notices.open())
         ahead += timedelta(hours=2)
         room.people.send_text(room.una, None, "/whoami")
         calls = room.faults.calls["sendMessage"]
@@ -174,7 +173,7 @@ def test_six_hours_without_a_network(monkeypatch, tmp_path):
         for _ in range(3):  # one may just have failed for the last time
             ahead += timedelta(minutes=1)
             await room.settle(30)
-        assert room.chat.messages.waiting() == 0
+        assert room.chat.outbox.waiting() == 0
         for person, numbers in ((room.uma, [1, 2, 3, 4]), (room.ada, others)):
             said = [one for one in texts(room, person) if "started" in one or "failed" in one or "finished" in one]
             assert told.problems(said, [fact for fact in mine if fact[0] in numbers]) == []
@@ -269,7 +268,7 @@ async def test_another_program_that_polls_is_not_fought_with(room):
 async def test_a_fight_is_told_once_even_if_some_polls_succeed(room):
     for number in range(4):
         room.world.updates.end_poll("terminated by other getUpdates request")
-        await until(lambda number=number: room.face.poller._conflicts == number + 1)
+        await until(lambda number=number: room.bot.poller._conflicts == number + 1)
         room.people.send_text(room.uma, None, "/whoami")
         await until(lambda: "poll" not in room.chat.troubles)
     await room.settle()
@@ -285,7 +284,7 @@ async def test_a_webhook_is_told_of_and_can_be_taken_over(room):
     await asyncio.sleep(0.3)
     assert "user of" not in texts(room, room.uma)[-1]
     room.faults.script("500", methods=["deleteWebhook"])
-    await room.face.connect(take_over=True)
+    await room.bot.connect(take_over=True)
     assert room.world.webhook.url == ""
     await until(lambda: "user of lab1" in texts(room, room.uma)[-1])
 
@@ -337,5 +336,5 @@ async def test_a_token_that_is_no_longer_good_ends_the_bot_with_a_sentence(room)
         await asyncio.wait_for(room._serving, 10)
     assert len(calls) < 20, "it must not be hammered"
     room.chat.close()
-    room.api.world.token = room.face.wire.bot.token
+    room.api.world.token = room.bot.client.bot.token
     await room.open()

@@ -91,7 +91,7 @@ def test_the_supervisor_is_killed_and_nothing_of_its_job_is_left(box):
 
     job = box.wait_state(job_id, "LOST")
     assert (job["reason"], job["exit_code"]) == ("SUPERVISOR", None)
-    assert [n.data["state"] for n in box.notices(job_id) if n.kind == "ended"] == ["LOST"]
+    assert [n.payload.state for n in box.notices(job_id) if n.kind == "ended"] == ["LOST"]
     eventually(lambda: sleepers(7300, 7301, 7302, 7303) == [], what="the strays are gone")
     assert box.wait_state(box.submit("exit 0"), "SUCCEEDED")
 

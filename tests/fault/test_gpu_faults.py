@@ -29,7 +29,7 @@ def bystander():
 
 def gpu(box, index):
     with box.queue() as queue:
-        return queue.gpus()[index]
+        return queue.view.gpus()[index]
 
 
 def hold_until(flag):
@@ -136,7 +136,7 @@ def test_the_driver_is_upgraded_under_us(box, nvml, tmp_path):
     box.wait_state(running, "RUNNING")
     nvml.replace_library(build=2)
     with box.queue() as queue:
-        eventually(lambda: "reboot" in (queue.snapshot()[0].trouble or ""))
+        eventually(lambda: "reboot" in (queue.view.snapshot()[0].trouble or ""))
     waits = box.submit("true", "--on", "1")
     (tmp_path / "go").touch()
     assert box.wait_state(running, "FAILED")["exit_code"] == 5
@@ -187,7 +187,7 @@ def test_the_next_job_waits_until_the_memory_is_back_and_it_is_said_who_holds_it
     second = box.submit("true", "--on", "0")
     (notice,) = eventually(lambda: gpu_notices(box))
     assert notice.kind == "gpu held"
-    assert f"pid {bystander}" in notice.data["why"]
+    assert f"pid {bystander}" in notice.payload.why
     assert box.job(second)["state"] == "QUEUED"
     os.kill(bystander, 9)
     psutil.Process(bystander).wait(60)

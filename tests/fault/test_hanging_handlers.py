@@ -14,7 +14,7 @@ from bot import app
 from bot.handlers import submit
 from bot.inbound import routing
 from bot.inbound.dispatch import SET_ASIDE, TRIES
-from bot.timeouts import within
+from bot.waiting import within
 from tests import nursery
 from tests.fault.rough import texts
 from tests.room import Room, in_room
@@ -47,7 +47,7 @@ def test_a_copy_that_hangs_is_given_up_and_the_chat_goes_on(tmp_path, monkeypatc
             (said,) = await room.ask(room.uma, "/whoami")
         assert texts(room, room.uma)[-2].startswith("⚠️ This took too long, so I gave it up and nothing was done.")
         assert "You are Uma" in said.text.text
-        assert room.chat.queue.unfinished() == []
+        assert room.chat.queue.listing.unfinished() == []
         assert not os.path.exists(os.path.join(room.settings.home, "snapshots"))
 
     check(tmp_path)
@@ -69,7 +69,7 @@ def test_a_folder_that_does_not_answer_holds_up_nobody_else(tmp_path, monkeypatc
             monkeypatch.setattr(routing, "LIMIT_S", 40)
             (said,) = await room.ask(room.una, "/submit -g 0 true")
             assert "queued" in said.text.text
-            assert len(room.chat.queue.unfinished()) == 1
+            assert len(room.chat.queue.listing.unfinished()) == 1
             assert sum("took too long" in one for one in texts(room, room.uma)) == 40
         finally:
             answers.set()

@@ -127,7 +127,7 @@ def test_a_driver_that_is_well_again_does_let_it_be_stopped(box, nvml):
     job_id = goes_wrong(box, nvml, utilisation_na, WINDOW_S + 1)
     with box.queue() as queue:
         said = "not judged: GPU 0 does not tell its utilisation; GPU 1 does not tell its utilisation"
-        eventually(lambda: (queue.watched(job_id) or {})["idle"] == said)
+        eventually(lambda: (queue.view.watched(job_id) or {})["idle"] == said)
     nvml.clear()
     assert box.wait_state(job_id, "CANCELLED")["reason"] == "IDLE"
 
@@ -179,7 +179,7 @@ def test_a_disk_that_is_full_when_it_is_to_be_stopped(box, small_disk):  # noqa:
     box.start_runner(gpus="sim:1x24GiB", idle="20%:1s:5:0")
     job_id = box.submit(NOTHING)
     with box.queue() as queue:
-        eventually(lambda: queue.evidence(job_id), what="it is warned of")
+        eventually(lambda: queue.view.evidence(job_id), what="it is warned of")
         fill(small_disk)
         log = box.folder / "runner.out"
         eventually(lambda: log.read_text().count("is full") >= 4, what="the runner has tried for some seconds")

@@ -45,7 +45,7 @@ def test_a_runner_that_is_killed_is_missed_and_its_return_is_told(box, monkeypat
             await until(lambda: told(room, room.ada) == [NONE, BACK])
             assert told(room, room.uma) == []
             said = next(one for one in texts(room, room.ada) if one.startswith(NONE))
-            assert "Queued jobs wait; running jobs go on. Start it with nightshift up" in said
+            assert "Queued jobs wait, and running jobs go on. Start it with nightshift up" in said
 
     asyncio.run(check())
 
@@ -61,7 +61,7 @@ def pass_s(monkeypatch):
         nonlocal ahead
         for _ in range(0, seconds, 10):
             ahead += 10
-            room.face.runner_watch.look()
+            room.bot.runner_watch.look()
 
     return let_pass
 

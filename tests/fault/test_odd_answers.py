@@ -11,12 +11,11 @@ import time
 import pytest
 from telegram.error import NetworkError, RetryAfter, TelegramError
 
-from bot import telegram_client, telegram_http
-from bot.local_chat.bot_api.api import Reply
-from bot.outbound import retry_policy
+from bot.outbound import retry_policy, telegram_client, telegram_http
 from bot.outbound.retry_policy import after_failure
-from bot.telegram_client import Wire
+from bot.outbound.telegram_client import TelegramClient
 from tests.fault.rough import HttpRoom, instead, texts
+from tests.telegram.api import Reply
 from tests.telegram.http import HttpServer
 
 
@@ -102,10 +101,10 @@ def test_misshapen_answers_to_a_message(tmp_path):
                 left = instead(room, reply, "sendMessage", times=2)
                 with room.chat.transaction():
                     room.chat.say(room.uma.id, room.uma.id, f"news {number}")
-                await until(lambda: not room.chat.messages.waiting())
+                await until(lambda: not room.chat.outbox.waiting())
                 assert not left, name
                 assert texts(room, room.uma)[-1].startswith(f"news {number}"), name
-            assert room.chat.messages.parked("") == []
+            assert room.chat.outbox.undeliverable("") == []
 
     asyncio.run(check())
 
@@ -129,14 +128,14 @@ def test_an_update_of_the_wrong_shape_is_left_out_and_the_next_is_handled(tmp_pa
                 if method != "getUpdates" or numbers:
                     return await through(token, method, params, files)
                 room.people.send_text(room.uma, None, "/whoami")
-                *_, honest = [update.to_json() for update in room.world.updates.pending()]
+                *_, honest = room.world.updates.pending()
                 numbers.append(honest["update_id"])
                 return told(ok=True, result=[*UNNUMBERED, {**honest, "message": 5}, misread(honest)])
 
             room.api.call = call
             room.people.send_text(room.ada, None, "/status")  # ends the poll under way
             said = len(texts(room, room.uma))
-            await until(lambda: numbers and room.face.poller._offset == numbers[0] + 1)
+            await until(lambda: numbers and room.bot.poller._offset == numbers[0] + 1)
             room.people.send_text(room.ada, None, "/whoami")  # what comes next is fetched by the right offset
             await until(lambda: "admin of lab1" in texts(room, room.ada)[-1])
             assert len(texts(room, room.uma)) == said
@@ -153,7 +152,7 @@ def test_an_odd_wait_is_a_sane_one(tmp_path):
     async def check():
         room = HttpRoom(tmp_path)
         async with HttpServer(room.api) as server:
-            called = Wire(room.world.token, room.settings.model_copy(update={"api_url": server.url}))
+            called = TelegramClient(room.world.token, room.settings.model_copy(update={"api_url": server.url}))
             for asked in ODD_WAITS:
                 body = f'{{"ok": false, "error_code": 429, "parameters": {{"retry_after": {asked}}}}}'
                 instead(room, Reply(429, body.encode()), "sendMessage", times=1)
@@ -187,7 +186,7 @@ def test_a_wait_below_zero_does_not_make_it_hammer(tmp_path):
 def test_a_poll_that_is_answered_at_once_with_nothing_new_is_not_a_loop(old, tmp_path):
     async def check():
         async with over_http(tmp_path) as room:
-            first = {"update_id": room.face.poller._offset - 1, "poll": {"id": "1"}}
+            first = {"update_id": room.bot.poller._offset - 1, "poll": {"id": "1"}}
             left = instead(room, told(ok=True, result=[first] if old else []), "getUpdates", times=1000)
             room.people.send_text(room.ada, None, "/whoami")  # ends the poll under way
             await until(lambda: len(left) < 1000)
@@ -264,7 +263,7 @@ class Endless:
 
 def asks(folder, server):
     room = HttpRoom(folder)
-    return Wire(room.world.token, room.settings.model_copy(update={"api_url": server.url}))
+    return TelegramClient(room.world.token, room.settings.model_copy(update={"api_url": server.url}))
 
 
 def test_a_body_without_an_end_is_given_up(tmp_path):

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -15,8 +16,7 @@ from tests.wait import eventually
 
 
 def supervisor_of(box, job_id):
-    started = rundir.read(rundir.folder_of(str(box.home), job_id, box.job(job_id)["attempt"]), rundir.STARTED)
-    return started["pid"]
+    return rundir.read_started(rundir.folder_of(str(box.home), job_id, box.job(job_id)["attempt"])).pid
 
 
 def test_a_supervisor_told_to_stop_by_the_host_loses_its_job_and_cancels_nothing(box):
@@ -211,12 +211,13 @@ def test_orders_that_nobody_took_are_given_up_when_the_runner_is_gone(tmp_path):
     import resource
 
     engine = LocalEngine(str(tmp_path), resource.getrlimit(resource.RLIMIT_NOFILE))
-    base = {"attempt": 1, "run_id": "aaaaaaaa", "argv": ["sleep", "300"], "env": dict(os.environ), "env_over": {},
-            "env_file": None, "dir": "/", "umask": 0o022, "time_limit_s": None, "stop_grace_s": 0.1,
-            "log_limit_bytes": 1000, "log_tail_bytes": 1000}  # fmt: skip
+    base = rundir.AttemptSpec(
+        job_id=0, attempt=1, run_id="aaaaaaaa", argv=("sleep", "300"), env=dict(os.environ), stop_grace_s=0.1,
+        log_limit_bytes=1000, log_tail_bytes=1000,
+    )  # fmt: skip
     folders, leashes = [str(tmp_path / str(number)) for number in range(12)], []
     for number, folder in enumerate(folders):
-        leashes.append(engine.start(folder, rundir.create(folder, {**base, "job_id": number})))
+        leashes.append(engine.start(folder, rundir.create(folder, replace(base, job_id=number))))
     engine.close()
 
     def settled():
@@ -225,8 +226,8 @@ def test_orders_that_nobody_took_are_given_up_when_the_runner_is_gone(tmp_path):
 
     eventually(settled, what="each order is either under way or given up")
     for folder in folders:
-        if started := rundir.read(folder, rundir.STARTED):
-            os.kill(started["pid"], signal.SIGTERM)
+        if started := rundir.read_started(folder):
+            os.kill(started.pid, signal.SIGTERM)
     eventually(lambda: not any(rundir.lock_is_held(folder) for folder in folders))
     for leash in leashes:
         os.close(leash)

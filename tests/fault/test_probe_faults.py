@@ -103,7 +103,7 @@ def test_without_readings_the_users_batch_is_run(box, strike, said):
     (box.folder / "seen").touch()
     job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
     assert (job["batch_size"], notes(box)[-1]["batch"], job["attempt"]) == (3, 3, 1)
-    told = box.notices(job_id)[0].data["probe"]
+    told = box.notices(job_id)[0].payload.probe
     assert told.startswith("batch 3, your own, because ")
     assert said in told
     nothing_is_left(box, job_id)

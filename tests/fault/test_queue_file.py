@@ -175,7 +175,7 @@ def test_the_doctor_sees_that_the_runner_holds_another_file(stopped_runner):
     done = box.run("doctor", "--json", env={"NIGHTSHIFT_GPUS": "none"})
     [found] = [one for one in json.loads(done.stdout) if one["name"] == "runner"]
     assert (done.returncode, found["level"]) == (2, "fail")
-    assert "does not serve the queue that is on the disk" in found["text"]
+    assert "the queue on the disk is another one: the file was replaced" in found["text"]
 
 
 # -- while nightshift is down --------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_new_queue_where_jobs_were_is_told(box):
     refused = box.run("submit", "--", "true")
     assert (refused.returncode, "runs/ has the folders of 1 job." in refused.stderr) == (2, True)
     box.start_runner(gpus="none")
-    [told] = [notice.data for notice in box.notices(None) if notice.kind == "new queue"]
+    [told] = [notice.payload.to_json() for notice in box.notices(None) if notice.kind == "new queue"]
     assert told == {"jobs": 1, "folder": str(box.home / "runs")}
 
 
@@ -274,7 +274,7 @@ def test_jobs_that_only_waited_are_not_taken_for_none(box):
     done = box.run("ls")
     assert (done.returncode, "is gone, and a runner has been at work on it" in done.stderr) == (2, True)
     box.start_runner(gpus="none")
-    assert [notice.data["jobs"] for notice in box.notices(None) if notice.kind == "new queue"] == [0]
+    assert [notice.payload.jobs for notice in box.notices(None) if notice.kind == "new queue"] == [0]
 
 
 def test_a_wal_that_is_left_alone_is_kept(box):

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from telegram import BotCommand
 
+from bot.outbound.telegram_client import TelegramClient
 from bot.secrets import quiet_log
 from bot.settings import ChatSettings
-from bot.telegram_client import Wire
 from runner import rundir
 from runner.api.chat import Workspace, stamp
 from runner.errors import OperatorError
 from runner.lifecycle import outcome
+from runner.store.box import BoxKey
 from tests.jobs import an_exit
 from tests.room import in_room, labels
 from tests.telegram.remote import WorldProcess
@@ -172,10 +173,10 @@ def test_no_secret_is_logged_even_at_the_lowest_level(tmp_path, loudest):
     async def check(room):
         await talk_about_it(room)
         await room.ask(room.uma, f"/submit -g 0 --env HF_TOKEN={HUB} true")
-        room.chat.queue.box.set("paused", "nonsense")  # something goes wrong inside a handler
+        room.chat.queue.box.set(BoxKey.PAUSED, "nonsense")  # something goes wrong inside a handler
         room.people.send_text(room.ada, None, "/resume")
         await room.settle()
-        room.chat.queue.box.set("paused", None)
+        room.chat.queue.box.set(BoxKey.PAUSED, None)
 
     check(tmp_path)
     assert "could not be answered" in loudest.text
@@ -185,13 +186,13 @@ def test_no_secret_is_logged_even_at_the_lowest_level(tmp_path, loudest):
 
 def test_nor_is_the_token_when_it_goes_over_http_or_is_refused(tmp_path, loudest):
     async def talk(world, given):
-        wire = Wire(given, ChatSettings(home=str(tmp_path), api_url=world.url))
+        client = TelegramClient(given, ChatSettings(home=str(tmp_path), api_url=world.url))
         with contextlib.suppress(OperatorError):
-            await wire.connect()
-            await wire.bot.set_my_commands([BotCommand("start", "begin")])
-            await wire.updates(None, 0, ["message"])
-        logging.getLogger("bot").error("this is %r of %s", wire.bot, wire.bot)
-        await wire.close()
+            await client.connect()
+            await client.bot.set_my_commands([BotCommand("start", "begin")])
+            await client.updates(None, 0, ["message"])
+        logging.getLogger("bot").error("this is %r of %s", client.bot, client.bot)
+        await client.close()
 
     with WorldProcess() as world:
         assert world.token == LOCAL

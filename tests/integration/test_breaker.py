@@ -36,8 +36,12 @@ def test_where_another_job_runs_those_like_the_failed_ones_are_held_and_the_othe
     assert {held_by(box, job_id) for job_id in bad[failed:]} == {"the breaker, since jobs like it failed at once"}
     assert held_by(box, later) is None
     (notice,) = told(box)
-    assert (notice.kind, sorted(notice.data["jobs"])[:2], notice.data["trial"]) == ("goes on", bad[:2], good[0])
-    assert notice.data["held"] == bad[failed:]
+    assert (notice.kind, sorted(notice.payload.jobs)[:2], notice.payload.trial) == (
+        "goes on",
+        bad[:2],
+        good[0],
+    )
+    assert list(notice.payload.held) == bad[failed:]
     assert f"release {bad[5]}` lets it start" in box.job(bad[5])["waiting_for"]
     fresh = box.submit(BROKEN.format(9))  # somebody has mended something, or thinks so
     assert held_by(box, fresh) is None
@@ -54,7 +58,7 @@ def test_a_box_on_which_everything_fails_is_paused_and_tried_again(box, tmp_path
     mended.touch()
     eventually(lambda: "RUNNING" in states(box, [*bad, *others]))
     eventually(lambda: [notice.kind for notice in told(box)] == ["paused", "goes on"])
-    assert told(box)[0].data["try_at"]
+    assert told(box)[0].payload.try_at
     assert {held_by(box, job_id) for job_id in others} == {None}
     assert "QUEUED" in states(box, others)
 
@@ -83,7 +87,7 @@ def test_where_it_is_not_to_be_tried_somebody_has_to_resume_it(box):
     eventually(lambda: states(box, bad) == ["FAILED"] * 3)
     assert "tried" not in box.job(good)["waiting_for"]
     (notice,) = eventually(lambda: told(box))
-    assert (notice.kind, notice.data["try_at"]) == ("paused", None)
+    assert (notice.kind, notice.payload.try_at) == ("paused", None)
     assert box.job(good)["state"] == "QUEUED"
     box.run("resume")
     box.wait_state(good, "RUNNING")
@@ -95,7 +99,7 @@ def test_who_submits_the_job_that_is_tried_is_told_that_it_starts(box):
     eventually(lambda: told(box))
     assert states(box, bad)[3] == "QUEUED"
     with box.queue() as queue:
-        eventually(lambda: queue.gpus()[0]["state"] == "free", what="the GPU is read after the last job's end")
+        eventually(lambda: queue.view.gpus()[0]["state"] == "free", what="the GPU is read after the last job's end")
     done = box.run("submit", "--", WORKS)
     assert done.stderr.startswith("nightshift: job 5 starts now, though the queue is paused, because 3 jobs in a row")
     box.wait_state(5, "RUNNING")

@@ -9,6 +9,8 @@ from bot.handlers.button_taps import GONE
 from bot.outbound import notifier as notify
 from runner.lifecycle import outcome
 from runner.model import State
+from runner.store.box import BoxKey
+from runner.store.retention import tidy
 from tests.jobs import an_exit
 from tests.room import in_room, labels
 
@@ -117,7 +119,7 @@ async def test_of_many_ends_at_once_some_messages_are_changed_now_and_the_rest_l
     await room.open()
     await room.settle()
     assert offer_to_kill() == []
-    assert not room.chat.queue.box.get(notify.STALE)
+    assert not room.chat.queue.box.get(BoxKey.STALE_BUTTONS)
 
 
 @in_room()
@@ -125,7 +127,7 @@ async def test_the_rest_is_changed_when_its_minute_has_come(room):
     await room.ask(room.uma, SUBMIT)
     begin(room, 1)
     await room.settle()
-    started, notifier = room.said(room.uma)[-1], room.face.notifier
+    started, notifier = room.said(room.uma)[-1], room.bot.notifier
     notifier._tidied_at += [time.monotonic() - notify.BURST_S + 0.2] * notify.BURST
     end(room, 1)
     notifier.wake()
@@ -170,7 +172,8 @@ async def test_a_row_of_the_queue_whose_job_has_begun_or_ended_says_so_and_goes(
 @in_room()
 async def test_a_button_that_was_forgotten_long_ago_says_that_it_is_no_longer_good(room):
     queued = (await room.ask(room.uma, SUBMIT))[0]
-    room.chat.buttons.forget("9999")
+    room.chat.queue.store.execute("UPDATE buttons SET created_at = '2000-01-01'")
+    assert tidy(room.chat.queue.store)
     await room.tap(room.uma, queued, "Kill")
     assert room.answers()[-1] == GONE
 

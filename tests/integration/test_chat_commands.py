@@ -11,6 +11,8 @@ from bot.text import job_words
 from runner import rundir
 from runner.api import Queue
 from runner.model import State
+from runner.notices import payload_of
+from runner.store.box import BoxKey
 from tests import attempts
 from tests.jobs import an_exit
 from tests.room import Room, data_of, in_room, labels
@@ -59,7 +61,7 @@ async def test_code_is_left_as_it_was_typed(room):
         ("/kill queued", "None of your jobs waits."),
         ("/kill running everyone", "No job runs."),
         ("/kill group night", "No job of group night waits or runs"),
-        ("/kill group", "is no job number"),
+        ("/kill group", "is not a job number"),
         ("/kill --state", "--state is one of queued and running"),
         ("/kill --state failed", "--state is one of queued and running"),
         ("/edit", "Send /edit 12 --time 4h"),
@@ -67,7 +69,7 @@ async def test_code_is_left_as_it_was_typed(room):
         ("/move", "Send /move 12 first"),
         ("/move 99 first", "There is no job #99"),
         ("/move 99", "Where to? Send /move 12 first"),
-        ("/move 99 after x", "is no job number"),
+        ("/move 99 after x", "is not a job number"),
         ("/rerun", "/rerun 12"),
         ("/log", "/log 12"),
         ("/log 99", "There is no job #99"),
@@ -133,7 +135,7 @@ async def test_kill_asks_and_then_stops_once(room):
     assert job(room, 1).stop.by == f"tg:{room.uma.id}"
     room.people.tap(room.uma, None, asked.message_id, yes)
     await room.settle()
-    assert room.answers()[-1] == "That button is no longer good. Send the command again."
+    assert room.answers()[-1] == "This button no longer works. Send the command again."
     kills = [row for row in room.chat.queue.audit.rows() if row["action"] == "kill"]
     assert len(kills) == 1
 
@@ -305,22 +307,22 @@ async def test_a_long_queue_has_pages(room):
 @in_room()
 async def test_pause_drain_and_resume(room):
     await room.ask(room.ada, "/pause")
-    assert room.chat.queue.held().startswith("the queue is paused")
+    assert room.chat.queue.reasons.why_paused().startswith("the queue is paused")
     said = text(await room.ask(room.uma, "/resume"))
     assert "takes an admin" in said
-    assert room.chat.queue.held()
+    assert room.chat.queue.reasons.why_paused()
     await room.ask(room.ada, "/drain")
     shown = (await room.ask(room.ada, "/status"))[0]
     assert "paused by Ada" in shown.text.text
     await room.ask(room.ada, "/resume")
-    assert room.chat.queue.held() is None
+    assert room.chat.queue.reasons.why_paused() is None
 
 
 @in_room()
 async def test_anybody_who_submits_may_go_on_after_the_breaker(room):
-    room.chat.queue.box.set("paused", {"by": "breaker", "why": "3 jobs failed"})
+    room.chat.queue.box.set(BoxKey.PAUSED, {"by": "breaker", "why": "3 jobs failed"})
     await room.ask(room.uma, "/resume")
-    assert room.chat.queue.held() is None
+    assert room.chat.queue.reasons.why_paused() is None
 
 
 @in_room()
@@ -359,7 +361,7 @@ async def test_whoami_and_help_know_the_role(room):
 @in_room()
 async def test_the_menu_offers_what_the_role_may(room):
     def offered(person):
-        return {entry["command"] for entry in room.world.commands.shown(room.world.chats[person.id], person.id)}
+        return {entry["command"] for entry in room.world.menu.shown(room.world.chats[person.id], person.id)}
 
     assert "pair" in offered(room.ada)
     assert "submit" in offered(room.uma)
@@ -385,11 +387,11 @@ async def test_an_old_drain_is_asked_about_an_old_submit_is_not(room):
     assert job(room, 1).state is State.QUEUED
     said = (await room.ask(room.ada, "/drain"))[0]
     assert "3h 00m ago" in said.text.text
-    assert room.chat.queue.held() is None
+    assert room.chat.queue.reasons.why_paused() is None
     said_kill = (await room.ask(room.uma, "/kill 1"))[0]
     assert "You sent this 3h 00m ago" in said_kill.text.text
     await room.tap(room.ada, said, "Drain now")
-    assert "draining" in room.chat.queue.held()
+    assert "draining" in room.chat.queue.reasons.why_paused()
 
 
 @in_room(submits_per_minute=3)
@@ -459,9 +461,9 @@ def test_a_first_bot_does_not_tell_old_news(tmp_path):
         room = Room(tmp_path)
         room.people.start(room.ada)
         with Queue(room.settings.home, actor="somebody") as queue:
-            queue.outbox.add("gpu back", {"gpu": "GPU-1"})
+            queue.notices.add(payload_of("gpu back", {"gpu": "GPU-1"}))
             queue.store.execute("UPDATE notices SET created_at = '2026-01-01T00:00:00.000000+00:00'")
-            queue.outbox.add("gpu lost", {"gpu": "GPU-2", "index": 1, "why": "fell off the bus"})
+            queue.notices.add(payload_of("gpu lost", {"gpu": "GPU-2", "index": 1, "why": "fell off the bus"}))
         await room.open()
         try:
             await room.settle()
@@ -490,9 +492,9 @@ async def test_many_that_are_cancelled_at_once_are_told_in_one_message(room):
     await room.ask(room.uma, "/batch\n" + "\n".join(f"echo {n}" for n in range(30)))
     asked = (await room.ask(room.uma, "/kill all"))[0]
     said = await room.tap(room.uma, asked, "Yes, kill 30 jobs")
-    assert [message.text.text for message in said] == ["⏹ 30 jobs cancelled by Uma on lab1 before they began: #1–#30"]
+    assert [message.text.text for message in said] == ["⏹ 30 jobs cancelled by Uma on lab1 before they started: #1–#30"]
     assert "30 jobs are being stopped. – Uma" in asked.text.text
-    assert room.chat.queue.outbox.open() == []
+    assert room.chat.queue.notices.open() == []
 
 
 @in_room()
@@ -506,14 +508,14 @@ async def test_the_end_of_a_running_job_is_not_lost_among_those_cancelled_with_i
         for number in range(1, 6):
             queue.stop(number)
         attempts.end(queue, 1, exit_code=None, signal=15, stopped=True)
-        order = "SELECT id FROM notices WHERE told_at IS NULL AND kind = 'ended' ORDER BY job_id"
+        order = "SELECT id FROM notices WHERE handled_at IS NULL AND kind = 'ended' ORDER BY job_id"
         ids = [row[0] for row in queue.store.tuples(order)]
         for place, number in enumerate(ids):
             queue.store.execute("UPDATE notices SET id = ? WHERE id = ?", (10_000 + place, number))
     await room.settle()
     said = [message.text.text.splitlines()[0] for message in room.said(room.uma)[before:]]
     assert said[0].startswith("⏹ #1 ")
-    assert "⏹ 4 jobs cancelled by Uma on lab1 before they began: #2–#5" in said[1]
+    assert "⏹ 4 jobs cancelled by Uma on lab1 before they started: #2–#5" in said[1]
 
 
 @in_room()
@@ -539,8 +541,8 @@ async def test_a_file_of_somebody_who_may_not_submit_is_answered_and_a_strangers
 
 @in_room()
 async def test_a_file_that_is_gone_is_asked_for_again(room):
-    from bot.local_chat.bot_api.api import error_reply
-    from bot.local_chat.bot_api.api_errors import ApiError
+    from bot.local_chat.bot_api.methods import ApiError
+    from tests.telegram.api import error_reply
 
     async def gone(*_):
         return error_reply(ApiError(404, "Not Found"))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from bot.local_chat.bot_api.photo import dimensions
 from bot.pictures import plots
 from runner import clock
-from runner.batch import Measured, Plan, Settings, Unmeasured
+from runner.batch import BatchPlan, BatchSettings, Measured, Unmeasured
 from runner.model import Phase
+from runner.supervisor.probe_records import MemoryKind, ProbeReport
 from tests.attempts import end
 from tests.room import in_room, labels
+from tests.telegram.photo import dimensions
 
 GPU = "GPU-0a1b2c3d-1111"
 TOTAL_MIB = 24_576
@@ -19,20 +19,20 @@ USED = {"peak_memory_mib": 22_364, "memory_total_mib": TOTAL_MIB, "mean_utilizat
 SUBMIT = "/submit --name night --probe --batch-arg --batch_size python train.py"
 
 
-def measured() -> Plan:
-    plan = Plan.start(Settings(), 24_164).after(Measured(8910, seconds=7))
+def measured() -> BatchPlan:
+    plan = BatchPlan.start(BatchSettings(), 24_164).after(Measured(8910, seconds=7))
     return plan.after(Measured(2350 + 820 * plan.step.batch, seconds=7))
 
 
-async def probed(room, plan: Plan, said: str = "found") -> int:
+async def probed(room, plan: BatchPlan, said: str = "found") -> int:
     """A job of Uma's whose real run has begun."""
     await room.ask(room.uma, SUBMIT)
     queue = room.chat.queue
     number = max(job.id for job in queue.jobs.find())
     queue.jobs.claim(number, [(GPU, 0)], "boot")
     queue.jobs.started(queue.job(number), clock.text(clock.now()), Phase.PROBING)
-    record: dict[str, Any] = {"plan": plan.to_json(), "about": {"total_mib": TOTAL_MIB}}
-    queue.jobs.probed(queue.job(number), record, plan.step.batch, said)
+    report = ProbeReport(plan=plan, about=MemoryKind(total_mib=TOTAL_MIB))
+    queue.jobs.probed(queue.job(number), report, plan.step.batch, said)
     await room.settle()
     return number
 
@@ -57,7 +57,9 @@ async def test_the_end_tells_the_batch_with_what_the_run_took_of_the_memory(room
 
 @in_room()
 async def test_why_nothing_was_measured_is_told_at_the_start_and_not_again_at_the_end(room):
-    plan = Plan.start(Settings(own=12), 24_164).after(Unmeasured("its memory cannot be told from that of others"))
+    plan = BatchPlan.start(BatchSettings(own=12), 24_164).after(
+        Unmeasured("its memory cannot be told from that of others")
+    )
     number = await probed(room, plan)
     (now,) = await room.ask(room.vic, f"/fit {number}")
     assert "batch 12, your own, because its memory cannot be told from that of others" in now.text.text
@@ -84,7 +86,7 @@ def test_the_fit_is_drawn_in_bars_where_there_are_no_pictures(tmp_path, monkeypa
             "    24 ██████████████▋  21.5 GiB ◀",
             " limit ░░░░░░░░░░░░░░   21.7 GiB",
         ]
-        assert "line: 2.3 GiB + 820 MiB for each sample" in rest
+        assert "line: 2.3 GiB + 820 MiB per sample" in rest
         assert labels(said) == ["Log", "Details", "Kill"]
 
     scene(tmp_path)
@@ -98,7 +100,7 @@ async def test_the_fit_is_a_picture_where_one_can_be_drawn(room):
     assert said.caption.text.splitlines() == [
         "▶️ #1 night",
         "batch 24, 90 % of 24 GiB, probed in 14 s",
-        "line: 2.3 GiB + 820 MiB for each sample",
+        "line: 2.3 GiB + 820 MiB per sample",
         "chosen: batch 24, because it is the largest within 92 % by a line through 2 points",
     ]
 
@@ -115,7 +117,7 @@ def test_every_kind_of_fit_can_be_drawn(tmp_path):
 async def test_a_job_without_a_fit_says_why(room):
     await room.ask(room.uma, "/submit python a.py")
     (said,) = await room.ask(room.uma, "/fit 1")
-    assert said.text.text == "⚠️ #1 was submitted without --probe: nothing was measured."
+    assert said.text.text == "⚠️ #1 was submitted without --probe, so nothing was measured."
     await room.ask(room.uma, SUBMIT)
     (said,) = await room.ask(room.uma, "/fit 2")
-    assert said.text.text == "⚠️ #2 has not started yet: its batch is found when it does."
+    assert said.text.text == "⚠️ #2 has not started yet. Its batch is found when it starts."

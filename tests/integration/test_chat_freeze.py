@@ -137,10 +137,10 @@ def test_groups_whose_numbers_take_long_keep_nobody_waiting(tmp_path, monkeypatc
         await room.settle()
         for number in range(1, 4):
             end(room, number)
-        room.face.notifier.wake()
+        room.bot.notifier.wake()
         await until(lambda: asked)
         end(room, 4)
-        room.face.notifier.wake()
+        room.bot.notifier.wake()
         await until(lambda: "#4 finished" in text(room.said(room.una)))
         assert "is done" not in text(room.said(room.uma))
         may_go_on.set()

@@ -3,10 +3,10 @@
 import asyncio
 import json
 
-from bot.local_chat.bot_api.objects import Chat
-from bot.local_chat.bot_api.updates import KINDS
 from runner.model import State
 from tests.room import in_room, labels
+from tests.telegram.objects import Chat
+from tests.telegram.updates import KINDS
 from tests.traces import differences, traces
 from tests.updates import a_message
 
@@ -89,7 +89,7 @@ async def test_a_group_that_is_not_named_is_left_without_a_word(room):
         assert (f"NIGHTSHIFT_GROUPS={group.id}" in said) is told
         assert ("I left the group A <b>&amp; group" in said) is told
     assert room.said(room.sam) == []
-    assert parked(room) == []
+    assert undeliverable(room) == []
     assert room.faults.calls["leaveChat"] == 2
     channel = room.world.add_channel("News", bot_status="left")
     room.people.add_bot(room.ada, channel, admin=True)
@@ -120,7 +120,7 @@ def rows(room):
 async def settled(room):
     """Until also those groups are left of which nothing is stored."""
     await room.settle()
-    if (task := room.face.poller._unwanted._task) is not None:
+    if (task := room.bot.poller._unwanted._task) is not None:
         await asyncio.wait([task], timeout=40)
     await room.settle()
 
@@ -207,22 +207,23 @@ async def test_what_waits_for_a_group_that_is_no_longer_named_goes_nowhere(room)
     room.chat.queue.stop(1)
     await room.settle()
     assert "secret" not in in_group(room, group) + in_group(room, new)
-    assert parked(room) == ["no longer allowed"]
+    assert undeliverable(room) == ["no longer allowed"]
     assert "⏹ #1 " in text(room.said(room.uma))
     assert moves(room) == []
 
 
-def parked(room):
-    return [row["parked"] for row in room.chat.queue.store.rows("SELECT parked FROM messages WHERE parked NOT NULL")]
+def undeliverable(room):
+    rows = room.chat.queue.store.rows("SELECT undeliverable FROM messages WHERE undeliverable NOT NULL")
+    return [row["undeliverable"] for row in rows]
 
 
 @in_room()
 async def test_a_message_to_a_group_that_moved_and_is_not_served_is_parked(room):
     group = room.world.add_group("Other", everybody(room))
     grow_unseen(room, group)
-    room.chat.messages.add(group.id, "sendMessage", {"text": "a secret"})
+    room.chat.outbox.add(group.id, "sendMessage", {"text": "a secret"})
     await room.settle()
-    assert parked(room) == ["unreachable: the group has become another one"]
+    assert undeliverable(room) == ["unreachable: the group has become another one"]
     assert room.faults.calls["sendMessage"] <= 10
     room.world.refusals.clear()
 

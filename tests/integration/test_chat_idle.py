@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from bot import worker_process
+from bot import waiting
+from bot.commands import Role
 from bot.handlers.button_taps import NOT_YOURS
-from bot.local_chat.bot_api.photo import dimensions
 from bot.pictures import plots
-from bot.roles import Role
-from bot.telegram_html import CAPTION_UNITS
+from bot.text.html import CAPTION_UNITS
 from runner import clock
 from runner.model import Reason, State
+from runner.notices import payload_of
 from tests.attempts import begin, end
 from tests.e2e.test_over_http import Telegram, text_of
 from tests.idle_stage import IdleStage
 from tests.room import Room, a_room, data_of, labels
+from tests.telegram.photo import dimensions
 from tests.telegram.remote import WorldProcess
 from tests.wait import eventually, is_on_time
 
@@ -125,7 +126,7 @@ async def test_a_warning_and_silence(room, stage):
     stopped_and_ended(room, stage, number)
     await room.settle()
     said = room.said(room.uma)[-1]
-    assert words(said).splitlines()[0] == "⏹ #1 night stopped on lab1 after 1m 01s · its GPU was idle"
+    assert words(said).splitlines()[0] == "⏹ #1 night stopped on lab1 after 1m 01s · GPU idle"
     assert "GPU 0 below 20 % in 60 samples over 1m 00s" in words(said)
     assert labels(said) == ["Log", "Details", "Rerun"]
     (again,) = await room.tap(room.uma, said, "Rerun")
@@ -176,7 +177,7 @@ async def test_the_taps_of_others_do_nothing(room, stage):
     assert len(room.answers()) == answers + 9  # of people who are in; strangers meet silence
     assert labels(room.said(room.uma, group)[-1]) == BUTTONS
     assert room.chat.queue.job(number).stop is None
-    assert room.chat.queue.watched(number)["kept"] is None
+    assert room.chat.queue.view.watched(number)["kept"] is None
     stage.pass_by(21, IDLE_FOR)
     assert stage.stopped_at(number) is not None
 
@@ -188,7 +189,7 @@ async def test_who_may_no_longer_has_buttons_that_do_nothing(room, stage):
     for label in ("Keep 1 h", "Kill now"):
         await room.tap(room.uma, warning, label)
         assert room.answers()[-1].startswith("That takes a user of this box")
-    assert room.chat.queue.watched(number)["kept"] is None
+    assert room.chat.queue.view.watched(number)["kept"] is None
     assert room.chat.queue.job(number).stop is None
 
 
@@ -242,17 +243,17 @@ async def told_as_far_as_possible(room):
     """The bot has tried and failed."""
     tried = sum(room.faults.applied.values())
     deadline = asyncio.get_running_loop().time() + 10
-    while room.chat.queue.outbox.open() or sum(room.faults.applied.values()) == tried or room.face.sender.busy:
+    while room.chat.queue.notices.open() or sum(room.faults.applied.values()) == tried or room.bot.sender.busy:
         assert asyncio.get_running_loop().time() < deadline
-        room.face.notifier.wake()
-        room.face.sender.wake()
+        room.bot.notifier.wake()
+        room.bot.sender.wake()
         await asyncio.sleep(0.005)
 
 
 @staged()
 async def test_a_warning_that_comes_after_the_end_offers_nothing_that_is_too_late(room, stage):
     number = await a_job(room)
-    room.face.notifier._wake.clear()
+    room.bot.notifier._wake.clear()
     stage.pass_by(40, IDLE_FOR)
     end(room.chat.queue, number)
     await room.settle()
@@ -265,7 +266,7 @@ async def test_a_warning_that_comes_after_the_end_offers_nothing_that_is_too_lat
 async def test_what_looks_hung_is_told(room, stage):
     number = await a_job(room)
     why = "looks hung: 12 min silent at 31 % of its usual power"
-    room.chat.queue.outbox.add("looks hung", {"why": why}, number)
+    room.chat.queue.notices.add(payload_of("looks hung", {"why": why}), number)
     await room.settle()
     said = room.said(room.uma)[-1]
     assert words(said).splitlines()[0] == f"🧊 #1 night on lab1 {why}"
@@ -279,7 +280,7 @@ async def test_what_looks_hung_and_will_be_stopped_can_be_kept(room, stage):
     why, stops_at = "looks hung: 5 min silent at 31 % of its usual power", clock.now() + timedelta(minutes=5)
     for yields, unless in ((False, ""), (True, " if another job waits for its GPUs,")):
         data = {"why": why, "stops_at": clock.text(stops_at), "yields": yields}
-        room.chat.queue.outbox.add("looks hung", data, number)
+        room.chat.queue.notices.add(payload_of("looks hung", data), number)
         await room.settle()
         said = room.said(room.uma)[-1]
         assert words(said).splitlines()[:2] == [
@@ -288,10 +289,10 @@ async def test_what_looks_hung_and_will_be_stopped_can_be_kept(room, stage):
         ]
         assert labels(said) == BUTTONS
     await room.tap(room.uma, said, "Keep 1 h")
-    assert room.chat.queue.watched(number)["kept"]["by"] == f"tg:{room.uma.id}"
+    assert room.chat.queue.view.watched(number)["kept"]["by"] == f"tg:{room.uma.id}"
     assert "will be stopped" not in words(said)
-    room.face.notifier._wake.clear()
-    room.chat.queue.outbox.add("looks hung", data, number)
+    room.bot.notifier._wake.clear()
+    room.chat.queue.notices.add(payload_of("looks hung", data), number)
     end(room.chat.queue, number)
     await room.settle()
     too_late = room.said(room.uma)[-2]
@@ -321,11 +322,11 @@ async def test_keep_as_a_command(room, stage):
     assert "That takes a user of this box" in words(refused)
     (said,) = await room.ask(room.ada, "/keep 1 1d")
     assert words(said).startswith("Job 1 is kept for")
-    assert room.chat.queue.watched(number)["kept"]["by"] == f"tg:{room.ada.id}"
-    before = room.chat.queue.watched(number)
+    assert room.chat.queue.view.watched(number)["kept"]["by"] == f"tg:{room.ada.id}"
+    before = room.chat.queue.view.watched(number)
     room.people.start(room.sam)
     await room.ask(room.sam, "/keep 1 1h")
-    assert room.chat.queue.watched(number) == before
+    assert room.chat.queue.view.watched(number) == before
 
 
 @staged()
@@ -377,7 +378,7 @@ async def test_the_end_is_a_picture_too(room, stage):
     warning, said = room.said(room.uma)[-2:]
     assert warning.photo is not None
     assert dimensions(said.photo.data) == (800, 400)
-    assert words(said).startswith("⏹ #1 night stopped on lab1 after 1m 01s · its GPU was idle")
+    assert words(said).startswith("⏹ #1 night stopped on lab1 after 1m 01s · GPU idle")
     assert words(said).endswith("GPU 0 below 20 % in 60 samples over 1m 00s")
     assert len(words(said).encode("utf-16-le")) // 2 <= CAPTION_UNITS
     assert labels(said) == ["Log", "Details", "Rerun"]
@@ -387,7 +388,7 @@ async def test_the_end_is_a_picture_too(room, stage):
 
 @pytest.mark.parametrize("broken", [["false"], ["/no/such/python"], ["echo", "no picture"]], ids=str)
 def test_without_a_picture_the_words_are_sent(broken, tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_process, "python_command", lambda *_: broken)
+    monkeypatch.setattr(waiting, "python_command", lambda *_: broken)
 
     @staged(pictures=True)
     async def scene(room, stage):
@@ -396,13 +397,13 @@ def test_without_a_picture_the_words_are_sent(broken, tmp_path, monkeypatch):
         assert "▁▁▁▁" in words(warning)
         assert labels(warning) == BUTTONS
         await room.tap(room.uma, warning, "Keep 1 h")
-        assert room.chat.queue.watched(number)["kept"] is not None
+        assert room.chat.queue.view.watched(number)["kept"] is not None
 
     scene(tmp_path, monkeypatch)
 
 
 def test_a_picture_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_process, "python_command", lambda *_: ["sleep", "300"])
+    monkeypatch.setattr(waiting, "python_command", lambda *_: ["sleep", "300"])
     monkeypatch.setattr(plots, "DRAW_S", 0.2)
 
     @staged(pictures=True)
@@ -443,7 +444,7 @@ def test_a_picture_is_drawn_beside_the_loop_and_once(tmp_path, monkeypatch):
             await asyncio.sleep(0.005)
             turns += 1
         assert turns > 10
-        monkeypatch.setattr(worker_process, "python_command", lambda *_: ["false"])
+        monkeypatch.setattr(waiting, "python_command", lambda *_: ["false"])
         assert await plots.drawn(plot, str(tmp_path)) == drawing.result()
         return drawing.result()
 
@@ -481,10 +482,10 @@ def _one_is_kept_and_one_is_not(box, ada):
     ada.press(warning, "Keep 1 h")
     ada.hear(f"#{stopped} on lab1 is idle and will be stopped at")
     said = ada.hear(f"#{stopped} stopped on lab1")
-    assert "its GPU was idle" in text_of(said)
+    assert "GPU idle" in text_of(said)
     assert "photo" in said
     with box.queue() as queue:
-        *_, notice = [one for one in queue.outbox.about(stopped) if one.kind == "idle warning"]
-        assert is_on_time(queue.job(stopped).stop.at, clock.moment(notice.data["stops_at"]))
+        *_, notice = [one for one in queue.notices.about(stopped) if one.kind == "idle warning"]
+        assert is_on_time(queue.job(stopped).stop.at, clock.moment(notice.payload.stops_at))
         assert queue.job(kept).state is State.RUNNING
         assert queue.job(kept).stop is None

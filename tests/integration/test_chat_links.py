@@ -13,7 +13,7 @@ AT_THE_TERMINAL = {
     "bot/cli.py",
     "bot/commands.py",
     "bot/terminal/people.py",
-    "bot/telegram_client.py",
+    "bot/outbound/telegram_client.py",
     "runner/terminal/cli.py",
 }
 FOLDERS_AT_THE_TERMINAL = ("bot/local_chat/", "runner/terminal/", "runner/idle_command/")

@@ -8,13 +8,18 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from bot.outbound.notifier import is_quiet
-from bot.text import box_words
+from bot.text import box_notices
+from bot.text.notice_context import NoticeContext
 from runner import clock
 from runner.model import Phase, Reason, State
+from runner.notices import payload_of
 from runner.schedule.backoff import Retry
+from runner.store.box import BoxKey
 from tests.attempts import begin, end, lose
-from tests.jobs import an_exit, submit
+from tests.jobs import a_probe_report, an_exit, submit
 from tests.room import in_room, labels
+
+AT_LAB = NoticeContext(box="lab1", indices={}, name_of=str)
 
 UNLESS_KEPT = "unless it is kept or works again"
 
@@ -43,7 +48,7 @@ async def a_job(room, command="/submit --name night python train.py", user=None,
 
 def stand_in_gpus(room):
     """As if the sampler knew two GPUs."""
-    room.chat.queue.gpus = lambda: [{"uuid": GPU, "index": 0}, {"uuid": OTHER, "index": 1}]
+    room.chat.queue.view.gpus = lambda: [{"uuid": GPU, "index": 0}, {"uuid": OTHER, "index": 1}]
 
 
 # -- a job ------------------------------------------------------------------------------------------
@@ -71,7 +76,7 @@ async def test_a_probed_start_is_told_with_its_batch_and_a_step_back_in_one_line
     jobs.claim(number, [(GPU, 0)], "boot")
     jobs.started(jobs.get(number), clock.text(clock.now()), Phase.PROBING)
     assert await news(room, room.uma) == []
-    jobs.probed(jobs.get(number), {}, 24, "batch 24, 91 % of 24 GiB, probed in 14 s")
+    jobs.probed(jobs.get(number), a_probe_report(), 24, "batch 24, 91 % of 24 GiB, probed in 14 s")
     (said,) = await news(room, room.uma)
     assert said.text.text == "▶️ #1 night started on lab1 · GPU 0\nbatch 24, 91 % of 24 GiB, probed in 14 s"
     why = "batch 24 ran out of memory; again at batch 21"
@@ -136,11 +141,11 @@ async def test_failure_in_full_with_its_traceback_and_not_its_progress_bar(room)
 HOW_IT_ENDS = [
     ({"exit_code": 1}, "❌ #1 failed on lab1 after 1m 03s · exit 1"),
     ({"signal": 11}, "❌ #1 crashed on lab1 after 1m 03s · SIGSEGV, segmentation fault"),
-    ({"signal": 9}, "❌ #1 was killed on lab1 after 1m 03s · SIGKILL, perhaps for want of memory"),
+    ({"signal": 9}, "❌ #1 was killed on lab1 after 1m 03s · SIGKILL, perhaps because the host ran out of memory"),
     ({"signal": 34}, "❌ #1 crashed on lab1 after 1m 03s · SIGRTMIN"),
     ({"spawn_error": "bash: not found"}, "❌ #1 could not start on lab1 · bash: not found"),
-    ({"signal": 15, "timed_out": True}, "⏹ #1 stopped on lab1 after 1m 03s · its time was up"),
-    ({"signal": 15, "stopped": True}, "💥 #1 lost on lab1 after 1m 03s · it was killed from outside"),
+    ({"signal": 15, "timed_out": True}, "⏹ #1 stopped on lab1 after 1m 03s · time limit"),
+    ({"signal": 15, "stopped": True}, "💥 #1 lost on lab1 after 1m 03s · supervisor killed"),
 ]
 
 
@@ -163,10 +168,10 @@ def test_the_first_line_says_what_matters(exit, first_line, tmp_path):
     ("state", "reason", "first_line"),
     [
         (State.FAILED, Reason.OOM, "❌ #1 failed on lab1 after 1 s · out of memory"),
-        (State.CANCELLED, Reason.IDLE, "⏹ #1 stopped on lab1 after 1 s · its GPU was idle"),
-        (State.CANCELLED, Reason.HUNG, "⏹ #1 stopped on lab1 after 1 s · it hung"),
-        (State.CANCELLED, Reason.PREEMPTED, "⏹ #1 stopped on lab1 after 1 s · it made room for others"),
-        (State.CANCELLED, Reason.DEPENDENCY, "⏹ #1 cancelled on lab1 after 1 s · a job it needs did not succeed"),
+        (State.CANCELLED, Reason.IDLE, "⏹ #1 stopped on lab1 after 1 s · GPU idle"),
+        (State.CANCELLED, Reason.HUNG, "⏹ #1 stopped on lab1 after 1 s · hung"),
+        (State.CANCELLED, Reason.PREEMPTED, "⏹ #1 stopped on lab1 after 1 s · preempted"),
+        (State.CANCELLED, Reason.DEPENDENCY, "⏹ #1 cancelled on lab1 after 1 s · dependency failed"),
     ],
 )
 def test_and_for_the_reasons_the_runner_gives(state, reason, first_line, tmp_path):
@@ -195,12 +200,12 @@ async def test_whom_it_made_room_for_and_what_it_waited_for_in_vain(room):
     assert said.text.text.splitlines()[0] == f"🔁 #{number} is queued again on lab1 · it made room for #9"
     queue.stop(number)
     told = [said.text.text.splitlines()[0] for said in await news(room, room.uma)]
-    assert f"⏹ #{waiting} cancelled on lab1 before it began · #{number}, which it needs, did not succeed" in told
+    assert f"⏹ #{waiting} cancelled on lab1 before it started · it depends on #{number}, which did not succeed" in told
 
 
 @in_room()
 async def test_a_lost_job_says_what_is_not_known(room):
-    for reason, why in ((Reason.HOST, "the machine went down"), (Reason.SUPERVISOR, "it was killed from outside")):
+    for reason, why in ((Reason.HOST, "host went down"), (Reason.SUPERVISOR, "supervisor killed")):
         number = await a_job(room)
         begin(room.chat.queue, number)
         await room.settle()
@@ -223,7 +228,7 @@ async def test_who_stopped_it_is_told_by_name(room):
     waiting = await a_job(room)
     queue.acting_as("root").stop(waiting)
     (said,) = await news(room, room.uma)
-    assert said.text.text.splitlines()[0] == "⏹ #2 night cancelled by root on lab1 before it began"
+    assert said.text.text.splitlines()[0] == "⏹ #2 night cancelled by root on lab1 before it started"
     assert labels(said) == ["Details", "Rerun"]
 
 
@@ -236,9 +241,7 @@ async def test_an_attempt_that_is_made_again(room):
     retry = Retry(1, 2, wait_s=0.0, is_news=True)
     queue.jobs.back_to_queue(queue.job(number), retry.words, (State.LOST, Reason.HOST), retry=retry)
     (said,) = await news(room, room.uma)
-    assert (
-        said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · the machine went down · retry 1 of 2"
-    )
+    assert said.text.text.splitlines()[0] == "🔁 #1 night is queued again on lab1 · host went down · retry 1 of 2"
     assert labels(said) == ["Log", "Details", "Kill"]
     begin(queue, number)
     (said,) = await news(room, room.uma)
@@ -299,15 +302,15 @@ async def test_output_that_cannot_be_read_does_not_keep_the_news_back(room):
     folder = begin(room.chat.queue, number, output=b"x")
     await room.settle()
     (folder / "output.log").unlink(missing_ok=True)
-    log = room.chat.queue.log
+    log = room.chat.queue.view.log
 
     def broken(*_):
         raise OSError("the disk is gone")
 
-    room.chat.queue.log = broken
+    room.chat.queue.view.log = broken
     end(room.chat.queue, number, exit_code=1)
     (said,) = await news(room, room.uma)
-    room.chat.queue.log = log
+    room.chat.queue.view.log = log
     assert said.text.text.startswith("❌ #1 night failed on lab1")
 
 
@@ -325,8 +328,8 @@ async def test_a_job_that_was_forgotten_meanwhile_is_told_of_all_the_same(room):
 @in_room()
 async def test_a_kind_of_notice_that_nobody_knows_yet_is_told_in_a_few_words(room):
     number = await a_job(room)
-    room.chat.queue.outbox.add("levitating", {"height": 3}, number)
-    room.chat.queue.outbox.add("fog", {})
+    room.chat.queue.notices.add(payload_of("levitating", {"height": 3}), number)
+    room.chat.queue.notices.add(payload_of("fog", {}))
     assert [one.text.text for one in await news(room, room.uma)] == ["lab1 #1: levitating"]
     assert room.said(room.ada)[-1].text.text == "lab1: fog"
 
@@ -338,8 +341,10 @@ async def test_a_job_that_does_nothing_is_warned_of_under_its_message(room):
     await room.settle()
     at = clock.now() + timedelta(minutes=5)
     data = {"why": "GPU 0 below 20 %", "text": "12:00 GPU 0 3 %", "stops_at": clock.text(at)}
-    room.chat.queue.outbox.add("idle warning", data, number)
-    room.chat.queue.outbox.add("looks hung", {"why": "looks hung: 12 min silent at 31 % of its usual power"}, number)
+    room.chat.queue.notices.add(payload_of("idle warning", data), number)
+    room.chat.queue.notices.add(
+        payload_of("looks hung", {"why": "looks hung: 12 min silent at 31 % of its usual power"}), number
+    )
     warned, hung = await news(room, room.uma)
     first = warned.text.text.splitlines()[0]
     assert first == f"💤 #1 night on lab1 is idle and will be stopped at {at.astimezone():%H:%M:%S} {UNLESS_KEPT}"
@@ -360,7 +365,7 @@ async def test_jobs_from_a_terminal_are_told_to_every_admin_in_private_and_to_no
     room.world.refusals.clear()  # Sam, who is admin here, could not be offered any commands before
     room.people.start(room.sam)
     await room.settle()
-    assert room.world.commands.shown(room.world.chats[room.sam.id], room.sam.id)[0]["command"] == "submit"
+    assert room.world.menu.shown(room.world.chats[room.sam.id], room.sam.id)[0]["command"] == "submit"
     (number,) = submit(room.chat.queue, "python train.py", gpus=0)
     counts = {person.id: len(room.said(person)) for person in (room.uma, room.una, room.vic)}
     begin(room.chat.queue, number)
@@ -406,7 +411,9 @@ def test_everybody_hears_as_much_as_they_want(noise, heard, tmp_path):
             end(queue, number, exit_code=code)
         begin_quietly(queue, numbers[2])
         queue.jobs.back_to_queue(queue.job(numbers[2]), "a retry was asked for", (State.LOST, Reason.HOST))
-        queue.outbox.add("queue empty", {"jobs": 2, "failed": 1, "since": None, "held": 0, "command": None})
+        queue.notices.add(
+            payload_of("queue empty", {"jobs": 2, "failed": 1, "since": None, "held": 0, "command": None})
+        )
         await room.settle()
         found = [one.text.text for one in room.said(room.ada)[before:]]
         assert len(found) == len(heard)
@@ -479,24 +486,26 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
     hers = await a_job(room, user=room.una)
     queue = room.chat.queue
     why = "3 jobs in a row failed within seconds (exit code 1)"
-    queue.box.set("paused", {"by": "breaker", "why": why})
+    queue.box.set(BoxKey.PAUSED, {"by": "breaker", "why": why})
     try_at = clock.text(clock.now().astimezone().replace(hour=23, minute=10))
     paused = {"why": why, "jobs": [*mine, hers], "again": True, "tries": 1, "try_at": try_at}
-    queue.outbox.add("paused", paused)
+    queue.notices.add(payload_of("paused", paused))
     before = {person.id: len(room.said(person)) for person in (room.ada, room.uma, room.una, room.vic)}
     await room.settle()
     for person, told in ((room.ada, 1), (room.uma, 1), (room.una, 1), (room.vic, 0)):
         assert len(room.said(person)) == before[person.id] + told
     said = room.said(room.uma)[-1]
     assert said.text.text.splitlines()[0] == f"⏸ lab1 is paused: {why}"
-    assert said.text.text.endswith("No more start. I try one job at 23:10. Resume if nothing is wrong with the box.")
+    assert said.text.text.endswith(
+        "No other job starts. I try one at 23:10. If nothing is wrong with the box, resume it."
+    )
     assert "#1, #2, #3" in said.text.text
-    words = box_words.paused({**paused, "tries": 0, "jobs": [1, 1, 1]}, "lab1")
-    assert "#1. Running jobs go on. No more like them start. I try a job of another kind as soon as one waits" in words
+    words = box_notices.paused(payload_of("paused", {**paused, "tries": 0, "jobs": [1, 1, 1]}), AT_LAB)
+    assert "#1. Running jobs go on. No similar job starts. I try a job of another kind as soon as one waits" in words
     assert labels(said) == ["Resume", "Status"]
     assert not said.silent
     await room.tap(room.uma, said, "Resume")
-    assert queue.held() is None
+    assert queue.reasons.why_paused() is None
     assert room.answers()[-1] == "▶️ Resumed."
     await room.tap(room.una, room.said(room.una)[-1], "Resume")
     assert room.answers()[-1] == "Nothing was paused."
@@ -510,13 +519,13 @@ async def test_a_paused_queue_and_status_offer_resume_to_those_who_may(room):
     for command in ("/queue", "/status"):
         assert labels((await room.ask(room.ada, command))[-1])[0] == "Resume"
         assert "Resume" not in labels((await room.ask(room.uma, command))[-1])  # a person's pause is an admin's to end
-    queue.box.set("paused", {"by": "breaker", "why": "3 jobs in a row failed within seconds (exit code 1)"})
+    queue.box.set(BoxKey.PAUSED, {"by": "breaker", "why": "3 jobs in a row failed within seconds (exit code 1)"})
     for command in ("/queue", "/status"):
         said = (await room.ask(room.uma, command))[-1]
         assert labels(said)[0] == "Resume"
         assert "Resume" not in labels((await room.ask(room.vic, command))[-1])
     await room.tap(room.uma, said, "Resume")
-    assert (queue.held(), room.answers()[-1]) == (None, "▶️ Resumed.")
+    assert (queue.reasons.why_paused(), room.answers()[-1]) == (None, "▶️ Resumed.")
     now = next(one for one in room.said(room.uma) if one.message_id == said.message_id)
     assert "Resume" not in labels(now)
     assert "paused" not in now.text.text
@@ -528,7 +537,7 @@ async def test_an_empty_queue_that_is_paused_says_so(room):
     (said,) = await room.ask(room.ada, "/queue")
     assert "the queue is paused by" in said.text.text
     await room.tap(room.ada, said, "Resume")
-    assert room.chat.queue.held() is None
+    assert room.chat.queue.reasons.why_paused() is None
 
 
 @in_room()
@@ -537,14 +546,14 @@ async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(roo
     mine = [await a_job(room) for _ in range(2)]
     hers = await a_job(room, user=room.una)
     for number in (*mine, hers):
-        queue.hold(number)
+        queue.order.hold(number)
     why = "3 jobs in a row failed within seconds (exit code 1)"
-    queue.outbox.add("goes on", {"why": why, "jobs": mine, "trial": 9, "held": [*mine, hers]})
+    queue.notices.add(payload_of("goes on", {"why": why, "jobs": mine, "trial": 9, "held": [*mine, hers]}))
     await room.settle()
     said = room.said(room.uma)[-1]
     assert said.text.text.splitlines() == [
         f"⏸ 3 jobs held on lab1: {why}",
-        "#1, #2. Those like them wait until somebody releases them. The others go on: #9 runs.",
+        "#1, #2. Similar jobs wait until somebody releases them. The others go on: #9 runs.",
     ]
     assert labels(said) == ["Release them", "Queue"]
     assert room.said(room.una)[-1].text.text == said.text.text, "one of hers is held, too"
@@ -558,7 +567,7 @@ async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(roo
     assert "Released: 1." in room.said(room.ada)[-1].text.text
     await room.tap(room.una, room.said(room.una)[-1], "Release them")
     assert room.answers()[-1] == "None of them is held any more."
-    queue.outbox.add("goes on", {"why": why, "jobs": mine, "trial": 9, "held": []})
+    queue.notices.add(payload_of("goes on", {"why": why, "jobs": mine, "trial": 9, "held": []}))
     await room.settle()
     assert room.said(room.uma)[-1].text.text == "▶️ lab1 goes on: #9 runs."
 
@@ -566,8 +575,8 @@ async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(roo
 @in_room()
 async def test_whoever_has_none_of_the_held_jobs_is_not_offered_to_release_them(room):
     queue, mine, hers = room.chat.queue, await a_job(room), await a_job(room, user=room.una)
-    queue.hold(hers)
-    queue.outbox.add("goes on", {"why": "3 failed", "jobs": [mine, hers], "trial": 9, "held": [hers]})
+    queue.order.hold(hers)
+    queue.notices.add(payload_of("goes on", {"why": "3 failed", "jobs": [mine, hers], "trial": 9, "held": [hers]}))
     await room.settle()
     assert labels(room.said(room.uma)[-1]) == ["Queue"]
     assert labels(room.said(room.una)[-1]) == labels(room.said(room.ada)[-1]) == ["Release them", "Queue"]
@@ -582,10 +591,12 @@ async def test_an_empty_queue_is_told_with_what_was_done(room):
             {"jobs": 9, "failed": 3, "states": {"CANCELLED": 2, "LOST": 1}},
             "9 jobs since {at} · 6 succeeded · 1 failed · 2 stopped",
         ),
-        ({"jobs": 1, "failed": 0, "held": 3}, "1 job since {at} · it succeeded · 3 held back"),
+        ({"jobs": 1, "failed": 0, "held": 3}, "1 job since {at} · it succeeded · 3 held"),
         ({"jobs": 1500, "failed": 0, "held": 0}, "1,500 jobs since {at} · all succeeded"),
     ):
-        room.chat.queue.outbox.add("queue empty", {**data, "since": since, "command": None, "due_at": None})
+        room.chat.queue.notices.add(
+            payload_of("queue empty", {**data, "since": since, "command": None, "due_at": None})
+        )
         (said,) = await news(room, room.ada)
         at = clock.moment(since).astimezone().strftime("%H:%M")
         assert said.text.text == f"🌅 lab1 has nothing left to do\n{words.format(at=at)}"
@@ -599,15 +610,15 @@ async def test_what_an_idle_box_will_do_stands_in_the_first_line_and_can_be_canc
     due_at = clock.text(clock.now() + timedelta(seconds=600))
     told = {"jobs": 3, "failed": 0, "since": None, "held": 0}
     due = {"due_at": due_at, "cancelled_by": None, "begun": False, "ran_at": None, "boot": "", "command": "poweroff"}
-    queue.box.set("when empty", {**due, "told": told})
-    queue.outbox.add("queue empty", {**told, "command": "poweroff", "due_at": due_at})
+    queue.box.set(BoxKey.WHEN_EMPTY, {**due, "told": told})
+    queue.notices.add(payload_of("queue empty", {**told, "command": "poweroff", "due_at": due_at}))
     (said,) = await news(room, room.ada)
     first = said.text.text.splitlines()[0]
     assert re.fullmatch(r"🌅 lab1 has nothing left to do. In (10m 00s|9m 5\ds), at \d\d:\d\d, it runs: poweroff", first)
-    assert labels(said) == ["Cancel that"]
-    await room.tap(room.ada, said, "Cancel that")
+    assert labels(said) == ["Do not run it"]
+    await room.tap(room.ada, said, "Do not run it")
     assert room.answers()[-1] == "It will not be run."
-    assert queue.when_empty() is None
+    assert queue.view.when_empty() is None
     assert [row["action"] for row in queue.audit.rows()][-1] == "stay"
 
 
@@ -618,7 +629,7 @@ async def test_what_an_idle_box_did_is_told(room):
         (7, "⚠️ lab1 ran poweroff: it failed, exit 7"),
         (None, "⚠️ lab1 could not run poweroff"),
     ):
-        room.chat.queue.outbox.add("when empty ran", {"command": "poweroff", "exit_code": code})
+        room.chat.queue.notices.add(payload_of("when empty ran", {"command": "poweroff", "exit_code": code}))
         (said,) = await news(room, room.ada)
         assert said.text.text == words
         assert not said.silent
@@ -628,12 +639,12 @@ async def test_what_an_idle_box_did_is_told(room):
 async def test_a_drained_box_can_be_resumed(room):
     queue = room.chat.queue
     queue.drain()
-    queue.outbox.add("drained", {"by": "root", "since": clock.text(clock.now())})
+    queue.notices.add(payload_of("drained", {"by": "root", "since": clock.text(clock.now())}))
     (said,) = await news(room, room.ada)
-    assert said.text.text == "⏏️ lab1 is drained: nothing runs, and nothing starts before you resume it."
+    assert said.text.text == "⏏️ lab1 is drained: nothing runs, and nothing starts until you resume it."
     assert said.silent
     await room.tap(room.ada, said, "Resume")
-    assert queue.held() is None
+    assert queue.reasons.why_paused() is None
 
 
 @in_room()
@@ -644,32 +655,18 @@ async def test_gpus_that_come_and_go(room):
         ("gpu lost", {"gpu": OTHER, "index": 1, "why": why}, "🧯 GPU 1 of lab1 is lost", False),
         ("gpu back", {"gpu": OTHER}, "🔌 GPU 1 of lab1 is back", True),
         ("gpu back", {"gpu": "GPU-77777777-aaaa"}, "🔌 GPU 77777777 of lab1 is back", True),
-        ("gpu held", {"gpu": GPU, "index": 0, "why": "x"}, "⚠️ GPU 0 of lab1 is still taken after its job ended", False),
+        (
+            "gpu held",
+            {"gpu": GPU, "index": 0, "why": "x"},
+            "⚠️ GPU 0 of lab1 is still in use after its job ended",
+            False,
+        ),
     ):
-        room.chat.queue.outbox.add(kind, data)
+        room.chat.queue.notices.add(payload_of(kind, data))
         (said,) = await news(room, room.ada)
         assert said.text.text.splitlines()[0] == first
         assert said.silent is silent
         assert ("why" not in data) or data["why"] in said.text.text
-
-
-@in_room()
-async def test_every_kind_that_the_runner_writes_has_words_of_its_own(room):
-    """Whoever adds a kind of notice to the runner is reminded of the people who read it."""
-    import subprocess
-    from pathlib import Path
-
-    adds, runner = r"(outbox\.add\(|schema\.note\(arriving, )\s*\"[a-z ]+\"", Path(__file__).parents[2] / "runner"
-    found = subprocess.run(
-        ["grep", "-rhoE", adds, str(runner), "--include=*.py"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    kinds = set(re.findall(r'"([a-z ]+)"', found))
-    assert kinds == {
-        *("started", "ended", "requeued", "paused", "goes on", "queue empty", "when empty ran", "drained"),
-        *("gpu lost", "gpu back", "gpu held", "idle warning", "looks hung", "time warning", "disk low", "disk back"),
-        *("backup failing", "backup back", "new queue", "queue restored"),
-    }
 
 
 @in_room()

@@ -81,7 +81,7 @@ async def test_ranges_are_drawn_from_and_samples_are_taken(room):
     [
         ("/sweep", "/sweep python train.py --lr {lr}"),
         ("/sweep python train.py --lr {lr}", "Write the values behind a semicolon"),
-        ("/sweep python train.py --lr {lr} ; lr", "no parameter with values"),
+        ("/sweep python train.py --lr {lr} ; lr", "not a parameter with values"),
         ("/sweep python train.py --lr {lr} ; bs=1", "no values for {lr}"),
         ("/sweep python train.py --lr {lr} ; lr=log:1e-5..1e-2", "say how many before the command (-n 20)"),
         ("/sweep --at-most 0 echo {a} ; a=1", "write 1, 2, 3"),
@@ -96,7 +96,7 @@ async def test_ranges_are_drawn_from_and_samples_are_taken(room):
         ("/group --at-most 2", "Send /group sweep-1"),
         ("/group -g 1 nope", "takes --at-most and --metric"),
         ("/group", "There are no groups yet"),
-        ("/kill sweep-1", "no job number"),
+        ("/kill sweep-1", "is not a job number"),
         ("/rerun sweep-1 failed", "Send /rerun 12"),
     ],
 )
@@ -126,7 +126,7 @@ async def test_members_are_quiet_failures_are_not_and_the_last_end_is_told_once(
     assert told[0].startswith("❌ #3 failed on lab1")
     assert told[1].startswith(f"❌ sweep-1 is done on lab1: 3 succeeded, 1 failed, {best(room)}, ")
     assert room.said(room.ada)[-1].text.text.startswith("🌙")  # whom it does not concern hears nothing
-    assert room.chat.queue.outbox.open() == []
+    assert room.chat.queue.notices.open() == []
 
 
 @in_room()
@@ -267,7 +267,7 @@ async def test_kill_by_name(room):
     asked = (await room.ask(room.uma, "/kill sweep-1"))[0]
     await room.tap(room.uma, asked, "Yes, kill 4 jobs")
     assert room.chat.queue.jobs.count(State.CANCELLED) == 4
-    assert "Nothing of sweep-1 waits or runs" in text(await room.ask(room.uma, "/kill sweep-1"))
+    assert "No job of sweep-1 waits or runs" in text(await room.ask(room.uma, "/kill sweep-1"))
 
 
 @in_room()
@@ -284,7 +284,7 @@ async def test_what_failed_is_run_again_once(room):
     again = await room.tap(room.uma, room.said(room.uma)[-1], "Rerun failed")
     assert "sweep-1: 1 job queued again, #5" in text(again)
     assert job(room, 5).spec.parameters == job(room, 3).spec.parameters
-    assert "None of sweep-1 has failed" in text(await room.ask(room.uma, "/rerun sweep-1 failed"))
+    assert "No job of sweep-1 has failed" in text(await room.ask(room.uma, "/rerun sweep-1 failed"))
     finish(room, 5, printed="val_loss=0.2\n")
     await room.settle()
     told = room.said(room.uma)[-1].text.text

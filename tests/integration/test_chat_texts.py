@@ -19,7 +19,7 @@ def text(messages):
 
 @in_room()
 async def test_a_job_that_starts_at_once_is_not_said_to_start_next_for_ever(room):
-    with mock.patch.object(type(room.chat.queue), "runner_is_up", return_value=True):
+    with mock.patch("runner.processes.process_lock.runner_is_up", return_value=True):
         said = [*(await room.ask(room.uma, "/submit -g 0 true")), *(await room.ask(room.uma, "/rerun 1"))]
         said += await room.ask(room.uma, "/batch -g 0\ntrue\ntrue")
         assert "starts next" not in text(said)
@@ -37,7 +37,7 @@ async def test_jobs_are_told_by_the_numbers_they_have(room):
     await room.settle()
     asked = (await room.ask(room.uma, "/kill queued"))[0]
     await room.tap(room.uma, asked, "Yes, kill 9 jobs")
-    assert "⏹ 9 jobs cancelled by Uma on lab1 before they began: #1–#4, #6–#10" in text(room.said(room.uma))
+    assert "⏹ 9 jobs cancelled by Uma on lab1 before they started: #1–#4, #6–#10" in text(room.said(room.uma))
 
 
 @in_room()

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.api.chat import BOT_BELL, BOT_LOCK, People
+from bot.store.people import People
+from runner.api.chat import BOT_BELL, BOT_LOCK
 from runner.config.home import RUNNER_LOCK
 from runner.processes.process_lock import KEEPER_LOCK, holder, is_ready, written_pid
+from runner.store.box import BoxKey
 from tests.page_door import is_let_in
 from tests.telegram.remote import WorldProcess
 from tests.wait import eventually
@@ -78,7 +80,7 @@ def test_the_token_shows_in_no_process_and_reaches_the_bot_again_and_again(chat)
     assert GOOD not in chat.log(job_id) + (chat.home / "nightshift.log").read_text()
     assert "NIGHTSHIFT_TOKEN" not in chat.log(job_id)
     done = chat.run("down")
-    assert (done.returncode, done.stdout) == (0, "nightshift is down. 1 job goes on running.\n")
+    assert (done.returncode, done.stdout) == (0, "nightshift is down. 1 job is still running.\n")
     assert [holder(str(chat.home), lock) for lock in (KEEPER_LOCK, BOT_LOCK, RUNNER_LOCK)] == [None] * 3
 
 
@@ -205,7 +207,7 @@ def test_a_page_instead_of_telegram(page):
     again = page.run("up", "--detach").stdout
     assert "is already up" in again
     assert f"The chat's link is in {link}" in again
-    assert "Nobody would start it again" not in again
+    assert "It would not be restarted" not in again
     del page.environ["NIGHTSHIFT_CHAT"]  # a terminal that was not told: the bot that is up knows
     said = page.run("pair")
     assert (said.returncode, "a page on this machine" in said.stderr) == (1, True), said.stderr
@@ -288,7 +290,7 @@ def test_what_a_killed_keeper_leaves_behind_goes_on_and_is_taken_over(page):
     eventually(lambda: holder(str(page.home), KEEPER_LOCK) is None)
     assert (holder(str(page.home), RUNNER_LOCK), bot_pid(page)) == before
     again = page.run("up", "--detach")
-    assert "its runner and bot went on: taken over and restarted; jobs go on" in again.stderr
+    assert "left its runner and bot running. Restarted; jobs go on." in again.stderr
     assert "nightshift is up (runner pid" in again.stdout
     assert not {written_pid(page.home, RUNNER_LOCK), bot_pid(page)} & set(before)
     assert holder(str(page.home), KEEPER_LOCK)
@@ -312,7 +314,7 @@ def test_a_bot_alone_is_found_by_down(page):
     with (page.folder / "bot.out").open("wb") as output:
         bot = subprocess.Popen(page.command("bot"), env=page.environ, stdout=output, stderr=output)
     eventually(lambda: bot_pid(page))
-    assert page.run("down").stdout == "nightshift is down. No job goes on running.\n"
+    assert page.run("down").stdout == "nightshift is down. No job is running.\n"
     assert bot.wait(60) == 0
 
 
@@ -347,7 +349,7 @@ def test_the_first_who_is_paired_is_admin_and_the_next_are_not(box):
     assert accept(box, code, 501, "Ann") == "admin"
     assert accept(box, code, 502, "Eve") is None
     with box.queue() as queue:
-        queue.box.set("bot username", "night_bot")
+        queue.box.set(BoxKey.BOT_USERNAME, "night_bot")
     said, code = invite(box)
     assert f"https://t.me/night_bot?start={code}" in said
     assert accept(box, code, 502, "Bob") == "user"
@@ -387,10 +389,10 @@ def test_roles_are_taken_back(box):
 
 def test_links_are_made_useless(box):
     code = invite(box)[1]
-    assert "1 link still good" in box.run("pair", "--list").stdout
-    assert box.run("pair", "--cancel").stdout == "1 link made useless.\n"
+    assert "1 link can still be used" in box.run("pair", "--list").stdout
+    assert box.run("pair", "--cancel").stdout == "1 link cancelled.\n"
     assert accept(box, code, 501, "Ann") is None
-    assert box.run("pair", "--cancel").stdout == "There was no link out there.\n"
+    assert box.run("pair", "--cancel").stdout == "There was no link to cancel.\n"
     assert box.run("pair", "--cancel", "--list").returncode == 1
 
 
@@ -398,7 +400,7 @@ def test_links_are_made_useless(box):
 
 
 def test_the_audit_tells_who_did_what_and_whether_it_is_whole(box):
-    assert box.run("audit").stdout == "Nothing was done yet.\n"
+    assert box.run("audit").stdout == "Nobody has done anything yet.\n"
     code = invite(box)[1]
     box.run("pair", "--cancel")
     box.submit("true")
@@ -409,7 +411,7 @@ def test_the_audit_tells_who_did_what_and_whether_it_is_whole(box):
     assert [row["action"] for row in json.loads(box.run("audit", "-n", "1", "--json").stdout)] == ["submit"]
     assert "cancel pairing" in box.run("audit").stdout
     done = box.run("audit", "--verify")
-    assert (done.returncode, "Whole" in done.stdout) == (0, True)
+    assert (done.returncode, "is whole" in done.stdout) == (0, True)
     with box.queue() as queue:
         queue.store.execute("UPDATE audit SET actor = 'somebody else' WHERE id = 2")
     done = box.run("audit", "--verify")
@@ -467,12 +469,12 @@ def call(world, method):
 
 
 def test_messages_that_could_not_be_delivered_are_told(chat):
-    from runner.api.chat import Messages
+    from bot.store.outbox import Outbox
 
     with chat.queue() as queue:
-        messages = Messages(queue.store)
+        outbox = Outbox(queue.store)
         for _ in range(2):
-            messages.park(messages.add(77, "sendMessage", {}), "unreachable: blocked by the user")
+            outbox.mark_undeliverable(outbox.add(77, "sendMessage", {}), "unreachable: blocked by the user")
     _, found = findings(chat, NIGHTSHIFT_TOKEN=GOOD)
     assert "2 messages of the last week not delivered: unreachable" in found["messages"]["text"]
 

@@ -15,13 +15,13 @@ COMMANDS = (
     *("gpus", "pause", "resume", "drain", "ws", "prune"),
     *("up", "down", "runner", "demo", "doctor", "sim-load", "completion"),
 )
-NO_NUMBER = "is not the number of a job"
+NO_NUMBER = "is not a job number"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["lss"], "did you mean 'ls'?"),
+        (["lss"], "did you mean ls?"),
         (["frobnicate"], "There is no command 'frobnicate'."),
         (["--env-file"], "--env-file"),
         (["--env-file", "/no/such/file", "ls"], "/no/such/file"),
@@ -138,7 +138,7 @@ def test_settings_come_from_the_file_that_is_named(box):
     assert done.returncode == 0
     assert str(elsewhere) in done.stderr
     assert "true" in box.run(f"--env-file={file}", "ls").stdout
-    assert box.run("ls", env={"NIGHTSHIFT_HOME": str(box.home)}).stdout.startswith("There are none")
+    assert box.run("ls", env={"NIGHTSHIFT_HOME": str(box.home)}).stdout.startswith("There are no jobs")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(box):

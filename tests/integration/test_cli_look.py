@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from runner.model import Reason, State
+from runner.store.box import BoxKey
 from tests.jobs import a_spec, an_exit, submit
 
 KEYS = {"id", "name", "command", "owner", "workspace", "state", "reason", "exit_code", "signal", "phase"} | (
@@ -54,7 +55,7 @@ def test_a_fresh_state_folder_is_made_and_empty(box):
     assert json.loads(box.run("ls", "--json").stdout) == []
     assert json.loads(box.run("gpus", "--json").stdout) == []
     assert stat.S_IMODE(box.home.stat().st_mode) == 0o700
-    assert "There are none" in box.run("ls").stdout
+    assert "There are no jobs" in box.run("ls").stdout
     assert "no runner is up" in box.run("gpus").stdout
 
 
@@ -177,12 +178,12 @@ def test_a_named_attempt_that_never_was_is_refused(past):
 def test_pause_drain_and_resume_say_what_they_did(past):
     assert past.run("pause").stdout.startswith("Paused: nothing more starts")
     with past.queue() as queue:
-        assert queue.box.get("paused")
+        assert queue.box.get(BoxKey.PAUSED)
     assert past.run("resume").stdout.startswith("Resumed. No job is running, 1 queued.")
     assert past.run("resume").stdout.startswith("Nothing was paused.")
     assert past.run("drain", "--wait").stdout.endswith("Drained: nothing runs.\n")
     with past.queue() as queue:
-        assert queue.box.get("draining")
+        assert queue.box.get(BoxKey.DRAINING)
 
 
 def test_a_waiting_job_is_killed_and_others_too_when_one_is_unknown(past):

@@ -371,7 +371,7 @@ def test_a_shell_for_a_job_that_waits_or_whose_folder_is_gone(up):
     assert (done.returncode, done.stdout) == (0, "[]\n")
     gone.rmdir()
     done = up.run("shell", str(job_id))
-    assert (done.returncode, "cannot be entered" in done.stderr) == (1, True)
+    assert (done.returncode, "Cannot enter" in done.stderr) == (1, True)
     up.run("kill", str(job_id))
     up.run("resume")
 

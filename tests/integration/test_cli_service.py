@@ -38,14 +38,14 @@ def test_up_stays_and_down_leaves_jobs_running(box):
     again = box.run("up", "--detach", env=SIMULATED)
     assert (again.returncode, "already up" in again.stdout) == (0, True)
     done = box.run("down")
-    assert (done.returncode, done.stdout) == (0, "nightshift is down. 1 job goes on running.\n")
+    assert (done.returncode, done.stdout) == (0, "nightshift is down. 1 job is still running.\n")
     assert alive(pid)
     assert written_pid(box.home, KEEPER_LOCK) not in box.processes()
     assert box.run("up", "--detach", env=SIMULATED).returncode == 0
     assert box.job(job_id)["state"] == "RUNNING"
     box.run("kill", "--wait", str(job_id))
     assert not alive(pid)
-    assert box.run("down").stdout == "nightshift is down. No job goes on running.\n"
+    assert box.run("down").stdout == "nightshift is down. No job is running.\n"
     assert box.run("down").stdout == f"Nothing was up for {box.home}.\n"
 
 
@@ -147,13 +147,13 @@ def test_the_demo_says_that_its_gpus_are_simulated(box, taken_port):
         box.wait_state(job_id, "RUNNING")
         assert [(w.name, w.dir, w.default) for w in workspaces(box)] == [("demo", str(box.folder / "person"), True)]
         again = subprocess.run(box.command("demo"), env=environ, capture_output=True, text=True, check=True)
-        assert "The demo runs already." in again.stdout
+        assert "The demo is already running." in again.stdout
         assert (home / "page.url").read_text().strip() in again.stdout
     finally:
         demo.send_signal(signal.SIGINT)
         said = demo.communicate(timeout=60)[0]
     assert demo.returncode == 0
-    assert f"1 job goes on running: #{job_id}." in said
+    assert f"Still running: #{job_id}." in said
 
 
 def workspaces(box):
@@ -316,7 +316,7 @@ def test_what_must_be_mended_is_told_with_the_way(box):
 def test_misspelt_settings_and_hidden_secrets(box):
     code, found = findings(box, NIGHTSHIFT_STOPGRACE="1s", NIGHTSHIFT_TOKEN="123:canary", NIGHTSHIFT_JOB_ID="4")
     assert (code, found["token"]["level"]) == (2, "fail")
-    assert found["variables"]["text"] == "NIGHTSHIFT_STOPGRACE is no setting; did you mean 'NIGHTSHIFT_STOP_GRACE'?"
+    assert found["variables"]["text"] == "NIGHTSHIFT_STOPGRACE is not a setting; did you mean NIGHTSHIFT_STOP_GRACE?"
     assert "canary" not in json.dumps(found)
 
 
@@ -356,6 +356,6 @@ def test_a_runner_that_somebody_started_by_hand_is_not_taken_over(box):
     by_hand = written_pid(box.home, "runner.lock")
     said = box.run("up", "--detach", env=SIMULATED).stdout
     assert "is already up" in said
-    assert "Nobody would start it again if it died. For that: nightshift down && nightshift up --detach" in said
+    assert "It would not be restarted if it died. To change that: nightshift down && nightshift up --detach" in said
     assert written_pid(box.home, "runner.lock") == by_hand
     assert alive(by_hand)

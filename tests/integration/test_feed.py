@@ -226,7 +226,7 @@ def test_a_job_that_is_held_is_said_to_be_what_it_waits_for(up):
         feed.give(feed.waits, f"{feed.waits} ; true")
         eventually(lambda: len(feed.jobs()) == 2)
         _, held = sorted(job.id for job in feed.jobs().values())
-        queue.hold(held)
+        queue.order.hold(held)
         feed.says(
             f"held until somebody releases them: job {held}; `nightshift release {held}` or `nightshift kill {held}`"
         )

@@ -50,7 +50,7 @@ def test_a_sweep_from_its_start_to_its_end(swept: Box):
     assert json.loads(box.run("group", "--json").stdout)[0]["parameters"] == {"n": ["1", "2", "3", "4"]}
     assert box.run("rerun", "--group", "sweep-1", "--failed").stdout == "Submitted job 5 (3 again)\n"
     box.wait_state(5, "FAILED")
-    assert [one.data["counts"] for one in box.notices(None) if one.kind == "group done"] == [
+    assert [one.payload.counts for one in box.notices(None) if one.kind == "group done"] == [
         {"FAILED": 1, "SUCCEEDED": 3},
         {"FAILED": 1},
     ]
@@ -93,7 +93,7 @@ def idle_sweep():
         (["rerun"], "Which jobs?"),
         (["wait", "1", "--group", "sweep-1"], "not both"),
         (["submit", "-g", "0", "--group", "7", "--", "true"], "not a group's name"),
-        (["sweep", "x {a}", "-p", "a", "1", "--print", "--at-most", "2"], "--at-most belongs"),
+        (["sweep", "x {a}", "-p", "a", "1", "--print", "--at-most", "2"], "Give --at-most to"),
     ],
 )
 def test_slips_are_refused_with_what_to_type(idle_sweep: Box, words, said):

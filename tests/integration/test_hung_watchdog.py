@@ -17,6 +17,7 @@ from runner.api import Queue
 from runner.gpu.usage_meter import Live
 from runner.model import Reason
 from runner.rundir import OUTPUT
+from runner.store.box import BoxKey
 from tests.attempts import begin
 from tests.idle_stage import IdleStage
 from tests.jobs import submit
@@ -65,7 +66,7 @@ class Hanging:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        return [one.data for one in self.queue.outbox.about(self.id) if one.kind == "looks hung"]
+        return [one.payload.to_json() for one in self.queue.notices.about(self.id) if one.kind == "looks hung"]
 
     @property
     def stopped(self) -> bool:
@@ -97,7 +98,7 @@ def test_it_is_stopped_at_the_promised_time_where_another_job_waits(queue, stage
     assert abs(stage.stopped_at(job.id) - clock.moment(told["stops_at"])) <= FEW_SECONDS
     stop = queue.job(job.id).stop
     assert (stop.reason, stop.by) == (Reason.HUNG, "the watch over hung jobs")
-    assert queue.evidence(job.id)["why"] == "looks hung: 10 min silent at 26 % of its usual power"
+    assert queue.view.evidence(job.id)["why"] == "looks hung: 10 min silent at 26 % of its usual power"
     assert len(job.told) == 1
 
 
@@ -107,7 +108,7 @@ def test_it_is_let_be_while_nobody_waits_for_its_gpus_and_stopped_when_somebody_
     waits(queue, on=("7",))
     waits(queue, gpu_type="h100")
     held = waits(queue)
-    queue.hold(held)
+    queue.order.hold(held)
     job.pass_by(3600)
     assert not job.stopped
     assert len(job.told) == 1
@@ -181,7 +182,7 @@ def test_on_a_single_gpu_it_is_only_said(queue, stage):
     assert job.told == []
     job.pass_by(3600)
     (told,) = job.told
-    assert "stops_at" not in told
+    assert told["stops_at"] is None
     assert not job.stopped
 
 
@@ -199,7 +200,9 @@ def test_alert_only_says_so_after_the_whole_silence(queue, stage):
     job.pass_by(590)
     assert job.told == []
     job.pass_by(3600)
-    assert job.told == [{"why": "looks hung: 10 min silent at 26 % of its usual power"}]
+    assert [(one["why"], one["stops_at"]) for one in job.told] == [
+        ("looks hung: 10 min silent at 26 % of its usual power", None)
+    ]
     assert not job.stopped
 
 
@@ -245,7 +248,7 @@ def test_kept_for_a_while_a_whole_new_silence_is_needed(queue, stage, hung):
 
 
 def test_a_warning_that_could_not_be_delivered_puts_it_off_once(queue, stage):
-    queue.box.set("bot id", 7)
+    queue.box.set(BoxKey.BOT_ID, 7)
     job = Hanging(queue, stage)
     waits(queue)
     job.pass_by(1190)

@@ -9,10 +9,12 @@ from datetime import timedelta
 
 import pytest
 
+from bot.store.outbox import Outbox
 from runner import clock
 from runner.api import Queue
 from runner.model import GpuHealth, Reason
 from runner.processes import linux
+from runner.store.box import BoxKey
 from runner.store.watchdog_state import Watches
 from tests.attempts import begin
 from tests.idle_stage import IdleStage
@@ -34,7 +36,7 @@ def moment(event):
 
 
 def warnings(box, job_id):
-    return [notice.data for notice in box.notices(job_id) if notice.kind == "idle warning"]
+    return [notice.payload.to_json() for notice in box.notices(job_id) if notice.kind == "idle warning"]
 
 
 def ends_idle(box, job_id, timeout=30):
@@ -74,7 +76,7 @@ def test_what_does_nothing_is_warned_of_and_stopped_at_the_promised_second_and_n
     assert is_on_time(stopped_at, moment(told) + timedelta(seconds=2))  # in the second half of the window
     assert re.fullmatch(r"GPU 0 below 20 % in 2 samples over [4-9] s", warning["why"])
     with box.queue() as queue:
-        against = queue.evidence(idle)
+        against = queue.view.evidence(idle)
     assert re.fullmatch(r"GPU 0 below 20 % in 3 samples over [6-9] s", against["why"])
     assert [sample[1] for sample in against["samples"]][-3:] == [0.0] * 3
     assert "stopped, GPU idle" in box.run("show", str(idle)).stdout
@@ -121,7 +123,7 @@ def test_a_runner_killed_in_the_middle_of_the_countdown(box):
     assert box.job(kept)["state"] == "RUNNING"
     assert warnings(box, kept) == []
     with box.queue() as queue:
-        assert queue.watched(kept)["kept"]["until"] is None
+        assert queue.view.watched(kept)["kept"]["until"] is None
     assert "for good" in box.run("show", str(kept)).stdout
 
 
@@ -147,19 +149,19 @@ def test_beside_a_busy_one_it_is_judged_by_process_where_the_driver_tells(box):
     idle = box.submit("nightshift sim-load --memory 1G --load 5")
     ends_idle(box, idle)
     with box.queue() as queue:
-        assert [sample[1] for sample in queue.evidence(idle)["samples"]][-3:] == [5.0] * 3
+        assert [sample[1] for sample in queue.view.evidence(idle)["samples"]][-3:] == [5.0] * 3
     assert box.job(works)["state"] == "RUNNING"
     assert warnings(box, works) == []
 
 
 def gpu_load(box):
     with box.queue() as queue:
-        return queue.gpus()[0]["utilization"]
+        return queue.view.gpus()[0]["utilization"]
 
 
 def watched(box, job_id):
     with box.queue() as queue:
-        return queue.watched(job_id) or {"idle": None}
+        return queue.view.watched(job_id) or {"idle": None}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ def test_kept_for_a_while_the_window_begins_after_it(queue, stage):
     stage.pass_by(40, {A: 0})
     assert len(stage.warnings(job_id)) == 1
     queue.keep(job_id, 100)
-    assert queue.evidence(job_id) is None
+    assert queue.view.evidence(job_id) is None
     stage.pass_by(158, {A: 0})
     assert stage.stopped_at(job_id) is None
     assert len(stage.warnings(job_id)) == 2  # after the time was over, in the middle of a new window
@@ -355,7 +357,7 @@ def test_a_warning_is_withdrawn_when_it_works_again_over_a_restart_too(queue, st
     stage.restart()
     stage.pass_by(40, {A: 0})
     assert len(stage.warnings(job_id)) == 2
-    assert queue.evidence(job_id)["why"].startswith("GPU 0 below 20 % in 30 samples")
+    assert queue.view.evidence(job_id)["why"].startswith("GPU 0 below 20 % in 30 samples")
 
 
 def test_what_the_operator_sets_holds_for_what_already_runs(queue, stage, monkeypatch):
@@ -425,7 +427,7 @@ def _succeeded():
 
 
 def test_put_off_once_because_nobody_could_be_warned(queue, stage):
-    queue.box.set("bot id", 4711)
+    queue.box.set(BoxKey.BOT_ID, 4711)
     job_id = running(queue, A)
     stage.pass_by(65, {A: 0})
     assert stage.stopped_at(job_id) is None
@@ -438,7 +440,7 @@ def test_put_off_once_because_nobody_could_be_warned(queue, stage):
 
 
 def test_a_warning_that_arrives_late_leaves_time_to_answer_it(queue, stage):
-    queue.box.set("bot id", 4711)
+    queue.box.set(BoxKey.BOT_ID, 4711)
     job_id = running(queue, A)
     stage.pass_by(65, {A: 0})
     arrive(queue, job_id)
@@ -453,20 +455,18 @@ def test_a_warning_that_arrives_late_leaves_time_to_answer_it(queue, stage):
 
 
 def test_a_warning_nobody_wanted_to_hear_puts_nothing_off(queue, stage):
-    queue.box.set("bot id", 4711)
+    queue.box.set(BoxKey.BOT_ID, 4711)
     job_id = running(queue, A)
     stage.pass_by(40, {A: 0})
-    (notice,) = [notice for notice in queue.outbox.about(job_id) if notice.kind == "idle warning"]
-    queue.outbox.told(notice.id)
+    (notice,) = [notice for notice in queue.notices.about(job_id) if notice.kind == "idle warning"]
+    Outbox(queue.store).handled(notice.id)
     stage.pass_by(22, {A: 0})
     assert stage.stopped_at(job_id) is not None
 
 
 def arrive(queue, job_id):
     """The bot has told it, and the person's phone has it."""
-    from runner.store.messages import Messages
-
-    (notice,) = [notice for notice in queue.outbox.about(job_id) if notice.kind == "idle warning"]
-    messages = Messages(queue.store)
-    messages.told(messages.add(1, "sendMessage", {"text": "x"}, notice_id=notice.id), 17)
-    queue.outbox.told(notice.id)
+    (notice,) = [notice for notice in queue.notices.about(job_id) if notice.kind == "idle warning"]
+    outbox = Outbox(queue.store)
+    outbox.done(outbox.add(1, "sendMessage", {"text": "x"}, notice_id=notice.id), 17)
+    outbox.handled(notice.id)

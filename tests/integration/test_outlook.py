@@ -49,7 +49,7 @@ def runs_since(queue, number, ago_s):
 
 
 def start_of(queue, number, key="estimated_start"):
-    (told,) = queue.describe([queue.job(number)])
+    (told,) = queue.view.describe([queue.job(number)])
     return clock.moment(told[key])
 
 
@@ -73,7 +73,7 @@ def test_a_job_that_begins_at_a_time_does_not_start_about_the_minute_before(queu
     begins = (clock.now() + 2 * HOUR).replace(second=0, microsecond=0)
     submit(queue, "python late.py", begin_at=clock.text(begins))
     assert f"begins at {begins.astimezone():%H:%M}" in box.run("ls").stdout
-    assert queue.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
+    assert queue.view.outlook().start_words(1) == f"about {begins.astimezone():%H:%M}"
 
 
 def test_a_year_that_is_not_the_coming_one_is_named(queue, box):
@@ -113,7 +113,7 @@ def test_what_is_not_known_is_called_unknown(queue, box):
 def test_a_job_that_failed_tells_nothing(queue):
     first, second = submit(queue, "python a.py", "python a.py")
     ran(queue, first, 60, exit_code=1)
-    assert queue.takes(second).length.most_s is None
+    assert queue.view.takes(second).length.most_s is None
 
 
 def test_a_time_limit_is_a_bound(queue, box):
@@ -134,18 +134,18 @@ def test_relatives_tell_as_far_as_they_agree(queue):
     numbers = submit(queue, *(TRAIN.format(hidden, 0) for hidden in (16, 32, 64, 128)))
     for number, for_s in zip(numbers, (100, 110, 120), strict=False):
         ran(queue, number, for_s)
-    known = queue.takes(numbers[-1])
+    known = queue.view.takes(numbers[-1])
     assert (known.length.least_s, known.like) == (110, "of the same program")
     (grouped,) = submit(queue, "python other.py", group="night")
-    assert not queue.takes(grouped).length.known
+    assert not queue.view.takes(grouped).length.known
     for_group = submit(queue, "python first.py", "python second.py", group="night")
     for number in for_group:
         ran(queue, number, 600)
-    assert queue.takes(grouped).like == "of night"
+    assert queue.view.takes(grouped).like == "of night"
     far, farther, odd = submit(queue, *(f"python odd.py --epochs {n}" for n in (1, 2, 3)))
     ran(queue, far, 10)
     ran(queue, farther, 1000)
-    assert not queue.takes(odd).length.known
+    assert not queue.view.takes(odd).length.known
 
 
 def test_a_job_that_takes_longer_than_it_ever_did(queue, box):
@@ -162,18 +162,18 @@ def test_a_held_queue_promises_nothing(queue):
     ran(queue, first, 600)
     runs_since(queue, running, 60)
     assert start_of(queue, waiting) is not None
-    queue.hold(waiting)
+    queue.order.hold(waiting)
     assert start_of(queue, waiting) is None
-    queue.release(waiting)
+    queue.order.release(waiting)
     queue.pause()
     assert start_of(queue, waiting) is None
-    assert queue.outlook().done_words() == ""
+    assert queue.view.outlook().done_words() == ""
 
 
 def test_jobs_far_behind_have_an_estimate_too(queue):
     numbers = submit(queue, *(TRAIN.format(64, seed) for seed in range(250)))
     ran(queue, numbers[0], 100)
-    found = queue.outlook()
+    found = queue.view.outlook()
     assert found.start(numbers[20]).about_s == pytest.approx(1900, abs=2)
     assert found.start(numbers[40]).about_s == pytest.approx(3900, abs=2)
     assert found.start(numbers[-1]).about_s == pytest.approx(24800, abs=2)
@@ -186,42 +186,42 @@ def test_far_behind_a_job_of_unknown_length_nothing_is_made_up(queue):
     (unlike,) = submit(queue, "python other.py")
     ran(queue, numbers[0], 100)
     runs_since(queue, unlike, 5)
-    assert queue.outlook().start_words(numbers[-1]) == ""
+    assert queue.view.outlook().start_words(numbers[-1]) == ""
 
 
 def test_it_is_not_reckoned_again_while_nothing_changes(queue):
     numbers = submit(queue, *(TRAIN.format(64, seed) for seed in range(4)))
     ran(queue, numbers[0], 100)
     runs_since(queue, numbers[1], 50)
-    found = queue.outlook()
-    assert queue.outlook() is found
+    found = queue.view.outlook()
+    assert queue.view.outlook() is found
 
 
 def test_whatever_changes_the_queue_shows_at_once(queue):
     first, running, second, third = submit(queue, *(TRAIN.format(64, seed) for seed in range(4)))
     ran(queue, first, 100)
     runs_since(queue, running, 50)
-    assert queue.outlook().start(third).about_s == pytest.approx(150, abs=5)
-    queue.move(third, "before", second)
-    assert queue.outlook().start(third).about_s == pytest.approx(50, abs=5)
-    queue.hold(third)
-    assert queue.outlook().start(third).about_s is None
-    queue.release(third)
+    assert queue.view.outlook().start(third).about_s == pytest.approx(150, abs=5)
+    queue.order.move(third, "before", second)
+    assert queue.view.outlook().start(third).about_s == pytest.approx(50, abs=5)
+    queue.order.hold(third)
+    assert queue.view.outlook().start(third).about_s is None
+    queue.order.release(third)
     began = clock.text(clock.now() - timedelta(seconds=100))
     end(queue, running, started_at=began, finished_at=clock.text(clock.now()), duration_s=100)
-    assert queue.outlook().start(third).about_s == 0
+    assert queue.view.outlook().start(third).about_s == 0
     (fourth,) = submit(queue, TRAIN.format(64, 9))
-    assert queue.outlook().start(fourth).about_s == pytest.approx(200, abs=5)
+    assert queue.view.outlook().start(fourth).about_s == pytest.approx(200, abs=5)
     with queue.store.transaction():
         queue.jobs.claim(third, [(GPU, 0)], "boot")
-    assert queue.outlook().start(second).about_s > 0
+    assert queue.view.outlook().start(second).about_s > 0
 
 
 def test_a_day_that_is_not_today_is_named(queue):
     numbers = submit(queue, *(TRAIN.format(64, seed) for seed in range(30)))
     ran(queue, numbers[0], 10 * 3600)
     runs_since(queue, numbers[1], 0)
-    found = queue.outlook()
+    found = queue.view.outlook()
     in_two_days, in_ten_days = found.start_words(numbers[6]), found.start_words(numbers[26])
     assert datetime.strptime(in_two_days.removeprefix("about "), "%a %H:%M")  # noqa: DTZ007
     assert datetime.strptime(in_ten_days.removeprefix("about "), "%Y-%m-%d")  # noqa: DTZ007
@@ -243,7 +243,7 @@ def test_limits_that_add_up_beyond_the_calendar_are_listed_all_the_same(queue, b
     submit(queue, *(f"python {number}.py" for number in range(30)), time_limit_s=300 * 365 * 86400.0)
     done = box.run("ls")
     assert (done.returncode, "empty by about 3" in done.stdout) == (0, True)
-    assert queue.describe([queue.job(30)])[0]["estimated_start_not_after"].startswith("3")
+    assert queue.view.describe([queue.job(30)])[0]["estimated_start_not_after"].startswith("3")
 
 
 @in_room()

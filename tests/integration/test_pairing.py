@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from bot.access.gate import WRONG_CODES_AT_MOST
+from bot.commands import Role
 from bot.handlers.people import MOST_REVOKES
-from bot.roles import Role
 from runner.api.chat import clock
 from runner.model import State
 from tests.room import data_of, in_room, labels
@@ -18,7 +18,7 @@ def text(messages):
 
 
 def offered(room, person):
-    return {entry["command"] for entry in room.world.commands.shown(room.world.chats[person.id], person.id)}
+    return {entry["command"] for entry in room.world.menu.shown(room.world.chats[person.id], person.id)}
 
 
 async def opens(room, person, code):
@@ -164,15 +164,15 @@ async def test_what_waits_to_be_sent_to_somebody_revoked_is_not_sent(room):
     before = len(room.said(room.sam))
     with room.chat.transaction():
         room.chat.say(room.sam.id, room.sam.id, "the secret of the lab")
-        room.chat.messages.add(room.sam.id, "sendDocument", {"log_of": 1}, lane="file", person=room.sam.id)
+        room.chat.outbox.add(room.sam.id, "sendDocument", {"log_of": 1}, lane="file", person=room.sam.id)
         edit = {"message_id": said.message_id, "text": "another secret"}
-        room.chat.messages.add(room.sam.id, "editMessageText", edit, lane="edit", person=room.sam.id)
+        room.chat.outbox.add(room.sam.id, "editMessageText", edit, lane="edit", person=room.sam.id)
         room.chat.people.revoke(room.sam.id)
     await room.settle()
     assert len(room.said(room.sam)) == before
     assert "secret" not in text(room.said(room.sam))
-    rows = room.chat.queue.store.rows("SELECT parked FROM messages WHERE parked IS NOT NULL")
-    assert [row["parked"] for row in rows] == ["no longer allowed"] * 3
+    rows = room.chat.queue.store.rows("SELECT undeliverable FROM messages WHERE undeliverable IS NOT NULL")
+    assert [row["undeliverable"] for row in rows] == ["no longer allowed"] * 3
     await opens(room, room.sam, await link_for(room, "user"))
     assert "secret" not in text(room.said(room.sam))
 
@@ -231,7 +231,7 @@ async def test_nobody_locks_themselves_out(room):
     room.people.tap(room.sam, None, shown.message_id, nonce)
     await room.settle()
     assert room.chat.gate.role_of(room.sam.id) is Role.ADMIN
-    assert "another admin can" in room.answers()[-1]
+    assert "Ask another admin" in room.answers()[-1]
 
 
 @in_room()

@@ -58,7 +58,7 @@ def test_the_largest_batch_that_fits_is_found_and_run(box):
     assert box.log(job_id) == f"batch {BEST} runs in {2000 + 800 * BEST} MiB\ndone\n"
 
     started, ended = box.notices(job_id)
-    assert started.data["probe"].startswith(f"batch {BEST}, 90 % of 24 GiB, probed in ")
+    assert started.payload.probe.startswith(f"batch {BEST}, 90 % of 24 GiB, probed in ")
     assert (started.kind, ended.kind) == ("started", "ended")
     probe = shown(box, job_id)["probe"]
     assert [point[0] for point in probe["points"]] == batches(box)[:-1]
@@ -166,7 +166,7 @@ def test_memory_taken_in_advance_says_nothing_and_the_users_batch_is_run(box):
     job_id = probed(box, "--prealloc", "18000", options=("--batch", "12"))
     job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
     assert job["batch_size"] == 12
-    assert "memory does not depend on the batch" in box.notices(job_id)[0].data["probe"]
+    assert "memory does not depend on the batch" in box.notices(job_id)[0].payload.probe
 
 
 def test_beside_a_neighbour_the_users_batch_is_run(box):
@@ -174,7 +174,7 @@ def test_beside_a_neighbour_the_users_batch_is_run(box):
         job_id = probed(box)
         job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
     assert job["batch_size"] == 8
-    assert "others are on GPU 0" in box.notices(job_id)[0].data["probe"]
+    assert "other processes use GPU 0" in box.notices(job_id)[0].payload.probe
     assert batches(box) == [8]
 
 
@@ -197,7 +197,7 @@ def test_the_second_job_of_its_kind_starts_without_a_probe(box):
     job = box.wait_state(second, "SUCCEEDED", timeout=WAIT_S)
     # it has learnt what comes late: 840 MiB for each sample
     assert (job["batch_size"], batches(box)) == (24, [24])
-    assert "known from an earlier job" in box.notices(second)[0].data["probe"]
+    assert "known from an earlier job" in box.notices(second)[0].payload.probe
     (box.folder / "notes").unlink()
     third = probed(box, "--late", "40", "--late_after", "0.5", "--seconds", "3", options=("--no-cache",))
     eventually(lambda: len(notes(box)) > 1, what="it is probed")
@@ -214,7 +214,7 @@ def test_out_of_memory_in_the_real_run_steps_back_with_the_same_run_id(box):
     assert job["batch_size"] == real[-1]["batch"] <= 22
     kinds = [notice.kind for notice in box.notices(job_id)]
     assert kinds == [*["started", "requeued"] * (len(real) - 1), "started", "ended"]
-    said = box.notices(job_id)[1].data
+    said = box.notices(job_id)[1].payload.to_json()
     assert said["why"] == f"batch {BEST} ran out of memory; again at batch {real[1]['batch']}"
     assert (said["state"], said["reason"]) == ("FAILED", "OOM")
 
@@ -262,7 +262,7 @@ def test_where_gpu_and_host_share_their_memory_the_users_batch_is_run():
         job_id = probed(box, options=("--batch", "12"))
         job = box.wait_state(job_id, "SUCCEEDED", timeout=WAIT_S)
         assert (job["batch_size"], batches(box)) == (12, [12])
-        assert "no memory of its own" in box.notices(job_id)[0].data["probe"]
+        assert "no memory of its own" in box.notices(job_id)[0].payload.probe
 
 
 def test_of_two_gpus_the_fuller_one_decides():

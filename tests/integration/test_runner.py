@@ -10,6 +10,7 @@ from datetime import datetime
 
 import pytest
 
+from runner.notices import Started
 from tests.wait import eventually
 
 
@@ -148,18 +149,18 @@ def test_notices_say_who_stopped_a_job_and_how_long_it_ran(box):
     box.start_runner()
     running, waiting = box.submit("sleep 60"), box.submit("true", "--gpus", "0")
     box.wait_state(running, "RUNNING")
-    [started] = [notice.data for notice in box.notices(running) if notice.kind == "started"]
-    assert started == {"attempt": 1, "gpus": box.job(running)["gpus"]}
+    [started] = [notice.payload for notice in box.notices(running) if notice.kind == "started"]
+    assert started == Started(attempt=1, gpus=tuple(box.job(running)["gpus"]))
     with box.queue() as queue:
         queue.acting_as("tg:1001").stop(running)
     box.wait_state(running, "CANCELLED")
-    [said] = [notice.data for notice in box.notices(running) if notice.kind == "ended"]
+    [said] = [notice.payload.to_json() for notice in box.notices(running) if notice.kind == "ended"]
     assert (said["state"], said["reason"], said["by"], said["stop_reason"]) == ("CANCELLED", "USER", "tg:1001", "USER")
     assert 0 < said["duration_s"] < 60
-    assert "duration_about" not in said
+    assert not said["duration_about"]
     box.wait_state(waiting, "SUCCEEDED")
-    [said] = [notice.data for notice in box.notices(waiting) if notice.kind == "ended"]
-    assert ("by" in said, said["duration_s"] >= 0, said["exit_code"]) == (False, True, 0)
+    [said] = [notice.payload.to_json() for notice in box.notices(waiting) if notice.kind == "ended"]
+    assert (said["by"], said["duration_s"] >= 0, said["exit_code"]) == (None, True, 0)
 
 
 def test_a_rerun_may_change_arguments(box):

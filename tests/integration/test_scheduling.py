@@ -87,7 +87,7 @@ def test_what_is_edited_and_moved_is_what_is_run_and_when(box):
     assert done.stdout == f"Job {third} is edited: another command, env WHAT set, priority normal → high.\n"
     refused = box.run("edit", f"{first},{second}", "--name", "b")
     assert (refused.returncode, refused.stdout) == (1, f"Job {second} is edited: name none → b.\n")
-    assert f"Job {first} runs already" in refused.stderr
+    assert f"Job {first} is already running" in refused.stderr
     go(box, "a")
     box.wait_state(last, "SUCCEEDED")
     assert (box.folder / "ran").read_text().split() == ["a", "b", "c", "d"]
@@ -174,7 +174,7 @@ def test_what_is_preemptible_makes_room_is_told_and_goes_on_later(box):
     waiting = box.job(filler)
     assert (waiting["state"], waiting["attempt"], waiting["stop"]) == ("QUEUED", 1, None)
     assert box.log(filler) == "saved\n"
-    told = [notice.data for notice in box.notices(filler) if notice.kind == "requeued"]
+    told = [notice.payload.to_json() for notice in box.notices(filler) if notice.kind == "requeued"]
     assert [(one["reason"], one["why"]) for one in told] == [("PREEMPTED", f"it made room for #{urgent}")]
     go(box, "a")
     done = box.wait_state(filler, "SUCCEEDED")
@@ -255,11 +255,11 @@ def test_a_job_that_always_fails_waits_longer_each_time_is_told_once_and_stops_t
     assert end_pause(box, job_id, 2) == (20, "retry 2 of 9999")
     eventually(lambda: box.notices(None))  # the third attempt in a row
     (paused,) = box.notices(None)
-    assert (paused.kind, paused.data["jobs"]) == ("paused", [job_id] * 3)
-    assert paused.data["why"] == "3 attempts in a row failed within seconds (exit code 1)"
+    assert (paused.kind, list(paused.payload.jobs)) == ("paused", [job_id] * 3)
+    assert paused.payload.why == "3 attempts in a row failed within seconds (exit code 1)"
     assert box.job(job_id)["waiting_for"].startswith("retry 3 of 9999 in ")
     started, again = box.notices(job_id)
-    assert (started.kind, again.kind, again.data["exit_code"]) == ("started", "requeued", 1)
+    assert (started.kind, again.kind, again.payload.exit_code) == ("started", "requeued", 1)
 
 
 def test_a_whole_box_goes_on_after_its_supervisors_were_lost(box):

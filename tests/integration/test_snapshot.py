@@ -59,9 +59,9 @@ def test_a_job_runs_the_code_it_was_submitted_with_and_so_does_its_rerun(box):
     assert box.wait_state(damaged, "FAILED")["reason"] == "SPAWN"
     box.wait_state(fine, "SUCCEEDED")
     assert box.runner.poll() is None
-    assert "as submitted: wanted, but never taken" in box.run("show", str(damaged)).stdout
+    assert "as submitted: asked for, but never made" in box.run("show", str(damaged)).stdout
     assert json.loads(box.run("show", str(damaged), "--json").stdout)["snapshot"] == {"folder": None}
-    assert "never taken. Submit it again" in box.run("rerun", str(damaged)).stderr
+    assert "never made. Submit it again" in box.run("rerun", str(damaged)).stderr
     assert box.run("prune", "--disk-limit", "1G").returncode == 0
 
 
@@ -75,7 +75,7 @@ async def test_a_pipe_in_the_workspace_is_skipped_and_named_in_the_answer(room):
     (folder / "old.py").unlink()
     os.mkfifo(folder / "old.py")
     (said,) = await room.ask(room.uma, "/submit --snapshot python train.py")
-    assert said.text.text.endswith("; skipped, being pipes, sockets or devices: old.py")
+    assert said.text.text.endswith("; skipped (pipes, sockets or devices): old.py")
     assert room.chat.queue.job(1).spec.snapshot["left_out"] == ["old.py"]
 
 

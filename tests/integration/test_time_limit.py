@@ -12,7 +12,7 @@ from runner.config.settings import Settings
 from runner.errors import UserError
 from runner.processes.waiter import Waiter
 from runner.store.box_limits import keep_limits
-from runner.store.time_limits import Times
+from runner.store.spec_changes import TimeLimits
 from runner.watchdogs.time_limit import TimeWatch, lead_s
 from tests.attempts import begin, end
 from tests.jobs import submit
@@ -92,7 +92,7 @@ def test_it_needs_no_runner_and_a_new_one_passes_on_what_was_only_written_down(b
         queue.extend(job_id, HOUR)
         assert told_s(box, job_id) == 2 * HOUR
         with queue.store.transaction():
-            Times(queue.store).give(queue.job(job_id), 5 * HOUR)
+            TimeLimits(queue.store).change(queue.job(job_id), 5 * HOUR)
     assert told_s(box, job_id) == 2 * HOUR
     box.start_runner()
     eventually(lambda: told_s(box, job_id) == 5 * HOUR)
@@ -123,7 +123,7 @@ def test_the_warning_comes_from_a_real_runner(box):
         queue.store.execute("UPDATE jobs SET started_at = ? WHERE id = ?", (began, job_id))
         queue.ring()
     (told,) = eventually(lambda: [one for one in box.notices(job_id) if one.kind == "time warning"])
-    assert (told.data["limit_s"], told.data["more_s"]) == (HOUR, None)
+    assert (told.payload.limit_s, told.payload.more_s) == (HOUR, None)
     finish(box, job_id)
 
 
@@ -189,11 +189,11 @@ def test_how_long_before_the_end(limit_s, setting_s, expected_s):
 
 def warned(queue, **settings):
     """What a runner with these settings tells at its next look."""
-    before = len([one for one in queue.outbox.open(1000) if one.kind == "time warning"])
-    watch = TimeWatch(Settings(home=queue.home, **settings), queue.store, queue.jobs, queue.outbox, Waiter())
+    before = len([one for one in queue.notices.open(1000) if one.kind == "time warning"])
+    watch = TimeWatch(Settings(home=queue.home, **settings), queue.store, queue.jobs, queue.notices, Waiter())
     with queue.store.transaction():
         watch.judge(queue.jobs.under_way())
-    return [one.job_id for one in queue.outbox.open(1000) if one.kind == "time warning"][before:]
+    return [one.job_id for one in queue.notices.open(1000) if one.kind == "time warning"][before:]
 
 
 def test_each_limit_of_each_attempt_is_warned_of_once(queue):
@@ -231,14 +231,15 @@ async def a_warning(room, **settings):
 @in_room()
 async def test_a_warning_and_extend_1_h(room):
     warning = await a_warning(room)
-    assert warning.text.text.startswith("⏰ #1 night on lab1 will be stopped at ")
-    assert "unless it is extended: its limit of 1h 00m" in warning.text.text
+    limit = "⏰ #1 night on lab1 has almost reached its limit of 1h 00m and will be stopped at "
+    assert warning.text.text.startswith(limit)
+    assert "unless it is extended\n" in warning.text.text
     assert not warning.silent
     assert labels(warning) == ["Extend 1 h", "Extend 4 h", "Log", "Details", "Kill"]
     await room.tap(room.uma, warning, "Extend 1 h")
     assert room.answers()[-1].startswith("Job 1 may run for 2h 00m in all, until ")
     assert labels(room.said(room.uma)[-1]) == ["✓ Extended 1 h", "Log", "Details", "Kill"]
-    assert warning.text.text.startswith("⏰ #1 night on lab1 had a limit of 1h 00m\n")
+    assert warning.text.text.startswith("⏰ #1 night on lab1 had almost reached its limit of 1h 00m\n")
     assert room.chat.queue.job(1).spec.time_limit_s == 2 * HOUR
     (entry,) = [one for one in room.chat.queue.audit.rows() if one["action"] == "extend"]
     assert entry["actor"] == f"tg:{room.uma.id}"
@@ -263,7 +264,7 @@ async def test_no_more_is_offered_than_is_allowed(room):
 @in_room()
 async def test_at_the_longest_that_is_allowed_nothing_is_offered(room):
     warning = await a_warning(room, time_max="1h")
-    assert "the longest that is allowed here" in warning.text.text
+    assert "the longest allowed here" in warning.text.text
     assert labels(warning) == ["Log", "Details", "Kill"]
 
 

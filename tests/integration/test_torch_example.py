@@ -40,7 +40,7 @@ def test_an_unchanged_script_is_run_at_the_largest_batch_that_fits(box: Box):
     before, after = (float(words.split()[0]) for words in last.split("loss ")[1].split(" -> "))
     assert after < before
     with box.queue() as queue:
-        found, used = queue.probe(job_id), queue.usage(job_id)
+        found, used = queue.view.probe(job_id), queue.view.usage(job_id)
     assert found is not None
     assert used is not None
     assert 0.8 * found["budget_mib"] < used["peak_memory_mib"] <= found["budget_mib"]

@@ -12,13 +12,13 @@ from tests.wait import eventually
 
 
 def usage_told(box, job_id):
-    [ended] = [notice.data for notice in box.notices(job_id) if notice.kind == "ended"]
+    [ended] = [notice.payload.to_json() for notice in box.notices(job_id) if notice.kind == "ended"]
     return ended["usage"]
 
 
 def live_usage(box, job_id):
     with box.queue() as queue:
-        return queue.usage(job_id)
+        return queue.view.usage(job_id)
 
 
 def test_a_job_tells_what_it_used(box):
@@ -71,7 +71,7 @@ def test_where_processes_are_not_named_it_is_what_the_device_has_grown_by(box, f
 
 def memory_used(box):
     with box.queue() as queue:
-        return queue.gpus()[0]["memory_used_mib"]
+        return queue.view.gpus()[0]["memory_used_mib"]
 
 
 def test_jobs_on_one_gpu_are_told_apart_by_their_processes(box):
@@ -115,7 +115,7 @@ def test_a_lost_job_tells_what_is_known_of_it(box):
         folder = box.home / "runs" / str(job_id) / str(attempt)
         os.kill(json.loads((folder / "started.json").read_text())["pid"], signal.SIGKILL)
         eventually(lambda before=attempt: (j := box.job(job_id))["attempt"] > before or j["state"] == "LOST")
-    again, ended = [notice.data for notice in box.notices(job_id) if notice.kind in ("requeued", "ended")]
+    again, ended = [notice.payload.to_json() for notice in box.notices(job_id) if notice.kind in ("requeued", "ended")]
     assert again["usage"]["peak_memory_mib"] == 8192
     assert (again["state"], again["reason"], again["duration_about"]) == ("LOST", "SUPERVISOR", True)
     assert again["duration_s"] > 4

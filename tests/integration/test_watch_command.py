@@ -1,4 +1,4 @@
-"""`nightshift watch` beside seed 003: its two examples, on GPUs simulated in the C library, and what it did not do."""
+"""`nightshift watch` beside gpu_idle_timeout: its two examples on GPUs simulated in C, and what it did not do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runner.gpu.sim.state import start_time
 from runner.processes.linux import Family
 from tests.box import COMMAND
 from tests.fakes.nvml import FakeNvml
-from tests.idle_traces import SEED
+from tests.idle_traces import PRINTED
 from tests.wait import eventually
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def start(tmp_path: Path, env: dict[str, str]) -> Iterator[Start]:
 
 
 def original(name: str, *scaled: tuple[str, str]) -> list[str]:
-    """The lines that seed 003 prints, with other seconds in them."""
-    lines: list[str] = json.loads(SEED.read_text())[name]["lines"]
+    """The lines that gpu_idle_timeout prints, with other seconds in them."""
+    lines: list[str] = json.loads(PRINTED.read_text())[name]["lines"]
     for before, after in scaled:
         assert any(before in line for line in lines), before
         lines = [line.replace(before, after) for line in lines]
@@ -150,7 +150,7 @@ def gone(pid: int) -> bool:
     return start_time(pid) is None
 
 
-# -- the examples of seed 003 --------------------------------------------------------------------------------------
+# -- the examples of gpu_idle_timeout ------------------------------------------------------------------------------
 
 GREP = (
     ("sample_freq=6", "sample_freq=0.3"),

@@ -8,16 +8,17 @@ import sqlite3 as reader  # a second copy of SQLite is fine where nothing is wri
 import pytest
 
 from runner import clock
+from runner.store.box import BoxKey
 from tests.wait import eventually
 
 
 def told(box, kind="queue empty"):
-    return [notice.data for notice in box.notices(None) if notice.kind == kind]
+    return [notice.payload.to_json() for notice in box.notices(None) if notice.kind == kind]
 
 
 def due(box):
     with box.queue() as queue:
-        return queue.when_empty()
+        return queue.view.when_empty()
 
 
 def run_to_the_end(box, command="true", *options):
@@ -51,7 +52,7 @@ def test_it_is_told_once_with_what_was_done(box):
         queue.pause()
     jobs = [box.submit(command, "--gpus", "0") for command in ("true", "false", "true", "true")]
     with box.queue() as queue:
-        queue.hold(jobs[3])
+        queue.order.hold(jobs[3])
         queue.stop(jobs[2])
         queue.resume()
     [data] = eventually(lambda: told(box), what="it is told")
@@ -169,8 +170,8 @@ def test_somebody_can_prevent_it(box, marks):
         assert queue.cancel_when_empty() is False
         last = queue.audit.rows()[-1]
         assert (last["actor"], last["action"]) == ("tg:1001", "stay")
-        assert queue.box.get("when empty")["cancelled_by"] == "tg:1001"
-        due_at = queue.box.get("when empty")["due_at"]
+        assert queue.box.get(BoxKey.WHEN_EMPTY)["cancelled_by"] == "tg:1001"
+        due_at = queue.box.get(BoxKey.WHEN_EMPTY)["due_at"]
     eventually(lambda: clock.text(clock.now()) > due_at)
     run_to_the_end(box)  # the runner has looked since then
     assert runs(marks) == 0
@@ -226,10 +227,10 @@ def test_what_came_due_while_no_runner_was_up_gets_the_whole_grace(box, marks):
     before = eventually(lambda: due(box))
     box.stop_runner()
     with box.queue() as queue:
-        queue.box.set("when empty", {**before, "due_at": clock.text(clock.now())})
+        queue.box.set(BoxKey.WHEN_EMPTY, {**before, "due_at": clock.text(clock.now())})
     box.start_runner(**settings)
     eventually(lambda: (due(box)["due_at"] or "") > before["due_at"], what="it is due an hour from now")
-    assert f"this is run, unless you type `nightshift stay`:\n  echo >> {marks}\n" in box.run("ls").stdout
+    assert f"this runs, unless you type `nightshift stay`:\n  echo >> {marks}\n" in box.run("ls").stdout
     assert len(told(box)) == 2
     assert runs(marks) == 0
 
@@ -243,8 +244,8 @@ def test_it_is_of_one_life_of_the_box(box, marks):
     box.stop_runner()
     for begun in (False, True):
         with box.queue() as queue:
-            past = {**queue.box.get("when empty", {}), "boot": "another", "begun": begun, "ran_at": None}
-            queue.box.set("when empty", {**past, "cancelled_by": None, "due_at": "2026-01-01", "command": "x"})
+            past = {**queue.box.get(BoxKey.WHEN_EMPTY, {}), "boot": "another", "begun": begun, "ran_at": None}
+            queue.box.set(BoxKey.WHEN_EMPTY, {**past, "cancelled_by": None, "due_at": "2026-01-01", "command": "x"})
         box.start_runner(**settings)
         assert due(box) is None
         box.stop_runner()

@@ -3,7 +3,7 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.commands.background_check import mended, refuse_leaving
+from runner.commands.background_check import foreground_of, refuse_leaving
 
 SHELLISH = st.lists(
     st.sampled_from(
@@ -21,7 +21,7 @@ SHELLISH = st.lists(
 @settings(deadline=None, max_examples=300)
 @given(command=st.one_of(st.text(max_size=60), SHELLISH))
 def test_no_text_is_too_strange(command: str) -> None:
-    better = mended(command)
+    better = foreground_of(command)
     if better is not None:
         assert better.strip()
         refuse_leaving(better)
@@ -46,8 +46,8 @@ SCRIPTS = st.builds(
 
 @settings(deadline=None, max_examples=120)
 @given(command=SCRIPTS)
-def test_what_bash_can_read_stays_readable_when_mended(command: str) -> None:
-    better = mended(command)
+def test_what_bash_can_read_stays_readable_when_foreground_of(command: str) -> None:
+    better = foreground_of(command)
     if better is None:
         return
     refuse_leaving(better)
@@ -58,8 +58,8 @@ def test_what_bash_can_read_stays_readable_when_mended(command: str) -> None:
 @settings(deadline=None, max_examples=100)
 @given(command=st.recursive(SIMPLE, groups, max_leaves=5))
 def test_what_ends_in_a_background_is_refused_and_what_waits_is_not(command: str) -> None:
-    assert mended(f"{command} &") is not None
-    assert mended(f"{command}\nwait") is None
+    assert foreground_of(f"{command} &") is not None
+    assert foreground_of(f"{command}\nwait") is None
 
 
 def readable(command: str) -> bool:

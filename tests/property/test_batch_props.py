@@ -1,11 +1,11 @@
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from runner.batch import Known, Measured, OutOfMemory, Plan, Probe, Run, Settings, choose
+from runner.batch import BatchPlan, BatchSettings, Measured, MemoryHistory, OutOfMemory, Probe, Run, choose
 from runner.batch.memory_line import Point, proportional
 from runner.batch.plan import MOST_RESTARTS
 
-SETTINGS = Settings()
+SETTINGS = BatchSettings()
 ROOMS = st.integers(4_000, 160_000)
 DEFAULTS = st.sampled_from([1, 2, 8, 16, 100])
 
@@ -40,7 +40,7 @@ def best_of(memory, target, cap):
 def test_every_linear_job_comes_within_a_twentieth_of_its_best_and_never_over_it(
     room, fixed, per_sample, margin, default
 ):
-    wanted = Settings(margin=margin, default=default)
+    wanted = BatchSettings(margin=margin, default=default)
 
     def memory(batch):
         return fixed * room + per_sample * batch
@@ -48,7 +48,7 @@ def test_every_linear_job_comes_within_a_twentieth_of_its_best_and_never_over_it
     best = best_of(memory, margin * room, wanted.cap)
     assume(best >= 1)
     assume((margin - fixed) * room >= 1000)  # in less than that, what a sample takes is lost in the noise
-    plan, batches = driven(Plan.start(wanted, room), memory, room)
+    plan, batches = driven(BatchPlan.start(wanted, room), memory, room)
     assert isinstance(plan.step, Run)
     assert 0.95 * best - 1e-6 <= plan.step.batch <= best or best < plan.step.batch == 1
     assert len([batch for batch in batches if memory(batch) <= room]) <= 5
@@ -76,11 +76,11 @@ def test_whatever_memory_does_it_ends_and_steps_only_back(room, fixed, weights, 
     def memory(batch):
         return fixed * room + (weights[0] * batch + weights[1] * batch * batch) * next(draws)
 
-    plan, _ = driven(Plan.start(Settings(default=default), room), memory, room)
+    plan, _ = driven(BatchPlan.start(BatchSettings(default=default), room), memory, room)
     runs = []
     while isinstance(plan.step, Run):
         runs.append(plan.step.batch)
-        plan = Plan.from_json(plan.to_json()).after(OutOfMemory(room, seconds=1000 * len(runs)))
+        plan = BatchPlan.from_json(plan.to_json()).after(OutOfMemory(room, seconds=1000 * len(runs)))
     assert runs == sorted(set(runs), reverse=True)
     assert len(runs) <= 1 + MOST_RESTARTS
     assert all(1 <= batch <= SETTINGS.cap for batch in runs)
@@ -92,11 +92,11 @@ def test_what_a_whole_run_took_is_within_the_margin_of_the_next(room, fixed, per
     def memory(batch):
         return fixed * room + per_sample * batch
 
-    plan, _ = driven(Plan.start(SETTINGS, room), memory, room)
+    plan, _ = driven(BatchPlan.start(SETTINGS, room), memory, room)
     assume(isinstance(plan.step, Run) and plan.step.confident)
     batch = plan.step.batch
     peak = fixed * room + per_sample * batch * growth
-    known = Known.of(plan)
+    known = MemoryHistory.of(plan)
     assume(known is not None)
     run = choose(known.refined(batch, peak, whole=True), room, SETTINGS)
     assume(run is not None)

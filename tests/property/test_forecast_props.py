@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.forecast.estimates import forecast
-from runner.forecast.simulation import Held, Later, Length, Scene
-from runner.schedule.choice import Limits, Room, Running, Waiting, choose
+from runner.forecast.simulation import HeldSlot, Later, Length, Scene
+from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose
 from runner.schedule.request import Request
 
 SECONDS = st.integers(1, 12)
@@ -38,7 +38,7 @@ def night(scene):
                 starts[number] = now
                 gpus = tuple(gpu for gpu, _ in slots if gpu)
                 job = Running(number, job.request, gpus, job.request.limit_s, job.waited_s + now)
-                live[number] = (job, now, [Held(gpu, slot, number, memory_mib) for gpu, slot in slots])
+                live[number] = (job, now, [HeldSlot(gpu, slot, number, memory_mib) for gpu, slot in slots])
             if not plan.starts:
                 break
         if live or queued or later:
@@ -50,7 +50,7 @@ def night(scene):
 
 def seen(job, for_s):
     ends_in_s = None if job.ends_in_s is None else max(0.0, job.ends_in_s - for_s)
-    return replace(job, ends_in_s=ends_in_s, waited_s=job.waited_s + for_s)
+    return replace(job, ends_in_s=ends_in_s, ran_s=for_s)
 
 
 def furnished(room, held):
@@ -91,7 +91,7 @@ def scenes(draw):
             number = 100 + index
             request = Request(owner="p0", limit_s=draw(st.sampled_from([None, 12.0])))
             running.append(Running(number, request, (f"GPU-{index}",), request.limit_s))
-            held.append(Held(f"GPU-{index}", 0, number, share_mib if slots > 1 else None))
+            held.append(HeldSlot(f"GPU-{index}", 0, number, share_mib if slots > 1 else None))
     rooms = [furnished(room, held) for room in rooms]
     jobs = [
         Waiting(number, draw(requests(most_gpus, memories, f"p{draw(st.integers(0, people - 1))}")), number)
@@ -106,7 +106,7 @@ def scenes(draw):
     for number in [*(job.id for job in jobs), *(job.id for job in running)]:
         seconds = float(draw(SECONDS))
         lengths[number] = Length(seconds, seconds)
-    limits = Limits(gpus_each=draw(st.sampled_from([None, None, 3])))
+    limits = BoxLimits(gpus_each=draw(st.sampled_from([None, None, 3])))
     return Scene(
         queued=[job for job in jobs if job.id not in set_aside], later=later, running=running, held=held, rooms=rooms,
         cpu_slots=draw(st.integers(1, 2)), limits=limits, lengths=lengths,

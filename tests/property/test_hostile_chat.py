@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.commands import COMMANDS
-from bot.local_chat.bot_api.entities import utf16_length
-from bot.telegram_html import fit
+from bot.local_chat.bot_api.formatted_text import utf16_length
+from bot.text.html import fit
 from runner import rundir
 from runner.api.chat import Workspace
 from runner.errors import UserError
@@ -172,8 +172,10 @@ async def besiege(folder, seed, count):
 def check(room):
     refused = [one for one in room.world.refusals if one.code == 400 and "not modified" not in one.description]
     assert not refused, refused[0]
-    parked = room.chat.queue.store.rows("SELECT parked, method, body FROM messages WHERE parked IS NOT NULL")
-    assert not [tuple(row) for row in parked if not row["parked"].startswith("unreachable")]
+    rows = room.chat.queue.store.rows(
+        "SELECT undeliverable, method, body FROM messages WHERE undeliverable IS NOT NULL"
+    )
+    assert not [tuple(row) for row in rows if not row["undeliverable"].startswith("unreachable")]
 
 
 def assert_calm(caplog):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.config.env_file import is_variable_name
-from runner.config.options import read_text, read_words
+from runner.config.option_reader import read_text, read_words
 from runner.errors import UserError
 
 FLAGS = {

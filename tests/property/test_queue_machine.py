@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from runner.model import Reason, State
-from runner.schedule.choice import Limits, in_turn
+from runner.schedule.choice import BoxLimits
+from runner.schedule.order import start_order
 from runner.schedule.request import request_in, request_of
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
-from runner.store.notices import Outbox
+from runner.store.notices import Notices
 from runner.store.queue_order import Order
 from runner.store.scheduling_queries import Line
 from runner.store.spec_changes import Edits
@@ -30,7 +31,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.store = open_store(self.folder.name + "/home")
         self.store.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
-        self.jobs, self.outbox = Jobs(self.store), Outbox(self.store)
+        self.jobs, self.notices = Jobs(self.store), Notices(self.store)
         self.model: dict[int, State] = {}
         self.held: dict[int, tuple[str, int]] = {}
         self.told: dict[int, int] = {}
@@ -123,7 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
         return self.store.row("SELECT retries_left FROM jobs WHERE id = ?", (job_id,))[0]
 
     def _level(self, job_id):
-        return request_of(self.jobs.get(job_id).spec).level
+        return request_of(self.jobs.get(job_id).spec).priority
 
     def _comparable(self, job_id):
         """All that wait at its level, it among them, held ones too, in order."""
@@ -216,12 +217,12 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def every_end_is_told_exactly_once(self):
         for job_id, state in self.model.items():
-            told = sum(notice.kind == "ended" for notice in self.outbox.about(job_id))
+            told = sum(notice.kind == "ended" for notice in self.notices.about(job_id))
             assert told == (1 if state.final else 0)
 
     @invariant()
     def waiting_is_what_is_queued_in_order(self):
-        waiting = in_turn(Line(self.store).waiting(per_lane=1000), Limits())
+        waiting = start_order(Line(self.store).waiting(per_lane=1000), BoxLimits())
         expected = [i for i in self.order if self._may_start(i)]
         assert [found.id for found in waiting] == sorted(expected, key=lambda i: -self._level(i))
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from bot import telegram_html
 from bot.inbound import parse
-from bot.local_chat.bot_api.html_text import parse_html
 from bot.secrets.names import is_telling
 from bot.secrets.redact import Redactor
-from bot.telegram_html import Shrink, bold, code, escape, fit, italic, link, pre, quote, shorten, units, visible_units
+from bot.text import html as telegram_html
 from bot.text import log_excerpt, quiet_hours
+from bot.text.html import Shrink, bold, code, escape, fit, italic, link, pre, quote, shorten, units, visible_units
 from runner.commands.arguments import changed
 from runner.errors import UserError
+from tests.telegram.html_text import parse_html
 from tests.telegram.testing import Trial
 
 KEEPS = st.sampled_from(["start", "end", "both"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,25 +70,41 @@ def cycle() -> list[str]:
 
 
 def main() -> None:
-    """Print the graph, files per folder and lines per area."""
+    """Print the graph, the size of each folder and area, and class names that mean two things."""
     found, around = graph(), cycle()
     for step in around:
         print("In a circle:", step)
     print("Packages, lowest first, and what each imports:")
     for package in sorted(found) if around else graphlib.TopologicalSorter(found).static_order():
         print(f"  {package:24} {' '.join(sorted(found[package]))}")
-    folders: Counter[str] = Counter()
-    lines: defaultdict[str, int] = defaultdict(int)
+    for title, rows in (("folder", sizes("folder")), ("area", sizes("area"))):
+        print(f"\nFiles and lines of each {title}:")
+        for name, (files, lines) in sorted(rows.items()):
+            print(f"  {name:32} {files:4} {lines:7,}")
+    print("\nClass names that mean more than one thing:")
+    for name, places in doubled_classes().items():
+        print(f"  {name:24} {' '.join(places)}")
+
+
+def sizes(by: str) -> dict[str, tuple[int, int]]:
+    """The number of files and of lines of each folder, or of each area."""
+    found: dict[str, tuple[int, int]] = {}
     for area in AREAS:
         for path in (ROOT / area).rglob("*.py"):
-            folders[str(path.parent.relative_to(ROOT))] += 1
-            lines[area] += len(path.read_text().splitlines())
-    print("\nFiles per folder:")
-    for folder, count in sorted(folders.items()):
-        print(f"  {folder:24} {count}")
-    print("\nLines per area:")
-    for area, count in lines.items():
-        print(f"  {area:24} {count}")
+            name = area if by == "area" else str(path.parent.relative_to(ROOT))
+            files, lines = found.get(name, (0, 0))
+            found[name] = files + 1, lines + len(path.read_text().splitlines())
+    return found
+
+
+def doubled_classes() -> dict[str, list[str]]:
+    """Names that more than one class of the program has, and where these are."""
+    places = defaultdict(list)
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
+    return {name: found for name, found in sorted(places.items()) if len(found) > 1}
 
 
 if __name__ == "__main__":

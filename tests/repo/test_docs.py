@@ -1,6 +1,7 @@
 """What the documents say is what the program does."""
 
 import functools
+import importlib
 import os
 import re
 import subprocess
@@ -8,10 +9,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import click
 import pytest
 
 from runner.config import options
 from runner.lifecycle import REASONS, TRANSITIONS
+from runner.store.first_start import empty_queue
+from runner.terminal.cli import SECTIONS
 from tests import nursery
 from tests.repo import env_example
 
@@ -60,6 +64,28 @@ def test_every_command_explains_itself(name):
     assert "Usage: nightshift" in help_of(name)
 
 
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS), *(("ws", name) for name in ("add", "edit"))])
+def test_every_help_fits_80_columns(words):
+    assert [line for line in help_of(*words).splitlines() if len(line) > 80] == []
+
+
+def test_every_option_of_every_command_is_explained():
+    entries = [(name, entry.load()) for section in SECTIONS.values() for name, entry in section.items()]
+    commands = [command for _, command in entries if isinstance(command, click.Command)]
+    groups = [command for command in commands if isinstance(command, click.Group)]
+    commands += [group.get_command(None, name) for group in groups for name in group.list_commands(None)]
+    flags = [option for command in commands for option in command.params if isinstance(option, click.Option)]
+    assert [option.opts for option in flags if not option.help] == []
+
+
+@pytest.mark.parametrize("name", ["submit", "sweep", "feed", "edit"])
+def test_the_help_lists_every_flag_that_is_read(name):
+    module = importlib.import_module(f"runner.terminal.{name}")
+    flags = {flag for option in (*options.OPTIONS, *module.OWN) for flag in option.flags}
+    listed = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", "\n".join(re.findall(r"^  -.*", help_of(name), re.MULTILINE))))
+    assert flags - listed == ({"--on"} if name == "feed" else set())
+
+
 def test_the_help_of_submit_lists_every_option():
     shown = help_of("submit")
     for flags, explanation in options.help_rows():
@@ -68,7 +94,7 @@ def test_the_help_of_submit_lists_every_option():
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
-def test_commands_and_options_in_the_documents_exist(path):
+def test_commands_and_flagsin_the_documents_exist(path):
     """Every `nightshift x --option` that a document shows is one the command knows."""
     unknown = []
     for line in re.findall(r"nightshift ((?:--env-file \S+ )?[a-z-]+(?: [^`\n|&;]*)?)", path.read_text()):
@@ -100,6 +126,16 @@ def test_links_lead_somewhere():
     for path in DOCS:
         for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_tables_and_columns_in_the_glossary_exist():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    queue = empty_queue()
+    tables = {row[0] for row in queue.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    columns = {row[1] for table in tables for row in queue.execute(f"PRAGMA table_xinfo({table})")}
+    queue.close()
+    assert set(re.findall(r"table `(\w+)`", text)) <= tables
+    assert set(re.findall(r"column `(\w+)`", text)) <= columns
 
 
 def test_the_diagram_of_states_is_the_table_of_transitions():

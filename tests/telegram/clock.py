@@ -1,4 +1,4 @@
-"""A clock that can be put forward, so that six hours pass at once."""
+"""A clock that a test can advance, so that six hours pass at once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Seconds since 1970 from `now`, plus what it was put forward."""
+    """Seconds since 1970 from `now`, plus the seconds it was advanced."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._ahead_s = 0.0
 
     def __call__(self) -> float:
-        """The time now."""
+        """Return the current time."""
         return self._now() + self._ahead_s
 
     def advance(self, seconds: float) -> None:

@@ -1,19 +1,20 @@
-"""The world from outside its process: verbs with JSON arguments, JSON back."""
+"""Controls a world from outside its process: each verb takes JSON arguments and returns JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api.api_errors import PersonError
-from bot.local_chat.bot_api.limits import FloodLimits
-from bot.local_chat.bot_api.objects import Chat, Message, User
 from bot.local_chat.bot_api.world import Tap
-from bot.timeouts import within
+from bot.local_chat.page.actions import PersonError
+from bot.waiting import within
+from tests.telegram.limits import FloodLimits
+from tests.telegram.objects import Chat, Message, User
 
 if TYPE_CHECKING:
-    from bot.local_chat.bot_api.api import BotApi
+    from tests.telegram.api import BotApi
     from tests.telegram.clock import Clock
 
 ACTS = frozenset(
@@ -33,7 +34,7 @@ class Control:
         self._clock = clock
 
     async def do(self, verb: str, args: dict[str, Any]) -> Any:
-        """Do one thing; raises PersonError with what is wrong."""
+        """Do one thing. Raise PersonError with what is wrong."""
         if verb == "events":
             return await self._events(**args)
         act = getattr(self._api.people, verb) if verb in ACTS else getattr(self, f"do_{verb}", None)
@@ -47,65 +48,65 @@ class Control:
             raise PersonError(str(error)) from error
 
     def do_add_user(self, **args: Any) -> User:
-        """A new person."""
+        """Add a person."""
         return self._world.add_user(**args)
 
     def do_add_group(self, members: list[int] | None = None, **args: Any) -> Chat:
-        """A new group of people given by id."""
+        """Add a group of people given by id."""
         return self._world.add_group(members=[self._api.people.user(member) for member in members or []], **args)
 
     def do_add_channel(self, **args: Any) -> Chat:
-        """A new channel."""
+        """Add a channel."""
         return self._world.add_channel(**args)
 
     def do_messages(self, chat: int) -> list[dict[str, Any]]:
-        """What is in a chat now."""
+        """Return the messages of a chat."""
         return [message.to_json() for message in self._api.people.place(None, chat).messages.values()]
 
     def do_menu(self, chat: int, user: int) -> list[dict[str, Any]]:
-        """The commands a person is offered."""
-        return self._world.commands.shown(self._api.people.place(None, chat), user)
+        """Return the commands a person is offered."""
+        return self._world.menu.shown(self._api.people.place(None, chat), user)
 
     def do_pending(self) -> list[dict[str, Any]]:
-        """Updates the bot has not confirmed."""
-        return [update.to_json() for update in self._world.updates.pending()]
+        """Return the updates that the bot has not confirmed."""
+        return self._world.updates.pending()
 
     def do_refusals(self) -> list[dict[str, Any]]:
-        """What was refused."""
+        """Return the calls that were refused."""
         names = ("method", "params", "code", "description")
         return [{name: getattr(refusal, name) for name in names} for refusal in self._world.refusals]
 
     def do_calls(self) -> dict[str, Any]:
-        """How often each method was called, and which faults came in between."""
+        """Return how often each method was called, and which faults were injected."""
         applied = {f"{method} {fault.value}": count for (method, fault), count in self._api.faults.applied.items()}
         return {"calls": dict(self._api.faults.calls), "faults": applied}
 
     def do_script(self, faults: list[str | None], methods: list[str] | None = None) -> None:
-        """The next calls go wrong so."""
+        """Make the next calls go wrong in these ways."""
         self._api.faults.script(*faults, methods=methods or ())
 
     def do_chance(self, probability: float, faults: list[str] | None = None, methods: list[str] | None = None) -> None:
-        """Calls go wrong now and then."""
+        """Make calls go wrong by chance."""
         self._api.faults.chance(probability, *(faults or ()), methods=methods or ())
 
     def do_outage(self, on: bool = True) -> None:
-        """Nothing is answered, or things are again."""
+        """Answer nothing, or answer again."""
         self._api.faults.outage = on
 
     def do_clear_faults(self) -> None:
-        """No more faults."""
+        """Stop all faults."""
         self._api.faults.clear()
 
     def do_repeat_updates(self, seed: int = 0, at_most: int = 2) -> None:
-        """Give each update up to so many times more than once."""
+        """Deliver each update again up to this many times."""
         self._world.updates.repeat(seed, at_most)
 
     def do_given(self) -> int:
-        """How many updates were given in all, the same one as often as it was."""
+        """Return how many updates were delivered, repeats included."""
         return self._world.updates.given
 
     def do_flood(self, **limits: Any) -> None:
-        """Count against these limits; without any, count no more."""
+        """Apply these flood limits. Without any, stop counting."""
         self._world.flood.set_limits(FloodLimits(**limits) if limits else None)
 
     def do_advance(self, seconds: float) -> None:
@@ -115,7 +116,7 @@ class Control:
         self._clock.advance(seconds)
 
     async def _events(self, after: int = 0, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """What happened after that number, waiting for something if there is nothing yet."""
+        """Return the events after that number. If there are none yet, wait for one."""
         log = self._world.events
         if not log.after(after) and wait_s > 0:
             happened = asyncio.Event()
@@ -126,7 +127,7 @@ class Control:
                 pass
             finally:
                 stop()
-        return [event.to_json() for event in log.after(after)]
+        return [asdict(event) for event in log.after(after)]
 
 
 def _shown(result: Any) -> Any:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from bot.local_chat.bot_api.api import BotApi, Ending, Reply, error_reply
-from bot.local_chat.bot_api.api_errors import ApiError, PersonError, bad_request
-from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.bot_api.files import Upload
+from bot.local_chat.bot_api.methods import ApiError
+from bot.local_chat.page.actions import PersonError
+from tests.telegram.api import BotApi, Ending, Reply, error_reply
+from tests.telegram.api_errors import bad_request
 
 if TYPE_CHECKING:
     from tests.telegram.control import Control
@@ -30,7 +32,7 @@ HANG_S = 60 * 60.0
 
 
 class HttpServer:
-    """Serves one BotApi while it is entered; with `control` also the people's side, behind a secret."""
+    """Serves one BotApi while it is entered. With `control` it also serves the verbs of a test, behind a secret."""
 
     def __init__(self, api: BotApi, *, port: int = 0, control: Control | None = None) -> None:
         self.api = api
@@ -42,22 +44,22 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """The root, as a setting for the API's address takes it."""
+        """The root address, for the setting of the API's address."""
         return f"http://{HOST}:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """What python-telegram-bot calls so."""
+        """The address of the same name in python-telegram-bot."""
         return f"{self.url}/bot"
 
     @property
     def base_file_url(self) -> str:
-        """What python-telegram-bot calls so."""
+        """The address of the same name in python-telegram-bot."""
         return f"{self.url}/file/bot"
 
     @property
     def control_url(self) -> str:
-        """Where verbs go; whoever knows it is everybody."""
+        """The address for verbs. Anyone who knows it can act as everybody."""
         return f"{self.url}/control/{self._secret}"
 
     async def __aenter__(self) -> HttpServer:
@@ -69,14 +71,14 @@ class HttpServer:
         await self._runner.cleanup()
 
     async def open_listener(self) -> None:
-        """Take connections, on the same port as before."""
+        """Accept connections, on the same port as before."""
         listener = socket.create_server((HOST, self._port))
         self._port = listener.getsockname()[1]
         self._site = web.SockSite(self._runner, listener)
         await self._site.start()
 
     async def close_listener(self) -> None:
-        """Refuse connections and drop those there are, as a host that is off."""
+        """Refuse new connections and drop the open ones, like a host that is off."""
         if self._site is not None:
             await self._site.stop()
             self._site = None
@@ -120,7 +122,7 @@ class HttpServer:
 
 
 async def _arguments(request: web.Request) -> tuple[dict[str, str], dict[str, Upload]]:
-    """Everything sent along: in the address, as a form, as JSON or in parts."""
+    """Return the parameters and files of a request: from the address, a form, JSON or parts."""
     params: dict[str, str] = {}
     files: dict[str, Upload] = {}
     try:
@@ -137,7 +139,7 @@ async def _arguments(request: web.Request) -> tuple[dict[str, str], dict[str, Up
 
 
 def _from_json(body: bytes) -> dict[str, str]:
-    """A JSON object's fields as they would stand in a form; what is no object counts as nothing."""
+    """Return the fields of a JSON object as a form would have them. Anything else counts as empty."""
     try:
         values = json.loads(body)
     except ValueError:

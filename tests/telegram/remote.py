@@ -9,11 +9,11 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from bot.local_chat.bot_api.api_errors import PersonError
+from bot.local_chat.page.actions import PersonError
 
 
 class WorldProcess:
-    """Starts `python -m tests.telegram.serve` and speaks to its control channel; it ends when this does."""
+    """Starts `python -m tests.telegram.serve` and uses its control channel. The process ends with this object."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
@@ -28,8 +28,8 @@ class WorldProcess:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid
         assert self._process.stdout is not None
-        told = json.loads(self._process.stdout.readline())
-        self.url, self.token, self.control_url = told["url"], told["token"], told["control"]
+        address = json.loads(self._process.stdout.readline())
+        self.url, self.token, self.control_url = address["url"], address["token"], address["control"]
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -37,7 +37,7 @@ class WorldProcess:
         self._process.communicate(timeout=10)
 
     def do(self, verb: str, **args: Any) -> Any:
-        """One verb of the control channel; raises PersonError if it is refused."""
+        """Call one verb of the control channel. Raise PersonError if it is refused."""
         body = json.dumps(args).encode()
         request = urllib.request.Request(f"{self.control_url}/{verb}", data=body)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

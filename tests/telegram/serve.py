@@ -9,11 +9,12 @@ import os
 import signal
 import threading
 
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.world import TOKEN, World
+from bot.local_chat.bot_api.world import TOKEN
+from tests.telegram.api import BotApi
 from tests.telegram.clock import Clock
 from tests.telegram.control import Control
 from tests.telegram.http import HttpServer
+from tests.telegram.world import World
 
 
 async def serve(port: int, token: str) -> None:

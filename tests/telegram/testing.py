@@ -6,21 +6,22 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api.api import BotApi
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.world import World
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram.api import BotApi
 from tests.telegram.clock import Clock
+from tests.telegram.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
-    from bot.local_chat.bot_api.params import Upload
+    from bot.local_chat.bot_api.events import ChatEvent, EventLog
+    from bot.local_chat.bot_api.files import Upload
 
 START = 1_800_000_000.0
 
 
 class Trial:
-    """Ada has started the bot; nothing waits and nothing was refused."""
+    """A world in which Ada has started the bot. No update waits, and no call was refused."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = Clock(lambda: START)
@@ -33,7 +34,7 @@ class Trial:
         self.world.updates.clear()
 
     def ask(self, method: str, *, files: Mapping[str, Upload] | None = None, **params: Any) -> Any:
-        """One call's result; raises ApiError if it is refused."""
+        """Return the result of one call. Raise ApiError if it is refused."""
         reply = asyncio.run(self.api.call(self.world.token, method, wire(params), files))
         body = json.loads(reply.body)
         if not body["ok"]:
@@ -41,15 +42,32 @@ class Trial:
         return body["result"]
 
     def send(self, text: str = "hello", **params: Any) -> Any:
-        """A message from the bot to Ada."""
+        """Send a message from the bot to Ada."""
         return self.ask("sendMessage", **{"chat_id": self.ada.id, "text": text, **params})
 
     def waiting(self) -> list[Any]:
-        """The updates that wait for the bot, as it would see them."""
-        return [update.to_json() for update in self.world.updates.pending()]
+        """Return the updates that wait for the bot, as it would see them."""
+        return self.world.updates.pending()
 
 
 def wire(params: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as they go over the wire: strings as they are, the rest as JSON."""
-    given = {name: value for name, value in params.items() if value is not None}
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+    """Return parameters as they are sent: strings as they are, the rest as JSON."""
+    filled = {name: value for name, value in params.items() if value is not None}
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in filled.items()}
+
+
+def follow(log: EventLog, after: int | None = None) -> AsyncIterator[ChatEvent]:
+    """Yield every event after that number (default: from now on), as it happens."""
+    return _follow(log, log.last_number if after is None else after)
+
+
+async def _follow(log: EventLog, seen: int) -> AsyncIterator[ChatEvent]:
+    queue: asyncio.Queue[ChatEvent] = asyncio.Queue()
+    stop = log.watch(queue.put_nowait)
+    try:
+        for event in log.after(seen):
+            yield event
+        while True:
+            yield await queue.get()
+    finally:
+        stop()

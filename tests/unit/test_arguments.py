@@ -33,6 +33,8 @@ from runner.errors import UserError
         ("python t.py --name 'my run'", "--name 'your run'", "python t.py --name 'your run'"),
         ('python t.py --name="my run" --x', "--name your", "python t.py --name=your --x"),
         ("python t.py --data ./x", "--data ~/y", "python t.py --data ~/y"),
+        ("python t.py --data ./x", "--data ~/", "python t.py --data ~/"),
+        ("python t.py --data ./x", "--data '~/my data'", "python t.py --data ~/'my data'"),
         ("python t.py --lr 1 | tee log", "--lr 2", "python t.py --lr 2 | tee log"),
         ("python t.py --lr 1 | tee log", "--wandb", "python t.py --lr 1 --wandb | tee log"),
         (
@@ -67,9 +69,9 @@ def test_shell_text(command: str, changes: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("command", "changes", "why"),
     [
-        ("python t.py --lr 1 --lr 2", "--lr 3", "stands 2 times"),
-        ("python a.py --lr 1; python b.py --lr=2", "--lr 3", "stands 2 times"),
-        ("python t.py lr=1 lr=2", "lr=3", "stands 2 times"),
+        ("python t.py --lr 1 --lr 2", "--lr 3", "is in this command 2 times"),
+        ("python a.py --lr 1; python b.py --lr=2", "--lr 3", "is in this command 2 times"),
+        ("python t.py lr=1 lr=2", "lr=3", "is in this command 2 times"),
         ("python a.py --x && python b.py --y", "--lr 3", "not clear"),
         ("python a.py && python b.py", "--lr 3", "not clear"),
         ("./a && ./b", "--lr 3", "not clear"),
@@ -80,9 +82,9 @@ def test_shell_text(command: str, changes: str, expected: str) -> None:
         ("python t.py", "foo", "neither a flag nor a setting"),
         ("python t.py", "lr=1 foo", "neither a flag nor a setting"),
         ("python t.py", "--lr 1 --lr 2", "given twice"),
-        ("python t.py", "--", "no flag"),
-        ("python t.py", "-", "no flag"),
-        ("python t.py --gpus 0 1 2", "--gpus 0 1", "another number"),
+        ("python t.py", "--", "not a flag"),
+        ("python t.py", "-", "not a flag"),
+        ("python t.py --gpus 0 1 2", "--gpus 0 1", "a different number"),
         ("python t.py --lr=1", "--lr 1 2", "one value"),
     ],
 )

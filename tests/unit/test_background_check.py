@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.commands.background_check import mended, refuse_leaving
+from runner.commands.background_check import foreground_of, refuse_leaving
 from runner.errors import UserError
 
 LEAVING = {
@@ -79,7 +79,7 @@ def test_a_command_that_leaves_is_refused_with_one_that_stays(command: str, bett
     explanation, shown = str(refused.value).split("\n\n", 1)
     assert shown == better
     assert explanation.count(". ") == 1
-    assert mended(better) is None
+    assert foreground_of(better) is None
     assert parses(better)
 
 
@@ -167,7 +167,7 @@ def test_a_command_that_leaves_is_refused_with_one_that_stays(command: str, bett
 )
 def test_a_command_that_stays_is_left_alone(command: str) -> None:
     refuse_leaving(command)
-    assert mended(command) is None
+    assert foreground_of(command) is None
 
 
 def parses(command: str) -> bool:
@@ -197,7 +197,7 @@ WORK = "sh -c 'sleep 0.15; echo done >> mark'"
 def test_bash_agrees(tmp_path: Path, template: str, times: int) -> None:
     """The command as typed really ends before its work; the mended one really does not."""
     command = template.replace("W", WORK)
-    better = mended(command)
+    better = foreground_of(command)
     assert better is not None
     assert work_done_when_bash_ends(tmp_path / "typed", command) == 0
     assert work_done_when_bash_ends(tmp_path / "mended", better) == times
@@ -206,7 +206,7 @@ def test_bash_agrees(tmp_path: Path, template: str, times: int) -> None:
 @pytest.mark.parametrize("template", ["W", "nohup W", "setsid -w W", "(setsid W)", "W & wait", "true & W"])
 def test_bash_agrees_about_what_stays(tmp_path: Path, template: str) -> None:
     command = template.replace("W", WORK)
-    assert mended(command) is None
+    assert foreground_of(command) is None
     assert work_done_when_bash_ends(tmp_path / "typed", command) == 1
 
 
@@ -220,6 +220,6 @@ def work_done_when_bash_ends(folder: Path, command: str) -> int:
 
 
 def test_the_wait_hands_on_how_the_work_ended() -> None:
-    better = mended("nohup sh -c 'exit 7' & echo started")
+    better = foreground_of("nohup sh -c 'exit 7' & echo started")
     assert better is not None
     assert subprocess.run(["bash", "-c", better], capture_output=True, check=False).returncode == 7

@@ -69,5 +69,5 @@ def test_a_clock_that_is_set_back_does_not_put_a_retry_off(queue, monkeypatch):
 def test_putting_it_first_says_that_it_waits_for_its_retry(queue):
     submit(queue, "true", gpus=0)
     job_id = put_off(queue, 600.0)
-    assert queue.waiting_reasons([queue.job(job_id)])[job_id].startswith("retry 1 of 3 in ")
-    assert queue.to_front(job_id).startswith(f"Job {job_id} may not start yet (retry 1 of 3 in ")
+    assert queue.reasons.of([queue.job(job_id)])[job_id].startswith("retry 1 of 3 in ")
+    assert queue.order.move(job_id, "first").startswith(f"Job {job_id} may not start yet (retry 1 of 3 in ")

@@ -1,6 +1,6 @@
 import pytest
 
-from runner.batch import Accumulation, Settings, accumulate, budget_mib
+from runner.batch import Accumulation, BatchSettings, accumulate, budget_mib
 from runner.errors import UserError
 
 
@@ -9,11 +9,11 @@ from runner.errors import UserError
     [(1, 1), (7, 7), (13, 13), (63, 63), (64, 64), (67, 64), (71, 68), (70, 68), (79, 76), (238, 232), (4095, 4088)],
 )
 def test_rounding_begins_at_64_and_costs_no_more_than_a_twentieth(batch, rounded):
-    assert Settings().rounded(batch) == rounded
+    assert BatchSettings().rounded(batch) == rounded
 
 
 def test_a_profile_may_round_everything():
-    strict = Settings(round_from=8, round_loss=1.0)
+    strict = BatchSettings(round_from=8, round_loss=1.0)
     assert [strict.rounded(batch) for batch in (5, 8, 15, 29)] == [5, 8, 8, 24]
 
 
@@ -22,12 +22,12 @@ def test_a_profile_may_round_everything():
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(UserError, match=next(iter(wrong))):
-        Settings(**wrong)
+        BatchSettings(**wrong)
 
 
 def test_settings_go_through_json():
-    settings = Settings(margin=0.9, own=4)
-    assert Settings.from_json({**settings.to_json(), "newer": 1}) == settings
+    settings = BatchSettings(margin=0.9, own=4)
+    assert BatchSettings.from_json({**settings.to_json(), "newer": 1}) == settings
 
 
 def test_the_budget_is_a_slots_share_and_no_more_than_is_free():

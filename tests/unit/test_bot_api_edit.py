@@ -2,11 +2,11 @@
 
 import pytest
 
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.limits import Limits
-from bot.local_chat.bot_api.methods.editing import NOT_MODIFIED, REACTIONS
-from bot.local_chat.bot_api.objects import ADMINISTRATOR
-from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.bot_api.files import Upload
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram.limits import Limits
+from tests.telegram.methods.editing import NOT_MODIFIED, REACTIONS
+from tests.telegram.objects import ADMINISTRATOR
 from tests.telegram.testing import Trial
 
 BUTTONS = {"inline_keyboard": [[{"text": "Kill", "callback_data": "k:1"}]]}

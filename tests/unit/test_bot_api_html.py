@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.entities import Entity, tidy, utf16_length
-from bot.local_chat.bot_api.html_text import parse_html
+from bot.local_chat.bot_api.formatted_text import Entity, utf16_length
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram.entities import tidy
+from tests.telegram.html_text import parse_html
 from tests.telegram.testing import Trial
 
 MEANINGS = {

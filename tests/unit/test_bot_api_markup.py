@@ -2,8 +2,8 @@
 
 import pytest
 
-from bot.local_chat.bot_api import links
-from bot.local_chat.bot_api.api_errors import ApiError
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram import links
 from tests.telegram.testing import Trial
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from bot.local_chat.bot_api.api_errors import PersonError
-from bot.local_chat.bot_api.objects import ADMINISTRATOR, LEFT
-from bot.local_chat.bot_api.updates import KINDS
-from tests.telegram.testing import Trial
+from bot.local_chat.page.actions import PersonError
+from tests.telegram.objects import ADMINISTRATOR, LEFT
+from tests.telegram.testing import Trial, follow
+from tests.telegram.updates import KINDS
 
 
 def kinds(trial):
@@ -250,7 +250,7 @@ def test_events_can_be_followed():
     trial.send("before")
 
     async def scene():
-        from_start, from_now = trial.world.events.follow(after=0), trial.world.events.follow()
+        from_start, from_now = follow(trial.world.events, after=0), follow(trial.world.events)
         assert (await anext(from_start)).data["text"] == "/start"
         assert (await anext(from_start)).data["text"] == "before"
         trial.people.send_text(trial.ada, None, "after")

@@ -5,13 +5,14 @@ import json
 
 import pytest
 
-from bot.local_chat.bot_api.api import BotApi, Ending
-from bot.local_chat.bot_api.api_errors import ApiError, PersonError
-from bot.local_chat.bot_api.faults import Fault, Faults
-from bot.local_chat.bot_api.limits import FloodLimits, Limits
-from bot.local_chat.bot_api.objects import ADMINISTRATOR, LEFT
+from bot.local_chat.bot_api.methods import ApiError
 from bot.local_chat.bot_api.world import TOKEN
+from bot.local_chat.page.actions import PersonError
+from tests.telegram.api import BotApi, Ending
 from tests.telegram.control import Control
+from tests.telegram.faults import Fault, Faults
+from tests.telegram.limits import FloodLimits, Limits
+from tests.telegram.objects import ADMINISTRATOR, LEFT
 from tests.telegram.testing import Trial
 
 
@@ -69,7 +70,7 @@ def test_commands_by_scope():
         assert trial.ask("setMyCommands", commands=commands(f"c{number}"), scope=scope) is True
         assert trial.ask("getMyCommands", scope=scope) == commands(f"c{number}")
     assert trial.ask("getMyCommands", language_code="de") == []
-    menu = trial.world.commands
+    menu = trial.world.menu
     assert menu.shown(trial.chat, 1001) == commands("c2")
     assert menu.shown(group, 1001) == commands("c3")
     assert menu.shown(group, 5) == commands("c1")

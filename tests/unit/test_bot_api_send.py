@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.limits import Limits
-from bot.local_chat.bot_api.objects import ADMINISTRATOR, KICKED, LEFT
-from bot.local_chat.bot_api.params import Upload
-from bot.local_chat.bot_api.photo import dimensions
+from bot.local_chat.bot_api.files import Upload
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram.limits import Limits
+from tests.telegram.objects import ADMINISTRATOR, KICKED, LEFT
+from tests.telegram.photo import dimensions
 from tests.telegram.testing import Trial
 
 

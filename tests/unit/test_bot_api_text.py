@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.detect_entities import detect
-from bot.local_chat.bot_api.entities import utf16_length
-from bot.local_chat.bot_api.limits import Limits
+from bot.local_chat.bot_api.formatted_text import utf16_length
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram.detect_entities import detect
+from tests.telegram.limits import Limits
 from tests.telegram.testing import Trial
 
 LENGTHS = {

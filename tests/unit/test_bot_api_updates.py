@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.limits import Limits
-from bot.local_chat.bot_api.updates import DEFAULT, KINDS, OTHER_POLLER, WEBHOOK_SET
-from bot.local_chat.bot_api.world import World
+from bot.local_chat.bot_api.methods import ApiError
+from tests.telegram.limits import Limits
 from tests.telegram.testing import Trial, wire
+from tests.telegram.updates import DEFAULT, KINDS, OTHER_POLLER, WEBHOOK_SET
+from tests.telegram.world import World
 
 
 def texts(updates):
@@ -94,7 +94,7 @@ def test_allowed_updates(case):
     trial.ask("getUpdates", allowed_updates=given)
     for kind in KINDS:
         trial.people.raw_update(kind, {})
-    assert {update.kind for update in trial.world.updates.pending()} == wanted
+    assert {kind for update in trial.waiting() for kind in update} - {"update_id"} == wanted
 
 
 def test_allowed_updates_are_remembered_and_do_not_touch_what_waits():

@@ -15,10 +15,11 @@ from runner.api import Queue
 from runner.config.settings import Settings
 from runner.model import Phase, Reason, State
 from runner.schedule.backoff import Retry
+from runner.store.box import BoxKey
 from runner.store.scheduling_queries import Line
 from runner.watchdogs.breaker import BreakerWatch
 from tests.attempts import begin, end
-from tests.jobs import an_exit, submit
+from tests.jobs import a_probe_report, an_exit, submit
 
 PROBE = {"batches": [1]}
 
@@ -33,8 +34,8 @@ class Stage:
 
     def restart(self, **settings: Any) -> None:
         queue, found = self.queue, Settings(home=self.queue.home, **settings)
-        waiter: Any = SimpleNamespace(after=lambda *_: None)
-        self.watch = BreakerWatch(found, queue.store, queue.jobs, queue.outbox, queue.box, waiter)
+        waiter: Any = SimpleNamespace(tick_in=lambda _: None)
+        self.watch = BreakerWatch(found, queue.store, queue.jobs, queue.notices, queue.box, waiter)
 
     def fails(self, *job_ids: int) -> None:
         for job_id in job_ids:
@@ -54,7 +55,7 @@ class Stage:
     def has_a_stubborn_one(self) -> int:
         """A job that waits for its fourth attempt; no other waits."""
         self.queue.resume()
-        for other in self.queue.unfinished():
+        for other in self.queue.listing.unfinished():
             self.queue.stop(other)
         (job_id,) = submit(self.queue, "python stubborn.py", retries=9)
         for number in range(1, 4):
@@ -69,7 +70,7 @@ class Stage:
         return [one.id for one in self.watch.candidates()]
 
     def told(self) -> list[str]:
-        return [notice.kind for notice in self.queue.outbox.open(100) if notice.job_id is None]
+        return [notice.kind for notice in self.queue.notices.open(100) if notice.job_id is None]
 
 
 @pytest.fixture
@@ -131,12 +132,12 @@ def test_while_it_looks_for_its_batch_it_has_not_run(stage):
     assert queue.jobs.claim(other, [("GPU-a", 0)], "boot")
     queue.jobs.started(queue.job(other), clock.text(clock.now()), Phase.PROBING)
     stage.pass_by(minutes=3)
-    assert (stage.tried(), bool(queue.held())) == ([], True)
-    queue.jobs.probed(queue.job(other), {}, 8, "")
+    assert (stage.tried(), bool(queue.reasons.why_paused())) == ([], True)
+    queue.jobs.probed(queue.job(other), a_probe_report(), 8, "")
     stage.pass_by(seconds=5)
-    assert (stage.tried(), bool(queue.held())) == ([], True)
+    assert (stage.tried(), bool(queue.reasons.why_paused())) == ([], True)
     stage.pass_by(seconds=6)
-    assert (stage.tried(), queue.held(), stage.told()) == ([], None, ["paused", "goes on"])
+    assert (stage.tried(), queue.reasons.why_paused(), stage.told()) == ([], None, ["paused", "goes on"])
 
 
 def test_a_clock_that_is_set_back_does_not_make_it_wait_for_longer(stage):
@@ -160,13 +161,13 @@ def test_where_it_is_not_to_be_tried_any_more_somebody_is_told(stage):
 
 def test_the_attempts_of_one_job_count_and_those_of_one_that_is_tried(stage):
     queue, stubborn = stage.queue, stage.has_a_stubborn_one()
-    assert queue.box.get("paused")["why"] == "3 attempts in a row failed within seconds (exit code 1)"
+    assert queue.box.get(BoxKey.PAUSED)["why"] == "3 attempts in a row failed within seconds (exit code 1)"
     stage.pass_by(minutes=5.1)
     Line(queue.store).let_begin()
     assert stage.tried() == [stubborn]
     stage.watch.tries(stubborn)
     stage.fails_and_waits(stubborn, 4)
-    assert (stage.tried(), queue.box.get("paused")["tries"]) == ([], 1)
+    assert (stage.tried(), queue.box.get(BoxKey.PAUSED)["tries"]) == ([], 1)
 
 
 def test_while_another_job_runs_well_the_one_that_fails_again_and_again_is_held(stage):
@@ -176,21 +177,21 @@ def test_while_another_job_runs_well_the_one_that_fails_again_and_again_is_held(
     stage.watch.tries(other)
     begin(queue, other, "GPU-a")
     stage.pass_by(seconds=11)
-    assert (stage.tried(), queue.held()) == ([], None)
+    assert (stage.tried(), queue.reasons.why_paused()) == ([], None)
     assert "the breaker" in queue.job(stubborn).held_by
 
 
 def test_who_submits_what_is_tried_at_once_is_not_told_that_it_waits(stage, monkeypatch):
-    monkeypatch.setattr(Queue, "runner_is_up", lambda _: True)
+    monkeypatch.setattr("runner.processes.process_lock.runner_is_up", lambda _: True)
     queue, like = stage.queue, 4
-    queue.box.set("cpu slots", 1)
+    queue.box.set(BoxKey.CPU_SLOTS, 1)
     (other,) = submit(queue, "python eval.py", gpus=0)
     # no GPUs are known here, so those that failed must not have had any
     queue.store.execute("UPDATE jobs SET lane = (SELECT lane FROM jobs WHERE id = ?)", (other,))
-    why = queue.waiting_reasons([queue.job(like), queue.job(other)])
+    why = queue.reasons.of([queue.job(like), queue.job(other)])
     assert why[other] == "starts next, and shows whether the paused queue may go on"
     assert "a job of another kind is tried at once, or one like them at" in why[like]
-    assert queue.tried_next() == other
+    assert queue.reasons.trial_job() == other
     stage.watch.tries(other)
-    assert queue.tried_next() == other
-    assert f"#{other} shows whether it may go on" in queue.held()
+    assert queue.reasons.trial_job() == other
+    assert f"#{other} shows whether it may go on" in queue.reasons.why_paused()

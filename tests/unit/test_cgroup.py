@@ -19,6 +19,7 @@ import json, os, shutil, sys
 sys.path.insert(0, {ROOT!r})
 from pathlib import Path
 from runner.supervisor import cgroup; from runner.processes import linux as kernel
+from runner.rundir import AttemptSpec
 from runner.supervisor.supervise import Execution, get_ready
 
 folder, unit, command, events, delegated = sys.argv[1:]
@@ -43,13 +44,13 @@ fake = Os()
 fake.makedirs, fake.rmdir, fake.getxattr = make, remove, lambda *_: delegated.encode()
 cgroup.os = fake
 cgroup.MOUNT, cgroup._group_of = os.path.dirname(unit), lambda pid: f"/{{os.path.basename(unit)}}/nightshift"
-spec = dict(argv=["bash", "-c", command], dir=folder if command else "/no/such/folder", env=dict(os.environ),
-            env_over={{}}, umask=0o022, job_id=7, attempt=2, run_id="abcd1234", time_limit_s=None, stop_grace_s=1.0,
+spec = AttemptSpec(argv=("bash", "-c", command), dir=folder if command else "/no/such/folder", env=dict(os.environ),
+            umask=0o022, job_id=7, attempt=2, run_id="abcd1234", time_limit_s=None, stop_grace_s=1.0,
             log_limit_bytes=1 << 20, log_tail_bytes=1 << 20, cpus=4, ram_mib=32 * 1024)
 job = Execution(folder, spec, get_ready("boot"))
 job.start()
 job.watch()
-print(json.dumps([job.exit_record(), seen]))
+print(json.dumps([job.exit().to_json(), seen]))
 """
 
 

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from runner.terminal import doctor
-from runner.terminal.checks import gpus, host, setup, state_folder
+from runner.terminal.checks import host, setup
 
 
 def only(findings):
@@ -17,8 +17,8 @@ def named(findings, name):
 
 
 def test_a_network_mount_is_refused_with_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("runner.store.filesystem.filesystem_of", lambda *_: "nfs4")
-    found = named(state_folder.disk(str(tmp_path)), "its disk")
+    monkeypatch.setattr(setup, "filesystem_of", lambda *_: "nfs4")
+    found = named(setup.disk(str(tmp_path)), "its disk")
     assert found.level == "fail"
     assert f"NIGHTSHIFT_BACKUP_DIR={tmp_path}" in found.fix
 
@@ -28,17 +28,17 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch, free_mib, level):
     usage = os.statvfs(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free_mib << 20}))
     assert usage.f_favail > 1000 or usage.f_files == 0
-    assert state_folder.room(str(tmp_path), "free space").level == level
+    assert setup.room(str(tmp_path), "free space").level == level
 
 
 def test_anothers_folder_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 4242)
-    assert named(state_folder.folder(str(tmp_path)), "state folder").level == "fail"
+    assert named(setup.folder(str(tmp_path)), "state folder").level == "fail"
 
 
 def test_an_sqlite_that_can_damage_a_queue_is_told(monkeypatch):
-    monkeypatch.setattr("runner.store.connection.SOUND_SQLITE", (99, 0, 0))
-    found = only(state_folder.sqlite())
+    monkeypatch.setattr(setup, "SOUND_SQLITE", (99, 0, 0))
+    found = only(setup.sqlite())
     assert (found.level, "pysqlite3" in found.fix) == ("warn", True)
 
 
@@ -46,8 +46,8 @@ def test_a_folder_where_no_socket_can_be(monkeypatch, tmp_path):
     def refuse(*_):
         raise OSError
 
-    monkeypatch.setattr("runner.processes.doorbell.Doorbell", refuse)
-    assert only(state_folder.sockets(str(tmp_path))).level == "fail"
+    monkeypatch.setattr(setup, "Doorbell", refuse)
+    assert only(setup.sockets(str(tmp_path))).level == "fail"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_folder_where_no_socket_can_be(monkeypatch, tmp_path):
     ],
 )
 def test_the_binding_must_be_nvidias_own(monkeypatch, installed, level):
-    monkeypatch.setattr(gpus, "_version_of", installed.get)
-    assert only(gpus.binding()).level == level
+    monkeypatch.setattr(host, "_version_of", installed.get)
+    assert only(host.binding()).level == level
 
 
 def test_an_orphan_that_goes_elsewhere_is_told(monkeypatch):
@@ -90,7 +90,7 @@ def test_changes_that_are_not_told(monkeypatch, tmp_path):
         def close(self):
             pass
 
-    monkeypatch.setattr("runner.terminal.wait_for_jobs.Changes", Deaf)
+    monkeypatch.setattr(host, "Changes", Deaf)
     assert only(host.inotify(str(tmp_path))).level == "warn"
     assert list(tmp_path.iterdir()) == []
 
@@ -107,7 +107,7 @@ def test_no_bash_and_no_pidfd(monkeypatch):
 
 @pytest.mark.parametrize("name", ["token", "API_KEY", "password"])
 def test_secrets_are_hidden(name):
-    assert setup.shown(name, "canary") == "(hidden)"
+    assert setup.without_secret(name, "canary") == "(hidden)"
 
 
 def test_an_env_file_others_can_read_is_told(tmp_path):

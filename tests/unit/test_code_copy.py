@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def frozen_tree(folder: Path, home: Path) -> Path:
-    (spec,) = code_copy.freeze([a_spec(folder=str(folder), snapshot=True)], str(home))
+    (spec,) = code_copy.with_copies([a_spec(folder=str(folder), snapshot=True)], str(home))
     return Path(code_copy.work_folder(str(home), spec))
 
 
@@ -138,8 +138,8 @@ def test_a_command_that_names_the_project_itself_is_told_of(
 ) -> None:
     (project.parent / "alias").symlink_to(project)
     wanted = a_spec(command.format(project), folder=str(project), snapshot=True)
-    (spec,) = code_copy.freeze([wanted], str(home))
-    assert ("which is not the copy" in code_copy.told(spec, str(home))) is names
+    (spec,) = code_copy.with_copies([wanted], str(home))
+    assert ("which is not the copy" in code_copy.announcement(spec, str(home))) is names
 
 
 def test_a_folder_within_the_project_is_at_the_same_place_in_the_copy(project: Path, home: Path) -> None:
@@ -189,12 +189,12 @@ def test_without_git_names_tell_what_is_data(tmp_path: Path, home: Path) -> None
     write(folder, "myenv/pyvenv.cfg", "")
     (folder / "empty").mkdir()
     os.mkfifo(folder / "pipe")
-    (spec,) = code_copy.freeze([a_spec(folder=str(folder), snapshot=True)], str(home))
+    (spec,) = code_copy.with_copies([a_spec(folder=str(folder), snapshot=True)], str(home))
     tree = Path(code_copy.work_folder(str(home), spec))
     assert (tree / "train.py").is_file()
     assert all((tree / name).is_symlink() for name in ("sub/checkpoints", "myenv", "empty"))
     links = "links to empty, myenv, sub/checkpoints"
-    assert code_copy.words(spec) == f"1 file; {links}; skipped, being pipes, sockets or devices: pipe"
+    assert code_copy.words(spec) == f"1 file; {links}; skipped (pipes, sockets or devices): pipe"
 
 
 # -- what must not be waited for ---------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def test_pipes_and_sockets_that_took_the_place_of_files_are_skipped_and_named(pr
     write(project, "inner/lib.py", "inner")
     git(project / "inner", "add", ".")
     make_socket(project / "inner/lib.py")
-    (spec,) = code_copy.freeze([a_spec(folder=str(project), snapshot=True)], str(home))
-    assert code_copy.words(spec).endswith("; skipped, being pipes, sockets or devices: inner/lib.py, train.py")
+    (spec,) = code_copy.with_copies([a_spec(folder=str(project), snapshot=True)], str(home))
+    assert code_copy.words(spec).endswith("; skipped (pipes, sockets or devices): inner/lib.py, train.py")
     tree = Path(code_copy.work_folder(str(home), spec))
     assert (tree / "pkg/model.py").read_text() == "layers = 3"
     assert not any(os.path.lexists(tree / name) for name in ("train.py", "inner/lib.py"))
@@ -273,7 +273,7 @@ def test_a_file_that_grows_as_fast_as_it_is_read_is_given_up(
 def test_a_copy_that_takes_too_long_is_given_up_whole(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    class Passed(file_reader.Limits):
+    class Passed(file_reader.CopyLimits):
         asked = 0
 
         def refuse_too_long(self, root: str) -> None:
@@ -282,7 +282,7 @@ def test_a_copy_that_takes_too_long_is_given_up_whole(
                 self._until = 0.0
             super().refuse_too_long(root)
 
-    monkeypatch.setattr(code_copy, "Limits", Passed)
+    monkeypatch.setattr(code_copy, "CopyLimits", Passed)
     with pytest.raises(UserError, match=r"takes longer than 120 s.*Name what is data in \.gitignore, or submit"):
         frozen_tree(project, home)
     assert copies(home) == []
@@ -373,11 +373,11 @@ def test_a_copy_goes_when_no_job_needs_it(project: Path, home: Path) -> None:
     store = open_store(str(home))
     jobs = Jobs(store)
     asked = [a_spec(folder=str(project), snapshot=True)]
-    (waits,) = code_copy.freeze(asked, store.home)
+    (waits,) = code_copy.with_copies(asked, store.home)
     write(project, "new.py", "changed")
-    (ran,) = code_copy.freeze(asked, store.home)
+    (ran,) = code_copy.with_copies(asked, store.home)
     write(project, "new.py", "and again")
-    (unused,) = code_copy.freeze(asked, store.home)
+    (unused,) = code_copy.with_copies(asked, store.home)
     jobs.add(waits)
     ran_id = jobs.add(ran)
     (home / "runs" / str(ran_id)).mkdir(parents=True)
@@ -402,7 +402,7 @@ def test_a_disk_limit_counts_the_copies_of_what_has_run(project: Path, home: Pat
     jobs, long_ago = Jobs(store), time.time() - 3600
     for number in (1, 2, 3):
         write(project, "big.py", f"# {number}" + "#" * (2 << 20))
-        (spec,) = code_copy.freeze([a_spec(folder=str(project), snapshot=True)], store.home)
+        (spec,) = code_copy.with_copies([a_spec(folder=str(project), snapshot=True)], store.home)
         assert spec.snapshot
         os.utime(home / "snapshots" / spec.snapshot["name"], (long_ago, long_ago))
         job_id = jobs.add(spec)
@@ -420,7 +420,7 @@ def test_a_copy_that_a_job_is_submitted_with_just_now_stays(
     project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(str(home))
-    (spec,) = code_copy.freeze([a_spec(folder=str(project), snapshot=True)], store.home)
+    (spec,) = code_copy.with_copies([a_spec(folder=str(project), snapshot=True)], store.home)
     assert spec.snapshot
     os.utime(home / "snapshots" / spec.snapshot["name"], (0, 0))
     needed = retention._needed_snapshots

@@ -6,9 +6,9 @@ import pytest
 
 from runner.config.settings import Settings
 from runner.processes.waiter import Waiter
-from runner.store.box import Box
+from runner.store.box import Box, BoxKey
 from runner.store.connection import StoreError, open_store
-from runner.store.notices import Outbox
+from runner.store.notices import Notices
 from runner.watchdogs import disk as disk_watch
 from runner.watchdogs.disk import DiskWatch
 
@@ -21,11 +21,11 @@ class Disk:
         self.home = str(folder / "home")
         self.settings = Settings(home=self.home, **settings)
         self.store = open_store(self.home)
-        self.outbox, self.box = Outbox(self.store), Box(self.store)
+        self.notices, self.box = Notices(self.store), Box(self.store)
         self.restart()
 
     def restart(self):
-        self.watch = DiskWatch(self.settings, self.box, self.outbox, Waiter(), lambda _: (self.free_mib, self.files))
+        self.watch = DiskWatch(self.settings, self.box, self.notices, Waiter(), lambda _: (self.free_mib, self.files))
 
     def look(self, free_mib, files=1_000_000):
         self.free_mib, self.files = free_mib, files
@@ -34,7 +34,7 @@ class Disk:
             self.watch.look()
 
     def told(self):
-        return [(notice.kind, notice.data["free_mib"]) for notice in self.outbox.open()]
+        return [(notice.kind, notice.payload.free_mib) for notice in self.notices.open()]
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def test_each_change_is_told_once_whatever_happens_in_between(disk):
 def test_how_little_there_is_now_is_there_to_be_looked_at(disk):
     disk.look(900)
     disk.look(300)
-    assert disk.box.get("disk low")["free_mib"] == 300
+    assert disk.box.get(BoxKey.DISK_LOW)["free_mib"] == 300
     disk.look(5_000)
-    assert disk.box.get("disk low") is None
+    assert disk.box.get(BoxKey.DISK_LOW) is None
 
 
 def test_a_disk_that_was_too_full_even_for_that_is_told_of_when_it_has_room(disk):

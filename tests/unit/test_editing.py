@@ -10,16 +10,16 @@ import pytest
 from runner import clock
 from runner.api import Queue
 from runner.api.edits import CLEAR, Edit, options_of
-from runner.config.options import read_words
+from runner.config.option_reader import read_words
 from runner.config.workspace import Workspace
 from runner.errors import NoSuchJobError, UserError
+from runner.gpu.published import publish
 from runner.model import Gpu, Priority, Snapshot, State
 from runner.schedule.request import request_of
 from runner.snapshot.code_copy import work_folder
-from runner.store.box import Box
-from runner.store.box_limits import TIMES
+from runner.store.box import Box, BoxKey
 from runner.store.scheduling_queries import CPU
-from tests.jobs import submit
+from tests.jobs import a_probe_report, submit
 
 
 @pytest.fixture
@@ -153,12 +153,13 @@ def test_what_was_measured_of_another_command_counts_no_more(queue):
     attempt = queue.jobs.claim(job_id, [("GPU-a", 0)], "boot")
     job = queue.job(job_id)
     queue.jobs.started(job, "2026-01-01T00:00:00.000000+00:00")
-    queue.jobs.probed(queue.job(job_id), {"plan": {}}, 24, "batch 24")
+    report = a_probe_report()
+    queue.jobs.probed(queue.job(job_id), report, 24, "batch 24")
     queue.jobs.back_to_queue(queue.job(job_id), "again")
     edit(queue, job_id, "-p", "high")
-    assert (queue.jobs.probe(job_id, attempt), queue.job(job_id).batch_size) == ({"plan": {}}, 24)
+    assert (queue.jobs.probe(job_id, attempt), queue.job(job_id).batch_size) == (report, 24)
     edit(queue, job_id, "--", "python b.py")
-    assert queue.jobs.probe(job_id, attempt) == {"plan": {}, "edited": True}
+    assert queue.jobs.probe(job_id, attempt) == replace(report, edited=True)
     assert queue.job(job_id).batch_size is None
 
 
@@ -181,8 +182,8 @@ def test_nothing_unrunnable_is_stored(queue, tmp_path):
     [job_id] = submit(queue, "true", gpus=1)
     gpu = Gpu(index=0, uuid="GPU-a", name="A5000", memory_total_mib=24 << 10, memory_used_mib=0)
     snapshot = Snapshot(at=clock.text(clock.now()), boot_id="b", simulated=True, gpus=(gpu,))
-    queue.snapshot = lambda: (snapshot, 0.0)
-    Box(queue.store).set(TIMES, {"usual_s": 600.0, "longest_s": 3600.0})
+    publish(queue.home, json.dumps(snapshot.to_json()))
+    Box(queue.store).set(BoxKey.TIMES, {"usual_s": 600.0, "longest_s": 3600.0})
     before = dict(row(queue, job_id))
     for words, said in {
         ("-g", "2", "-t", "1m"): "this box has 1 GPU",
@@ -213,7 +214,7 @@ def test_only_what_waits_can_be_edited(queue):
     running, ended = submit(queue, "a", "b")
     queue.jobs.claim(running, [(CPU, 0)], "boot")
     queue.stop(ended)
-    with pytest.raises(UserError, match=r"runs already: only a job that waits can be held, moved or edited\."):
+    with pytest.raises(UserError, match=r"is already running: only a job that waits can be held, moved or edited\."):
         edit(queue, running, "-p", "high")
     with pytest.raises(UserError, match="has ended"):
         edit(queue, ended, "-p", "high")
@@ -268,11 +269,11 @@ def test_one_that_waited_for_what_is_long_forgotten_can_be_edited(queue):
 
 def test_a_held_job_stays_held_whatever_it_waits_for(queue):
     a, b = submit(queue, "a", "b")
-    queue.hold(b)
+    queue.order.hold(b)
     edit(queue, b, "--begin", "+2h", "--after", str(a))
     edit(queue, b, "--clear", "begin,after")
     assert ready(queue) == [a]
-    queue.release(b)
+    queue.order.release(b)
     assert ready(queue) == [a, b]
 
 
@@ -295,7 +296,7 @@ def test_a_start_that_was_planned_for_something_else_does_not_happen(queue):
     [waiting] = queue.line.waiting(1)
     edit(queue, job_id, "-g", "2")
     assert queue.jobs.claim(job_id, [("GPU-a", 0)], "boot", asked=waiting.request) is None
-    assert queue.leases() == []
+    assert queue.line.leases() == []
     [waiting] = queue.line.waiting(1)
     assert queue.jobs.claim(job_id, [("GPU-a", 0), ("GPU-b", 0)], "boot", asked=waiting.request) == 1
 

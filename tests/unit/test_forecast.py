@@ -3,8 +3,8 @@ from dataclasses import replace
 from runner import clock
 from runner.api.outlook import Outlook
 from runner.forecast.estimates import Estimate, Forecast, agree, forecast, length_of
-from runner.forecast.simulation import UNKNOWN, Held, Later, Length, Rest, Scene
-from runner.schedule.choice import Limits
+from runner.forecast.simulation import UNKNOWN, HeldSlot, Later, Length, Rest, Scene
+from runner.schedule.choice import BoxLimits
 from tests.unit.test_schedule import gpu, runs, wants
 
 HOUR = 3600.0
@@ -21,7 +21,7 @@ def about(found):
 def test_jobs_follow_each_other_on_one_gpu():
     lengths = {1: sure(100), 2: sure(50), 3: sure(10), 4: sure(1)}
     scene = Scene(
-        queued=[wants(2), wants(3), wants(4)], running=[runs(1, 0)], held=[Held("GPU-0", 0, 1)],
+        queued=[wants(2), wants(3), wants(4)], running=[runs(1, 0)], held=[HeldSlot("GPU-0", 0, 1)],
         rooms=[gpu(0, free=())], lengths=lengths,
     )  # fmt: skip
     found = forecast(scene)
@@ -32,7 +32,7 @@ def test_jobs_follow_each_other_on_one_gpu():
 
 def test_what_nobody_knows_is_not_made_up():
     scene = Scene(
-        queued=[wants(2), wants(3)], running=[runs(1, 0)], held=[Held("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
+        queued=[wants(2), wants(3)], running=[runs(1, 0)], held=[HeldSlot("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
         lengths={2: sure(60), 3: sure(5)},
     )  # fmt: skip
     found = forecast(scene)
@@ -55,7 +55,7 @@ def test_another_gpu_is_known_to_come_free():
     """What never ends holds one GPU; the others tell enough."""
     scene = Scene(
         queued=[wants(3), wants(4)], running=[runs(1, 0), runs(2, 1)],
-        held=[Held("GPU-0", 0, 1), Held("GPU-1", 0, 2)], rooms=[gpu(0, free=()), gpu(1, free=())],
+        held=[HeldSlot("GPU-0", 0, 1), HeldSlot("GPU-1", 0, 2)], rooms=[gpu(0, free=()), gpu(1, free=())],
         lengths={2: sure(30), 3: sure(30), 4: sure(30)},
     )  # fmt: skip
     assert forecast(scene).starts == {3: (0, 30), 4: (30, 60)}
@@ -83,10 +83,10 @@ def test_several_on_one_gpu_by_memory():
     assert about(found) == {1: 0, 2: 0, 3: 10}
 
 
-def test_who_is_pushed_aside_goes_on_later():
+def test_a_preempted_job_goes_on_later():
     filler = runs(1, 0, preemptible=True, priority="low")
     scene = Scene(
-        queued=[wants(2)], running=[filler], held=[Held("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
+        queued=[wants(2)], running=[filler], held=[HeldSlot("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
         lengths={1: sure(100), 2: sure(10)},
     )  # fmt: skip
     found = forecast(scene)
@@ -97,17 +97,17 @@ def test_who_makes_room_just_now_comes_back_before_those_behind_it():
     filler = replace(runs(1, 0, preemptible=True, priority="low", stopping=True), comes_back=True)
     behind, after = wants(3, preemptible=True, priority="low"), Later(wants(4, gpus=0), after=frozenset({1}))
     scene = Scene(
-        queued=[wants(2), behind], later=[after], running=[filler], held=[Held("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
-        cpu_slots=1, lengths={1: sure(100), 2: sure(10), 3: sure(5), 4: sure(1)},
+        queued=[wants(2), behind], later=[after], running=[filler], held=[HeldSlot("GPU-0", 0, 1)],
+        rooms=[gpu(0, free=())], cpu_slots=1, lengths={1: sure(100), 2: sure(10), 3: sure(5), 4: sure(1)},
     )  # fmt: skip
     found = forecast(scene)
     assert (about(found), found.done.about_s) == ({2: 0, 3: 110, 4: 110}, 115)
 
 
-def test_who_is_pushed_aside_has_its_whole_limit_again():
+def test_a_preempted_job_has_its_whole_limit_again():
     filler = runs(1, 0, preemptible=True, priority="low", limit_s=100.0)
     scene = Scene(
-        queued=[wants(2)], running=[filler], held=[Held("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
+        queued=[wants(2)], running=[filler], held=[HeldSlot("GPU-0", 0, 1)], rooms=[gpu(0, free=())],
         lengths={1: Length(0.0, 20.0), 2: sure(10)},
     )  # fmt: skip
     assert forecast(scene).done == Estimate(10, 110)
@@ -169,7 +169,7 @@ def test_relatives_that_differ_too_much_tell_nothing():
 
 
 def test_caps_count():
-    limits = Limits(gpus_each=1)
+    limits = BoxLimits(gpus_each=1)
     jobs = [wants(1, owner="ada"), wants(2, owner="ada")]
     found = forecast(Scene(queued=jobs, rooms=[gpu(0), gpu(1)], lengths={1: sure(9), 2: sure(9)}, limits=limits))
     assert about(found) == {1: 0, 2: 9}
@@ -178,8 +178,8 @@ def test_caps_count():
 def test_who_has_waited_long_comes_forward_in_the_forecast_too():
     jobs = [wants(1, priority="low", waited_s=60.0), wants(2)]
     scene = Scene(
-        queued=jobs, running=[runs(9, 0)], held=[Held("GPU-0", 0, 9)], rooms=[gpu(0, free=())],
-        lengths={9: sure(150), 1: sure(10), 2: sure(10)}, limits=Limits(age_s=100.0),
+        queued=jobs, running=[runs(9, 0)], held=[HeldSlot("GPU-0", 0, 9)], rooms=[gpu(0, free=())],
+        lengths={9: sure(150), 1: sure(10), 2: sure(10)}, limits=BoxLimits(age_s=100.0),
     )  # fmt: skip
     assert about(forecast(scene)) == {1: 150, 2: 160}
 
@@ -188,7 +188,7 @@ def test_nobody_is_let_in_who_would_be_in_the_way_by_then():
     """At the start the small one would be gone in time; when there is room for it, no more."""
     scene = Scene(
         queued=[wants(3, gpus=2), wants(4, limit_s=60.0)], running=[runs(1, 0), runs(2, 1, ends_in_s=100.0)],
-        held=[Held("GPU-0", 0, 1), Held("GPU-1", 0, 2)], rooms=[gpu(0, free=()), gpu(1, free=())],
+        held=[HeldSlot("GPU-0", 0, 1), HeldSlot("GPU-1", 0, 2)], rooms=[gpu(0, free=()), gpu(1, free=())],
         lengths={1: sure(50), 2: sure(100), 3: sure(10), 4: sure(60)},
     )  # fmt: skip
     assert about(forecast(scene)) == {3: 100, 4: 110}

@@ -7,11 +7,12 @@ import pytest
 from telegram import Update
 
 from bot.access.gate import WRONG_CODES_AT_MOST, Added, Caller, Candidate, Denied, Gate, Moved, actor_of, person_of
-from bot.local_chat.bot_api.updates import KINDS
-from bot.roles import Role
+from bot.commands import Role
 from bot.settings import ChatSettings
+from bot.store.people import People
 from runner.api import Queue
-from runner.api.chat import People, clock
+from runner.api.chat import clock
+from tests.telegram.updates import KINDS
 from tests.updates import CHANNEL_BOT, GROUP_ANONYMOUS, TELEGRAM, a_change, a_message, a_place, a_tap, a_user, payload
 
 ADA, UMA, VIC, SAM, PAT = 1001, 1002, 1003, 1004, 1005

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.gpu.attribution import foreign_memory_mib, holders
-from runner.gpu.free import is_free
+from runner.gpu.availability import why_not_free
 from runner.model import Gpu, GpuHealth, GpuProcess
 
 OURS, THEIRS = 4_100_001, 4_100_002  # beyond the largest PID there can be
@@ -101,7 +101,7 @@ def test_holders_nobody_names(processes: tuple[GpuProcess, ...] | None) -> None:
     ],
 )
 def test_free(gpu: Gpu) -> None:
-    assert is_free(gpu, leased_by_us=0, own_pids=()) is None
+    assert why_not_free(gpu, leased_by_us=0, own_pids=()) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_free(gpu: Gpu) -> None:
     ],
 )
 def test_not_free(gpu: Gpu, reason: str) -> None:
-    assert is_free(gpu, leased_by_us=0, own_pids=()) == reason
+    assert why_not_free(gpu, leased_by_us=0, own_pids=()) == reason
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_not_free(gpu: Gpu, reason: str) -> None:
     ids=["our own load", "load not read", "no list", "host PIDs", "little of others"],
 )
 def test_a_slot_beside_our_own_job_is_ours_by_lease(gpu: Gpu) -> None:
-    assert is_free(gpu, leased_by_us=1, own_pids={OURS}) is None
+    assert why_not_free(gpu, leased_by_us=1, own_pids={OURS}) is None
 
 
 @pytest.mark.parametrize(
@@ -154,30 +154,30 @@ def test_a_slot_beside_our_own_job_is_ours_by_lease(gpu: Gpu) -> None:
     ids=["unknown", "memory unknown", "prohibited", "one process only", "others too large"],
 )
 def test_a_lease_does_not_make_everything_free(gpu: Gpu) -> None:
-    assert is_free(gpu, leased_by_us=1, own_pids={OURS}) is not None
+    assert why_not_free(gpu, leased_by_us=1, own_pids={OURS}) is not None
 
 
 def test_without_a_lease_all_that_is_held_is_in_the_way() -> None:
     """One of our jobs on another GPU that strays onto this one holds its memory no less."""
     stray = _gpu(memory_used_mib=9000, processes=_held(ours=9000))
-    assert is_free(stray, leased_by_us=0, own_pids={OURS}) is not None
+    assert why_not_free(stray, leased_by_us=0, own_pids={OURS}) is not None
 
 
 def test_the_limits_are_settings() -> None:
     busy = _gpu(utilization=60, memory_used_mib=6000)
-    assert is_free(busy, leased_by_us=0, own_pids=(), max_utilization=70, max_foreign_share=0.5) is None
-    assert is_free(_gpu(), leased_by_us=0, own_pids=(), max_utilization=0, max_foreign_share=0) is None
-    assert is_free(_gpu(memory_used_mib=1), leased_by_us=0, own_pids=(), max_foreign_share=0) is not None
+    assert why_not_free(busy, leased_by_us=0, own_pids=(), max_utilization=70, max_foreign_share=0.5) is None
+    assert why_not_free(_gpu(), leased_by_us=0, own_pids=(), max_utilization=0, max_foreign_share=0) is None
+    assert why_not_free(_gpu(memory_used_mib=1), leased_by_us=0, own_pids=(), max_foreign_share=0) is not None
 
 
 def test_a_gpu_without_memory_of_its_own_is_judged_by_its_load() -> None:
     unified: dict[str, Any] = {"unified": True, "memory_total_mib": None, "memory_used_mib": None}
-    assert is_free(_gpu(**unified), leased_by_us=0) is None
-    assert "busy" in (is_free(_gpu(**unified, utilization=80), leased_by_us=0) or "")
-    assert is_free(_gpu(memory_total_mib=None, memory_used_mib=None), leased_by_us=0) is not None
+    assert why_not_free(_gpu(**unified), leased_by_us=0) is None
+    assert "busy" in (why_not_free(_gpu(**unified, utilization=80), leased_by_us=0) or "")
+    assert why_not_free(_gpu(memory_total_mib=None, memory_used_mib=None), leased_by_us=0) is not None
 
 
 def test_who_makes_a_gpu_busy_is_named_where_the_driver_tells() -> None:
     busy = _gpu(utilization=97, processes=(GpuProcess(pid=THEIRS, memory_mib=512),))
-    said = is_free(busy, leased_by_us=0)
+    said = why_not_free(busy, leased_by_us=0)
     assert said == f"busy: 97 % utilisation by pid {THEIRS} (not visible from here) 0.5 GiB"

@@ -5,16 +5,22 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from runner.gpu import load_check
+import pytest
+
+from runner.gpu import load_check, sampler_client
 from runner.gpu.load_check import ERROR, OK, WARNING, check
 from runner.gpu.sim import state
+from tests.fakes.faulty_driver import faulty_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 TO_BE_SEEN_S = 2.0  # a load that is looked at every tenth of a second, by a sampler that may have to wait for its turn
+
+
+@pytest.fixture(autouse=True)
+def faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_client, "python_command", faulty_command)
 
 
 def _check(home: Path, faults: str = "", seconds: float = 0.1) -> list[tuple[str, str]]:
@@ -42,6 +48,13 @@ def test_what_cannot_be_seen_is_said(tmp_path: Path) -> None:
         assert part in warnings
 
 
+def test_memory_that_is_unknown_is_not_called_free_again(tmp_path: Path) -> None:
+    """A GPU without memory of its own reports none, neither before the load nor after it."""
+    findings = _check(tmp_path, "0 memory na\n0 addressing_mode is 2\n")
+    assert not any("memory was back" in sentence for _, sentence in findings)
+    assert any(level == WARNING and "memory is free after its end is unknown" in text for level, text in findings)
+
+
 def test_foreign_pids_are_noticed(tmp_path: Path) -> None:
     findings = _check(tmp_path, "0 processes foreign\n", seconds=TO_BE_SEEN_S)
     assert any("PIDs of another namespace" in sentence for _, sentence in findings)
@@ -50,7 +63,7 @@ def test_foreign_pids_are_noticed(tmp_path: Path) -> None:
 def test_a_gpu_that_is_not_free_is_left_alone(tmp_path: Path) -> None:
     (_, (level, sentence)) = _check(tmp_path, "0 lost\n")
     assert level == WARNING
-    assert "was not tried: lost" in sentence
+    assert "was not tested: lost" in sentence
 
 
 def test_no_driver_is_the_only_finding(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class Readings:
     def leave(self, *gpus, at=None):
         self.count += 1
         found = [
-            {"uuid": f"GPU-{n}", "health": "ok", "sampled_at": at or self.count, "utilization": 90, **gpu}
+            {"index": n, "uuid": f"GPU-{n}", "health": "ok", "sampled_at": at or self.count, "utilization": 90, **gpu}
             for n, gpu in enumerate(gpus)
         ]
         self.path.write_text(json.dumps({"gpus": found}))

@@ -12,8 +12,8 @@ from runner.gpu import nvml
 from runner.gpu.nvml import open_session
 from runner.gpu.nvml_errors import NvmlUnavailableError, about_device, cannot_open
 from runner.gpu.sim import state
-from runner.gpu.sim.driver import SimulatedDriver
 from runner.model import Gpu, GpuHealth
+from tests.fakes.faulty_driver import FaultyDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def _faults(folder: str, text: str) -> None:
 
 
 def test_a_lost_gpu_keeps_what_it_is_and_comes_back(folder: str) -> None:
-    first, second = open_session(SimulatedDriver(folder)).devices
+    first, second = open_session(FaultyDriver(folder)).devices
     before = first.read().gpu
     _faults(folder, "0 lost\n")
     lost, broken = first.read()
@@ -48,7 +48,7 @@ def test_a_lost_gpu_keeps_what_it_is_and_comes_back(folder: str) -> None:
 def test_a_gpu_lost_from_the_start_is_known_from_before_or_has_no_uuid(folder: str) -> None:
     _faults(folder, "0 lost\n1 code 999\n")
     known = Gpu(index=0, uuid="GPU-known", name="Known", memory_total_mib=1)
-    first, second = open_session(SimulatedDriver(folder), {0: known}).devices
+    first, second = open_session(FaultyDriver(folder), {0: known}).devices
     lost = first.read().gpu
     assert (lost.health, lost.uuid, lost.name, lost.memory_total_mib) == (GpuHealth.LOST, "GPU-known", "Known", 1)
     unknown = second.read()
@@ -59,7 +59,7 @@ def test_a_gpu_lost_from_the_start_is_known_from_before_or_has_no_uuid(folder: s
 
 
 def test_one_failing_query_hides_nothing_else(folder: str) -> None:
-    device = open_session(SimulatedDriver(folder)).devices[0]
+    device = open_session(FaultyDriver(folder)).devices[0]
     for what in ("utilization", "temperature", "power", "power_limit", "compute_mode", "mig", "processes", "name"):
         _faults(folder, f"0 {what} 999\n")
         gpu, broken = device.read()
@@ -74,7 +74,7 @@ def test_not_every_failure_is_an_nvml_error(folder: str, monkeypatch: pytest.Mon
     def fail(_: object) -> None:
         raise error
 
-    device = open_session(SimulatedDriver(folder)).devices[0]
+    device = open_session(FaultyDriver(folder)).devices[0]
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses_v3", fail)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fail)
     gpu = device.read().gpu
@@ -83,13 +83,13 @@ def test_not_every_failure_is_an_nvml_error(folder: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("code", [15, 16])
 def test_any_query_may_be_the_one_that_tells_it_is_lost(folder: str, code: int) -> None:
-    device = open_session(SimulatedDriver(folder)).devices[0]
+    device = open_session(FaultyDriver(folder)).devices[0]
     _faults(folder, f"0 temperature {code}\n")
     assert device.read().gpu.health is GpuHealth.LOST
 
 
 def test_memory_that_fails_makes_the_gpu_unknown_but_not_the_rest(folder: str) -> None:
-    device = open_session(SimulatedDriver(folder)).devices[0]
+    device = open_session(FaultyDriver(folder)).devices[0]
     device.read()
     _faults(folder, "0 memory 999\n")
     gpu, broken = device.read()
@@ -98,7 +98,7 @@ def test_memory_that_fails_makes_the_gpu_unknown_but_not_the_rest(folder: str) -
 
 
 def test_not_supported_utilisation_is_for_ever_and_a_failure_is_not(folder: str) -> None:
-    device = open_session(SimulatedDriver(folder)).devices[0]
+    device = open_session(FaultyDriver(folder)).devices[0]
     _faults(folder, "0 utilization na\n")
     assert not device.read().gpu.utilization_supported
     _faults(folder, "0 utilization 10\n")
@@ -109,7 +109,7 @@ def test_not_supported_utilisation_is_for_ever_and_a_failure_is_not(folder: str)
 
 def test_a_split_gpu_is_listed_and_not_supported(folder: str) -> None:
     _faults(folder, "0 mig is 1\n")
-    gpu = open_session(SimulatedDriver(folder)).devices[0].read().gpu
+    gpu = open_session(FaultyDriver(folder)).devices[0].read().gpu
     assert gpu.health is GpuHealth.UNSUPPORTED
     assert "MIG" in str(gpu.detail)
 
@@ -117,18 +117,18 @@ def test_a_split_gpu_is_listed_and_not_supported(folder: str) -> None:
 def test_a_driver_without_gpus_is_an_operators_error(folder: str) -> None:
     state._write(f"{folder}/gpus.conf", "")
     with pytest.raises(NvmlUnavailableError, match="lists no GPU"):
-        open_session(SimulatedDriver(folder))
+        open_session(FaultyDriver(folder))
 
 
 @pytest.mark.parametrize("code", [4, 9, 12, 17, 18, 999, 3])
 def test_a_driver_that_does_not_open_says_so(folder: str, code: int) -> None:
     _faults(folder, f"all init {code}\n")
     with pytest.raises(NvmlUnavailableError) as caught:
-        open_session(SimulatedDriver(folder))
+        open_session(FaultyDriver(folder))
     assert caught.value.code == code
     assert caught.value.exit_code == 2
     _faults(folder, "")
-    assert len(open_session(SimulatedDriver(folder)).devices) == 2
+    assert len(open_session(FaultyDriver(folder)).devices) == 2
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_the_binding_still_has_the_places_we_use() -> None:
 
 
 def test_a_gpu_without_memory_of_its_own_is_known_by_how_it_finds_memory(folder: str) -> None:
-    first, second = open_session(SimulatedDriver(folder)).devices
+    first, second = open_session(FaultyDriver(folder)).devices
     _faults(folder, "0 memory na\n0 addressing_mode is 2\n1 memory na\n")
     unified, odd = first.read().gpu, second.read().gpu
     assert (unified.unified, unified.health, unified.memory_total_mib) == (True, GpuHealth.OK, None)
@@ -201,6 +201,6 @@ def test_a_gpu_without_memory_of_its_own_is_known_by_how_it_finds_memory(folder:
 def test_or_by_its_family(folder: str, name: str, unified: bool) -> None:
     card = state.cards(folder)[0]
     state._write(f"{folder}/gpus.conf", f"0 {card.uuid} 24576 300 {name}\n")
-    (device,) = open_session(SimulatedDriver(folder)).devices
+    (device,) = open_session(FaultyDriver(folder)).devices
     gpu = device.read().gpu
     assert (gpu.name, gpu.unified, gpu.memory_used_mib) == (name, unified, None if unified else 0)

@@ -12,9 +12,8 @@ import pytest
 
 from runner.api import Queue
 from runner.errors import UserError
-from runner.gpu.known_gpus import KnownGpus
+from runner.gpu.inventory import KnownGpus, Selection
 from runner.gpu.published import FILE, publish, read_published
-from runner.gpu.selection import Selection
 from runner.model import Gpu, GpuHealth, GpuProcess, Snapshot
 from runner.processes import linux
 from runner.terminal import gpus
@@ -96,11 +95,11 @@ def test_real_gpus_of_last_time_are_none_of_the_simulated(tmp_path: Path) -> Non
 
 def test_where_no_gpu_is_listed_the_drivers_word_is_what_is_told(tmp_path: Path, monkeypatch: Any) -> None:
     says = "The NVIDIA driver lists 2 GPUs, none of which can be read: GPU 0 does not answer (Unknown Error)."
-    monkeypatch.setattr(Queue, "runner_is_up", lambda _: True)
+    monkeypatch.setattr("runner.processes.process_lock.runner_is_up", lambda _: True)
     with Queue(str(tmp_path), actor="somebody") as queue:
         _publish(tmp_path, _snapshot(gpus=(), trouble=says))
         (job_id,) = submit(queue, "true", gpus=1)  # they may come back
-        assert queue.waiting_reasons([queue.job(job_id)]) == {job_id: says}
+        assert queue.reasons.of([queue.job(job_id)]) == {job_id: says}
         assert gpus._why_none(queue) == f"No GPU can be read. {says}"
         _publish(tmp_path, _snapshot(gpus=()))
         assert "NIGHTSHIFT_GPUS=none" in gpus._why_none(queue)

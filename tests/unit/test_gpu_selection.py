@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runner.errors import OperatorError
-from runner.gpu.selection import parse
-from runner.gpu.unread import unidentified
+from runner.gpu.inventory import parse_selection, unidentified
 from runner.model import Gpu
 
 A, B, C = "GPU-aaaa1111", "GPU-bbbb2222", "GPU-bbbb3333"
@@ -15,7 +14,7 @@ GPUS = [Gpu(index=i, uuid=uuid) for i, uuid in enumerate((A, B, C))]
 
 def _chosen(setting: str, visible: str | None = None) -> list[int]:
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return [gpu.index for gpu in parse(setting, environ).choose(GPUS)]
+    return [gpu.index for gpu in parse_selection(setting, environ).choose(GPUS)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_nothing_is_guessed(setting: str, visible: str | None, said: str) -> Non
 
 def test_a_gpu_that_has_not_told_its_uuid_goes_by_index_only() -> None:
     silent = unidentified(1)
-    assert parse("1", {}).allows(silent)
-    assert parse("auto", {}).allows(silent)
-    assert not parse(B, {}).allows(silent)
-    assert not parse("unknown-1", {}).allows(silent)
+    assert parse_selection("1", {}).allows(silent)
+    assert parse_selection("auto", {}).allows(silent)
+    assert not parse_selection(B, {}).allows(silent)
+    assert not parse_selection("unknown-1", {}).allows(silent)

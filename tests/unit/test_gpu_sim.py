@@ -17,11 +17,11 @@ from runner.errors import OperatorError
 from runner.gpu.nvml import open_session
 from runner.gpu.sampler_client import SamplerClient
 from runner.gpu.sim import state
-from runner.gpu.sim.driver import SimulatedDriver
 from runner.gpu.sim.load import hold
 from runner.gpu.sim.state import Claim
 from runner.idle import hung_rule
 from runner.model import GpuHealth, GpuProcess
+from tests.fakes.faulty_driver import FaultyDriver
 from tests.fakes.nvml import FakeNvml
 from tests.wait import eventually
 
@@ -40,7 +40,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulate]:
     monkeypatch.setattr(pynvml, "nvmlLib", None)
 
     def start(folder: str) -> Callable[[], list[Gpu]]:
-        session = open_session(SimulatedDriver(folder))
+        session = open_session(FaultyDriver(folder))
         return lambda: [device.read().gpu for device in session.devices]
 
     yield start

@@ -20,7 +20,7 @@ def results(given, metric=LOSS):
             run_id="0", submitted_at=AT)
         for number, one in enumerate(given, start=99_990)
     ]  # fmt: skip
-    readings = {job.id: groups.Reading(f"0.{job.id}1234", job.id / 1e6) for job in jobs}
+    readings = {job.id: groups.MetricValue(f"0.{job.id}1234", job.id / 1e6) for job in jobs}
     return groups.compared(jobs, readings if metric else {}, metric)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from runner.api import Queue, groups
 from runner.api.edits import Edit
-from runner.config.options import read_words
+from runner.config.option_reader import read_words
 from runner.errors import UserError
 from runner.model import Reason, State
 from runner.store.retention import Rules, prune
@@ -45,7 +45,7 @@ def end(queue, *numbers, state=State.SUCCEEDED, reason=Reason.EXIT, **how):
 
 
 def told(queue):
-    return [notice.data for notice in queue.outbox.open(1000) if notice.kind == groups.DONE]
+    return [notice.payload.to_json() for notice in queue.notices.open(1000) if notice.kind == "group done"]
 
 
 def test_a_sweep_is_a_group_of_its_own_name(queue):
@@ -208,7 +208,7 @@ def test_a_changed_rerun_is_another_combination(queue):
 
 
 def results(queue, numbers, largest=False):
-    found = {number: groups.Reading(str(value), value) for number, value in numbers.items()}
+    found = {number: groups.MetricValue(str(value), value) for number, value in numbers.items()}
     return groups.compared(groups.members(queue, "sweep-1"), found, LOSS._replace(largest=largest))
 
 

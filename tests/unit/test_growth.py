@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 from bot.inbound import parse
-from bot.local_chat.bot_api.api_errors import ApiError
-from bot.local_chat.bot_api.detect_entities import detect
-from bot.local_chat.bot_api.html_text import decode_references, parse_html
+from bot.local_chat.bot_api.formatted_text import html_text, plain_text
+from bot.local_chat.bot_api.methods import ApiError
 from bot.secrets.names import is_telling, likeness
 from bot.secrets.redact import Redactor
-from bot.telegram_html import Shrink, escape, fit, shorten, visible_units
 from bot.text import log_excerpt, quiet_hours
+from bot.text.html import Shrink, escape, fit, shorten, visible_units
 from bot.text.tracebacks import chains
 from runner.api.chat import read_text
 from runner.batch import oom
@@ -32,12 +31,14 @@ from runner.commands.memory_kind import kind_of, words_of
 from runner.commands.shell_parser import pieces
 from runner.config.env_file import read_env_file
 from runner.errors import UserError
-from runner.sweep.metrics import parse_metric, readings
+from runner.sweep.metrics import last_values, parse_metric
 from runner.sweep.sweeps import parse_text
-from runner.terminal.job_numbers import spans_in
+from runner.terminal.session import spans_in
 from runner.text.words import printable
 from runner.units import parse_duration, parse_size_mib
 from tests.slow_patterns import ALWAYS, ENDS, attacks, grown, used_patterns
+from tests.telegram.detect_entities import detect
+from tests.telegram.html_text import decode_references, parse_html
 
 KIB, MIB = 1 << 10, 1 << 20
 BARELY_S = 0.003  # what takes less for 4 KiB is not looked at more closely: a square takes far more
@@ -139,6 +140,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "terminal": printable,
     "links": lambda text: detect(text, []),
     "html": parse_html,
+    "links on the page": plain_text,
+    "html on the page": lambda text: html_text(escape(text)),
     "references": decode_references,
 }
 
@@ -214,7 +217,7 @@ def test_no_reader_takes_the_square_of_a_text(name):
 def test_no_metric_takes_the_square_of_an_output(tmp_path: Path):
     def read(text: str) -> object:
         (tmp_path / "output.log").write_text(text)
-        return readings({1: str(tmp_path)}, r"(?:[a-z]+)*\s*=?\s*([0-9]+)x")
+        return last_values({1: str(tmp_path)}, r"(?:[a-z]+)*\s*=?\s*([0-9]+)x")
 
     assert not grows_too_fast(read, mix, MIB // 8)
 

@@ -11,8 +11,8 @@ from runner.errors import UserError
 from runner.idle.hung_rule import (
     DEFAULT,
     USUAL_AT_MOST,
-    Action,
-    Policy,
+    HungAction,
+    HungPolicy,
     Pulse,
     Pulses,
     format_policy,
@@ -157,21 +157,21 @@ def test_a_single_gpu_has_no_peer_to_wait_for() -> None:
 
 
 def test_off_is_off() -> None:
-    assert not judge(seen(), Policy(Action.OFF)).hung
+    assert not judge(seen(), HungPolicy(HungAction.OFF)).hung
 
 
 @pytest.mark.parametrize(
     ("text", "policy"),
     [
-        ("yield", Policy()),
-        ("alert", Policy(Action.ALERT)),
-        ("yield:1h", Policy(Action.YIELD, 3600.0)),
-        ("Kill", Policy(Action.KILL)),
-        ("off", Policy(Action.OFF)),
-        ("kill:15m", Policy(Action.KILL, 900.0)),
+        ("yield", HungPolicy()),
+        ("alert", HungPolicy(HungAction.ALERT)),
+        ("yield:1h", HungPolicy(HungAction.YIELD, 3600.0)),
+        ("Kill", HungPolicy(HungAction.KILL)),
+        ("off", HungPolicy(HungAction.OFF)),
+        ("kill:15m", HungPolicy(HungAction.KILL, 900.0)),
     ],
 )
-def test_a_policy_as_it_is_typed(text: str, policy: Policy) -> None:
+def test_a_policy_as_it_is_typed(text: str, policy: HungPolicy) -> None:
     assert parse_policy(text) == policy
     assert parse_policy(format_policy(policy)) == policy
 

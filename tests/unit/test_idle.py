@@ -10,12 +10,12 @@ import pytest
 
 from runner import idle
 from runner.errors import UserError
-from runner.idle import DEFAULT, Action, Policy, Reading, Sample, Window, format_policy, judge, parse_policy
+from runner.idle import DEFAULT, IdleAction, IdlePolicy, LoadReading, Sample, Window, format_policy, judge, parse_policy
 from runner.model import Gpu, GpuHealth
 from tests import idle_traces
 from tests.idle_traces import BOOT, RULES, TRACES, Watcher, decided
 
-SHORT = Policy(20.0, 3.0, 7, 1)
+SHORT = IdlePolicy(20.0, 3.0, 7, 1)
 
 
 # -- the policy ----------------------------------------------------------------------------------------------------
@@ -27,15 +27,15 @@ SHORT = Policy(20.0, 3.0, 7, 1)
         ("20%:3s:7:1", SHORT),
         ("20:3s:7:1", SHORT),
         (" 20 % : 3s : 7 : 1 ", SHORT),
-        ("20%", Policy(20.0, 5.0, 60, 12)),
-        ("20%:3s", Policy(20.0, 3.0, 60, 12)),
-        ("1.5%:1m30s:10", Policy(1.5, 90.0, 10, 12)),
-        ("100%:1h:168:0", Policy(100.0, 3600.0, 168, 0)),
+        ("20%", IdlePolicy(20.0, 5.0, 60, 12)),
+        ("20%:3s", IdlePolicy(20.0, 3.0, 60, 12)),
+        ("1.5%:1m30s:10", IdlePolicy(1.5, 90.0, 10, 12)),
+        ("100%:1h:168:0", IdlePolicy(100.0, 3600.0, 168, 0)),
         ("off", None),
         ("OFF", None),
     ],
 )
-def test_a_policy_as_it_is_typed(text: str, policy: Policy | None) -> None:
+def test_a_policy_as_it_is_typed(text: str, policy: IdlePolicy | None) -> None:
     assert parse_policy(text) == policy
     assert parse_policy(format_policy(policy)) == policy
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(text: str, said: str
 
 
 def test_a_policy_goes_through_json() -> None:
-    assert Policy.from_json(json.loads(json.dumps(SHORT.to_json()))) == SHORT
+    assert IdlePolicy.from_json(json.loads(json.dumps(SHORT.to_json()))) == SHORT
 
 
 # -- the traces ----------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def test_the_suite_has_both_labels_and_the_other_rules_fail_on_some() -> None:
         assert [trace.name for trace in TRACES if decided(rule, trace) != trace.label]
 
 
-def test_the_seed_rule_stops_at_the_printed_moments() -> None:
+def test_gpu_idle_timeouts_rule_stops_at_the_printed_moments() -> None:
     """The reference beside ours is right about the original, at least where that has told."""
-    assert [idle_traces.seed(trace) for trace in TRACES[:2]] == [42.13, 36.261]
+    assert [idle_traces.gpu_idle_timeout(trace) for trace in TRACES[:2]] == [42.13, 36.261]
 
 
 def test_the_document_has_the_table() -> None:
@@ -120,40 +120,40 @@ def test_each_time_of_idleness_is_warned_of_once() -> None:
 def fed(window: Window, until_s: int, *percent: float | None, since_s: int = 1, asleep_s: float = 0.0) -> Window:
     """A reading a second."""
     for second in range(since_s, until_s + 1):
-        window.take(Reading(float(second), dict(zip(window.gpus, percent, strict=True)), None, asleep_s))
+        window.take(LoadReading(float(second), dict(zip(window.gpus, percent, strict=True)), None, asleep_s))
     return window
 
 
-def a_window(policy: Policy = SHORT, gpus: int = 1) -> Window:
+def a_window(policy: IdlePolicy = SHORT, gpus: int = 1) -> Window:
     return Window(policy, tuple(f"GPU-{n}" for n in range(gpus)), 0.0)
 
 
 def test_samples_are_taken_at_whole_periods_since_the_start() -> None:
     window = Window(SHORT, ("GPU-0",), 0.5)
     for second in range(1, 12):
-        window.take(Reading(float(second), {"GPU-0": 1.0}))
+        window.take(LoadReading(float(second), {"GPU-0": 1.0}))
     assert [sample.at for sample in window.samples] == [4.0, 7.0, 10.0]
 
 
 def test_a_sample_is_the_highest_of_its_period() -> None:
     window = a_window()
     for second, percent in enumerate([0, 60, 3, 0, 0, 1], start=1):
-        window.take(Reading(float(second), {"GPU-0": float(percent)}))
+        window.take(LoadReading(float(second), {"GPU-0": float(percent)}))
     assert [sample.percent["GPU-0"] for sample in window.samples] == [60.0, 1.0]
 
 
 def test_a_reading_that_is_not_new_counts_once() -> None:
     window = a_window()
     for _ in range(100):
-        window.take(Reading(3.0, {"GPU-0": 90.0}))
-    window.take(Reading(6.0, {"GPU-0": 0.0}))
+        window.take(LoadReading(3.0, {"GPU-0": 90.0}))
+    window.take(LoadReading(6.0, {"GPU-0": 0.0}))
     assert [sample.percent["GPU-0"] for sample in window.samples] == [90.0, 0.0]
 
 
 def test_readings_that_come_a_little_early_still_make_a_sample_each() -> None:
-    window = a_window(Policy(20.0, 1.0, 7, 1))
+    window = a_window(IdlePolicy(20.0, 1.0, 7, 1))
     for second in range(1, 11):
-        window.take(Reading(second + (0.05 if second % 2 else -0.05), {"GPU-0": 0.0}))
+        window.take(LoadReading(second + (0.05 if second % 2 else -0.05), {"GPU-0": 0.0}))
     assert len(window.samples) == 10
 
 
@@ -166,32 +166,32 @@ def test_memory_is_bounded() -> None:
 def test_readings_may_be_missing_for_two_periods_and_no_longer(silent_s: int, counts: bool) -> None:
     window = fed(fed(a_window(), 18, 0.0), 30, 0.0, since_s=18 + silent_s)
     assert (window.samples[5] in window.judge(30.0).idle) == counts
-    assert (window.judge(30.0).action is Action.STOP) == counts
+    assert (window.judge(30.0).action is IdleAction.STOP) == counts
 
 
 def test_missing_samples_do_not_count_as_idle_ones() -> None:
     window = fed(fed(a_window(), 15, 0.0), 21, 0.0, since_s=21)
-    assert window.judge(21.0).action is not Action.STOP  # six samples: the seventh tick had none
-    assert fed(window, 24, 0.0, since_s=22).judge(24.0).action is Action.STOP
+    assert window.judge(21.0).action is not IdleAction.STOP  # six samples: the seventh tick had none
+    assert fed(window, 24, 0.0, since_s=22).judge(24.0).action is IdleAction.STOP
 
 
 def test_a_machine_that_slept_is_judged_anew() -> None:
     window = fed(fed(a_window(), 18, 0.0), 36, 0.0, since_s=19, asleep_s=3600.0)
     verdict = window.judge(36.0)
-    assert verdict.action is Action.WARN
+    assert verdict.action is IdleAction.WARN
     assert len(verdict.idle) == 6
     assert "asleep for 1h 00m" in verdict.why
 
 
 def test_a_gpu_that_is_not_read_is_unknown_and_says_so() -> None:
     window = a_window(gpus=2)
-    window.take(Reading(3.0, {"GPU-0": 0.0}, "GPU 1 fell off the bus"))
+    window.take(LoadReading(3.0, {"GPU-0": 0.0}, "GPU 1 fell off the bus"))
     assert window.judge(3.0).why == "not judged: GPU 1 fell off the bus"
 
 
 def test_a_job_without_gpus_is_never_idle() -> None:
     window = fed(a_window(gpus=0), 100)
-    assert window.judge(100.0).action is Action.KEEP
+    assert window.judge(100.0).action is IdleAction.KEEP
     assert window.judge(100.0).why == "not judged: it has no GPU"
 
 
@@ -204,7 +204,7 @@ def test_the_next_runner_goes_on_with_it() -> None:
     assert (after, after.samples) == (before, before.samples)
     assert not after.is_news(after.judge(19.0))
     verdict = fed(after, 21, 0.0, since_s=20).judge(21.0)
-    assert verdict.action is Action.STOP
+    assert verdict.action is IdleAction.STOP
     assert [after.is_news(verdict), after.is_news(verdict)] == [True, False]
 
 
@@ -229,41 +229,41 @@ def samples(*percents: float | None, gpus: int = 1) -> list[Sample]:
     ]
 
 
-def decide(made: list[Sample], **given: float | None) -> idle.Verdict:
+def decide(made: list[Sample], **given: float | None) -> idle.IdleVerdict:
     return judge(made, SHORT, made[-1].at if made else 0.0, 0.0, **given)  # type: ignore[arg-type]
 
 
 def test_a_whole_window_below_the_threshold_is_stopped() -> None:
-    assert decide(samples(*[0] * 7)).action is Action.STOP
-    assert decide(samples(90, *[0] * 7)).action is Action.STOP
-    assert decide(samples(*[19.9] * 7)).action is Action.STOP
+    assert decide(samples(*[0] * 7)).action is IdleAction.STOP
+    assert decide(samples(90, *[0] * 7)).action is IdleAction.STOP
+    assert decide(samples(*[19.9] * 7)).action is IdleAction.STOP
 
 
 @pytest.mark.parametrize("at", range(7))
 @pytest.mark.parametrize("percent", [20.0, 100.0, None])
 def test_one_sample_that_is_not_below_it_keeps_the_job(at: int, percent: float | None) -> None:
     made = samples(*(percent if n == at else 0.0 for n in range(7)))
-    assert decide(made).action is not Action.STOP
+    assert decide(made).action is not IdleAction.STOP
 
 
 def test_one_busy_gpu_of_several_keeps_the_job() -> None:
     made = [Sample(3.0 * n, {"GPU-0": 0.0, "GPU-1": 20.0}) for n in range(1, 8)]
-    assert decide(made).action is Action.KEEP
+    assert decide(made).action is IdleAction.KEEP
     assert decide(made).why == "busy: at 20 %"
 
 
 def test_the_delay_is_the_only_grace() -> None:
-    slow = Policy(20.0, 3.0, 7, 4)
+    slow = IdlePolicy(20.0, 3.0, 7, 4)
     made = samples(*[0] * 10)
-    assert judge(made[:9], slow, 27.0, 0.0).action is Action.WARN
-    assert judge(made, slow, 30.0, 0.0).action is Action.STOP  # (4 + 7 − 1) × 3 s
+    assert judge(made[:9], slow, 27.0, 0.0).action is IdleAction.WARN
+    assert judge(made, slow, 30.0, 0.0).action is IdleAction.STOP  # (4 + 7 − 1) × 3 s
 
 
 @pytest.mark.parametrize("delay", [0, 1])
 def test_no_delay_is_as_good_as_one_sample(delay: int) -> None:
-    policy = Policy(20.0, 3.0, 7, delay)
-    assert judge(samples(*[0] * 7), policy, 21.0, 0.0).action is Action.STOP
-    assert judge(samples(*[0] * 6), policy, 18.0, 0.0).action is not Action.STOP
+    policy = IdlePolicy(20.0, 3.0, 7, delay)
+    assert judge(samples(*[0] * 7), policy, 21.0, 0.0).action is IdleAction.STOP
+    assert judge(samples(*[0] * 6), policy, 18.0, 0.0).action is not IdleAction.STOP
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_no_delay_is_as_good_as_one_sample(delay: int) -> None:
 def test_when_the_warning_comes(warn_before_s: float | None, first_warning: int) -> None:
     made = samples(*[0] * 6)
     actions = [decide(made[:n], warn_before_s=warn_before_s).action for n in range(1, 7)]
-    warned = [n for n, action in enumerate(actions, start=1) if action is Action.WARN]
+    warned = [n for n, action in enumerate(actions, start=1) if action is IdleAction.WARN]
     assert warned == (list(range(first_warning, 7)) if first_warning else [])
 
 
@@ -282,17 +282,17 @@ def test_a_warning_says_how_long_is_left() -> None:
 
 def test_what_is_kept_is_kept_and_judged_anew_afterwards() -> None:
     made = samples(*[0] * 20)
-    assert decide(made, keep_until=math.inf).action is Action.KEEP
+    assert decide(made, keep_until=math.inf).action is IdleAction.KEEP
     assert decide(made, keep_until=61.0).why == "somebody asked to keep it for another 1 s"
-    assert decide(made, keep_until=43.0).action is Action.WARN  # six samples since
-    assert decide(made, keep_until=42.0).action is Action.STOP
+    assert decide(made, keep_until=43.0).action is IdleAction.WARN  # six samples since
+    assert decide(made, keep_until=42.0).action is IdleAction.STOP
 
 
 def test_a_window_that_got_no_readings_lately_stops_nothing() -> None:
     made = samples(*[0] * 7)
-    assert judge(made, SHORT, 21.0 + 9.0, 0.0).action is Action.STOP
+    assert judge(made, SHORT, 21.0 + 9.0, 0.0).action is IdleAction.STOP
     verdict = judge(made, SHORT, 21.0 + 9.1, 0.0)
-    assert (verdict.action, verdict.why) == (Action.KEEP, "not judged: there have been no readings for 9.1 s")
+    assert (verdict.action, verdict.why) == (IdleAction.KEEP, "not judged: there have been no readings for 9.1 s")
     assert decide([]).why == "not judged yet"
 
 
@@ -305,7 +305,7 @@ def a_gpu(index: int, utilization: int | None = 0, **other: object) -> Gpu:
 
 def test_only_the_jobs_own_gpus_are_read() -> None:
     reading = idle.read_own([a_gpu(0, 3), a_gpu(1, 80)], ["GPU-0"], threshold_percent=5.0)
-    assert reading == Reading(100.0, {"GPU-0": 3.0})
+    assert reading == LoadReading(100.0, {"GPU-0": 3.0})
     assert idle.read_own([a_gpu(1)], ["GPU-0"], threshold_percent=5.0) is None
 
 
@@ -319,7 +319,7 @@ def test_only_the_jobs_own_gpus_are_read() -> None:
 )
 def test_what_the_driver_does_not_tell_is_unknown(gpu: Gpu, said: str) -> None:
     reading = idle.read_own([gpu, a_gpu(1)], ["GPU-0", "GPU-1"], threshold_percent=5.0)
-    assert reading == Reading(100.0, {"GPU-0": None, "GPU-1": 0.0}, said)
+    assert reading == LoadReading(100.0, {"GPU-0": None, "GPU-1": 0.0}, said)
 
 
 def test_a_gpu_left_out_of_the_list_or_read_long_before_the_others_is_unknown() -> None:
@@ -351,7 +351,7 @@ def test_on_a_shared_gpu_it_is_the_jobs_own_part_that_counts(
 def test_the_evidence_names_the_rule_and_shows_the_bars() -> None:
     made = [Sample(3.0 * n, {"GPU-a": p, "GPU-b": p and p + 1}) for n, p in enumerate([90, None, 40, *[0] * 7])]
     verdict = judge(made, SHORT, made[-1].at, -100.0)
-    assert verdict.action is Action.STOP
+    assert verdict.action is IdleAction.STOP
     assert idle.evidence(made, verdict, SHORT, {"GPU-a": "0", "GPU-b": "1"}).splitlines() == [
         "all of GPU 0,1 below 20 % in 7 samples over 21 s",
         "GPU 0 ▇·▃▁▁▁▁▁▁▁ at most 0 %",

@@ -63,8 +63,8 @@ def test_outcome(end, stop, expected):
 def test_who_is_killed_while_making_room_has_not_succeeded_by_saving_its_state():
     killed = Stop(reason=Reason.USER, by="ada", at=clock.now())
     saved, done = an_exit(exit_code=0, stopped=True), an_exit(exit_code=0)
-    assert outcome(saved, killed, pushed_aside=True) == (State.CANCELLED, Reason.USER)
-    assert outcome(done, killed, pushed_aside=True) == (State.SUCCEEDED, Reason.EXIT)
+    assert outcome(saved, killed, preempted=True) == (State.CANCELLED, Reason.USER)
+    assert outcome(done, killed, preempted=True) == (State.SUCCEEDED, Reason.EXIT)
 
 
 def test_lost_tells_a_reboot_from_a_killed_supervisor():

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bot.telegram_html import units
+from bot.text.html import units
 from bot.text.log_excerpt import clean, tail, wandb_link, what_matters
 
 

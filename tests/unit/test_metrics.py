@@ -3,13 +3,13 @@
 import pytest
 
 from runner.errors import UserError
-from runner.sweep.metrics import STEP_BYTES, metric_of, parse_metric, readings
+from runner.sweep.metrics import STEP_BYTES, last_values, metric_of, parse_metric
 from runner.sweep.sweep_options import metric_in, parse_at_most
 
 
 def found(tmp_path, text, metric):
     (tmp_path / "output.log").write_bytes(text.encode() if isinstance(text, str) else text)
-    return readings({1: str(tmp_path)}, parse_metric(metric)[1]).found.get(1)
+    return last_values({1: str(tmp_path)}, parse_metric(metric)[1]).values.get(1)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_at_most_none_is_refused(text):
 def test_a_name_as_it_was_kept_before_is_still_found(tmp_path):
     (tmp_path / "output.log").write_text("my.val_loss=3\nval_loss=0.5\n")
     kept = r"(?<![\w./@-])val_loss[\"']?\s*[=:]?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b)"
-    assert readings({1: str(tmp_path)}, kept).found == {1: ("0.5", 0.5)}
+    assert last_values({1: str(tmp_path)}, kept).values == {1: ("0.5", 0.5)}
 
 
 def test_a_kept_pattern_that_cannot_be_searched_any_more_says_so(tmp_path):
     (tmp_path / "output.log").write_text("val_loss=0.5\n")
-    found = readings({1: str(tmp_path)}, r"(?<=val_)loss=(\S+)")
-    assert found.found == {}
+    found = last_values({1: str(tmp_path)}, r"(?<=val_)loss=(\S+)")
+    assert found.values == {}
     assert "lookbehind" in found.trouble
     assert "give another with --metric" in found.trouble
 
@@ -118,4 +118,4 @@ def test_patterns_that_take_for_ever_elsewhere_do_not(tmp_path):
     """Each would take longer than the age of the universe, or the square of 64 kB for each line."""
     (tmp_path / "output.log").write_bytes((b"a" * 5000 + b"\n") * 12 + b"a" * 8000 + b"\x1b[" * 1000)
     for pattern in (r"(a+)+$b", r"(?:a|aa|a*)*c([0-9])", r"((a*)*)*=", r"(x+x+)+y", r"([0-9]+)*\.?loss"):
-        assert readings({1: str(tmp_path)}, pattern) == ({}, "")
+        assert last_values({1: str(tmp_path)}, pattern) == ({}, "")

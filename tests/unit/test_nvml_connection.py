@@ -27,7 +27,7 @@ def test_the_pauses_grow_to_a_limit_and_no_further() -> None:
     [
         ("runner.gpu.sampler", ["pydantic", "sqlite3", "pysqlite3", "sqlite_utils"]),
         ("runner.gpu.published", ["pynvml", "ctypes", "pydantic", "sqlite3"]),
-        ("runner.gpu.free", ["pynvml", "pydantic", "sqlite3"]),
+        ("runner.gpu.availability", ["pynvml", "pydantic", "sqlite3"]),
         ("runner.gpu.load_check", ["pynvml", "pydantic", "sqlite3"]),
         ("runner.gpu.sim.load", ["pynvml", "pydantic", "sqlite3"]),
     ],

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from runner.config.options import OPTIONS, Option, help_rows, read_text, read_words
+from runner.config.option_reader import read_text, read_words
+from runner.config.options import OPTIONS, Option, help_rows
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
 
@@ -157,7 +158,7 @@ def test_help_has_a_row_for_every_option() -> None:
 
 
 def test_a_client_that_reads_options_loads_nothing_heavy() -> None:
-    modules = ["config.options", "units", "commands.background_check", "config.environment", "config.env_file"]
+    modules = ["config.option_reader", "units", "commands.background_check", "config.environment", "config.env_file"]
     code = f"import sys; {'; '.join(f'import runner.{m}' for m in modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"pydantic", "click", "sqlite_utils", "pathlib", "logging", "subprocess", "inspect", "difflib"}

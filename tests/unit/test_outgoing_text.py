@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.local_chat.bot_api.detect_entities import detect
-from bot.local_chat.bot_api.html_text import parse_html
-from bot.telegram_html import bold, code, escape, pre
+from bot.text.html import bold, code, escape, pre
 from bot.text.outgoing_text import finished, plain
+from tests.telegram.detect_entities import detect
+from tests.telegram.html_text import parse_html
 
 
 def links(html):

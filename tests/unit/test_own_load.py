@@ -7,10 +7,10 @@ import pytest
 
 from runner.gpu import nvml
 from runner.gpu.attribution import own_load
-from runner.gpu.sim.driver import simulate
 from runner.gpu.sim.load import Hold
 from runner.gpu.sim.state import Claim, cards, folder_of, write_claim
 from runner.model import Gpu, GpuProcess
+from tests.fakes.faulty_driver import simulate
 
 OWN = {10, 11}
 

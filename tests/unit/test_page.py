@@ -13,14 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.local_chat.bot_api.limits import Limits
-from bot.local_chat.bot_api.params import Upload
+from bot.local_chat.bot_api.files import Upload
 from bot.local_chat.page.listening_socket import listen
 from bot.local_chat.page.security import KEY_HEADER
 from bot.local_chat.page.server import STATIC, WRONG_SECRET, Page
 from bot.local_chat.page.stream import WAITING_FRAMES
 from runner.errors import OperatorError
 from tests.page_door import mac, prove
+from tests.telegram.limits import Limits
 from tests.telegram.testing import Trial
 
 SECRET = "correct-horse"
@@ -68,7 +68,7 @@ class Talk:
 def visit(scenario: Callable[[Visit], Awaitable[None]], *, status: Any = None, **settings: Any) -> None:
     async def run() -> None:
         trial = Trial(**settings)
-        page = Page(trial.api, trial.ada, listener=listen(0), secret=SECRET, status=status or (lambda: STATUS))
+        page = Page(trial.world, trial.ada, listener=listen(0), secret=SECRET, status=status or (lambda: STATUS))
         async with page, aiohttp.ClientSession() as client:
             await scenario(Visit(trial, page, client))
 

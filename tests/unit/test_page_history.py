@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from bot.local_chat.bot_api.params import Upload
-from bot.local_chat.bot_api.world import World, as_told
+from bot.local_chat.bot_api.files import Upload
 from bot.local_chat.page import history
 from tests.telegram.testing import Trial
+from tests.telegram.world import World
 from tests.wait import eventually
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x02\x00\x00\x00\x03"
 
 
 def told(world: World, chat_id: int) -> list[dict[str, Any]]:
-    return [as_told(message) for message in world.chats[chat_id].messages.values()]
+    return [message.for_page() for message in world.chats[chat_id].messages.values()]
 
 
 def written_down(trial: Trial, path: Path) -> None:
     async def run() -> None:
-        async with history.Keeper(trial.world, trial.ada, str(path)):
+        async with history.HistoryWriter(trial.world, trial.ada, str(path)):
             pass
 
     asyncio.run(run())
@@ -166,17 +166,17 @@ def test_changes_are_written_soon_and_together(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(history, "DELAY_S", 0.05)
     path = tmp_path / "chat.json"
     writes: list[str] = []
-    real = history.Keeper._write
+    real = history.HistoryWriter._write
 
-    def counted(self: history.Keeper, text: str, files: Any) -> None:
+    def counted(self: history.HistoryWriter, text: str, files: Any) -> None:
         writes.append(text)
         real(self, text, files)
 
-    monkeypatch.setattr(history.Keeper, "_write", counted)
+    monkeypatch.setattr(history.HistoryWriter, "_write", counted)
 
     async def run() -> None:
         trial = Trial()
-        async with history.Keeper(trial.world, trial.ada, str(path)):
+        async with history.HistoryWriter(trial.world, trial.ada, str(path)):
             for number in range(50):
                 trial.people.send_text(trial.ada, None, f"message {number}")
             await asyncio.to_thread(eventually, path.exists)

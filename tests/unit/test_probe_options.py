@@ -5,8 +5,8 @@ import json
 import pytest
 
 from runner.api.specs import job_spec, refuse_unrunnable
-from runner.commands.argv import realised
-from runner.config.options import read_text, read_words
+from runner.commands.argv import JobCommand, realised
+from runner.config.option_reader import read_text, read_words
 from runner.config.workspace import Workspace
 from runner.errors import UserError
 from tests.jobs import a_spec
@@ -64,7 +64,7 @@ def test_an_argument_is_not_added_where_it_would_go_astray(command):
 @pytest.mark.parametrize("command", ["cd x && python train.py", "python train.py > log 2>&1", "a || b"])
 def test_an_argument_is_added_to_the_last_command(command):
     assert asked(command, "--batch-arg", "--bs") == {"batch_arg": "--bs"}
-    parts = {"argv": None, "text": command, "script": False}
+    parts = JobCommand(text=command)
     assert realised(parts, "/run", {}, ["--bs=8", "a b"]) == (["bash", "-c", "--", f"{command} --bs=8 'a b'"], None)
 
 
@@ -82,7 +82,7 @@ def test_what_makes_no_sense_is_refused(words):
 
 
 def test_a_script_is_filled_in_where_its_placeholders_are():
-    parts = {"argv": None, "text": "#!/bin/sh\ntrain {batch_size} ${x} {run_id}", "script": True}
+    parts = JobCommand(text="#!/bin/sh\ntrain {batch_size} ${x} {run_id}", script=True)
     argv, script = realised(parts, "/run", {"batch_size": "8", "run_id": "r"})
     assert (argv, script) == (["/run/script"], "#!/bin/sh\ntrain 8 ${x} r")
 

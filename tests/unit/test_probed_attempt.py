@@ -2,14 +2,16 @@
 
 import json
 import os
-from typing import Any
 
 import pytest
 
 from runner import rundir
-from runner.batch import Failed, Measured, OutOfMemory, Plan, Settings, Unmeasured
+from runner.batch import BatchPlan, BatchSettings, Failed, Measured, OutOfMemory, Unmeasured
+from runner.commands.argv import JobCommand
+from runner.config.profiles import Profile
 from runner.supervisor import probed_attempt
-from runner.supervisor.gpu_memory import Reading
+from runner.supervisor.gpu_memory import MemoryReading
+from runner.supervisor.probe_records import ProbeOrder
 from runner.supervisor.supervise import Ready
 
 BLIND = Unmeasured("the readings of its GPU stopped while it was probed", 4.0, blind=True)
@@ -21,7 +23,7 @@ class Stage:
 
     def __init__(self, folder, monkeypatch) -> None:
         self.folder, self.outcomes, self.tried = folder, [], []
-        self.ran: dict[str, Any] | None = None
+        self.ran: rundir.AttemptSpec | None = None
         self.ended_with: FakeTrial | None = None
         self.wake, self.tell = os.pipe2(os.O_NONBLOCK)
         self.gpu(used=0)
@@ -35,11 +37,11 @@ class Stage:
     # the gauge
     since = 0.0
     sick: str | None = None
-    seen: Reading | None = None
+    seen: MemoryReading | None = None
 
     def gpu(self, used: float | None, sick: str | None = None) -> None:
         self.sick = sick
-        self.seen = None if used is None else Reading(0.0, used, 90, back=used < 64)
+        self.seen = None if used is None else MemoryReading(0.0, used, 90, back=used < 64)
 
     def read(self):
         return self.seen
@@ -52,37 +54,38 @@ class Stage:
         return Measured(2000 + 800 * self.tried[-1])
 
     # the attempt
-    def run(self, *outcomes, command: dict[str, Any] | None = None):
+    def run(self, *outcomes, command: JobCommand | None = None):
         self.outcomes = list(outcomes)
         pipe = os.open(os.devnull, os.O_WRONLY)
-        plan = Plan.start(Settings(own=3), BUDGET_MIB)
-        spec = {
-            "run_id": "ab", "dir": str(self.folder), "env_over": {}, "log_limit_bytes": 10_000, "log_tail_bytes": 1000,
-            "probe": {
-                "plan": plan.to_json(), "known": None, "about": {}, "values": {"job_id": "1"}, "placed": [],
-                "command": command or {"argv": ["x"]}, "effective": None, "words": [],
-                "profile": {"probe_args": [], "batch_arg": None, "run_id_arg": None}, "readings": "", "gpus": {"G": 0},
-            },
-        }  # fmt: skip
-        self.ended_with = probed_attempt.run(str(self.folder), spec, Ready({}, self.wake, 0, pipe), lambda: None)
+        plan = BatchPlan.start(BatchSettings(own=3), BUDGET_MIB)
+        order = ProbeOrder(
+            plan=plan, values={"job_id": "1"}, command=command or JobCommand(argv=("x",)), profile=Profile(),
+            readings="", gpus={"G": 0},
+        )  # fmt: skip
+        spec = rundir.AttemptSpec(
+            job_id=1, attempt=1, run_id="ab", dir=str(self.folder), log_limit_bytes=10_000, log_tail_bytes=1000,
+            probe=json.loads(json.dumps(order.to_json())),
+        )  # fmt: skip
+        ready = Ready(rundir.StartRecord(pid=1, boot_id="", at=""), self.wake, 0, pipe)
+        self.ended_with = probed_attempt.run(str(self.folder), spec, ready, lambda: None)
         return self
 
     @property
     def batch(self) -> int | None:
-        return int(self.ran["env_over"]["NIGHTSHIFT_BATCH_SIZE"]) if self.ran else None
+        return int(self.ran.env_over["NIGHTSHIFT_BATCH_SIZE"]) if self.ran else None
 
     @property
-    def plan(self) -> Plan:
-        return Plan.from_json(json.loads((self.folder / rundir.PROBE).read_text())["plan"])
+    def plan(self) -> BatchPlan:
+        return BatchPlan.from_json(json.loads((self.folder / rundir.PROBE).read_text())["plan"])
 
 
 class FakeTrial:
     patience_s, unread_s, printed, reserved = 0.5, 0.1, b"", None
     asked_to_stop = False
 
-    def __init__(self, stage: Stage, spec: dict[str, Any]) -> None:
+    def __init__(self, stage: Stage, spec: rundir.AttemptSpec) -> None:
         self._stage = stage
-        stage.tried.append(int(spec["env_over"]["NIGHTSHIFT_BATCH_SIZE"]))
+        stage.tried.append(int(spec.env_over["NIGHTSHIFT_BATCH_SIZE"]))
 
     def measure(self, *_):
         outcome = self._stage.outcomes.pop(0)
@@ -99,7 +102,7 @@ class FakeTrial:
 
 
 class FakeRun:
-    def __init__(self, stage: Stage, spec: dict[str, Any]) -> None:
+    def __init__(self, stage: Stage, spec: rundir.AttemptSpec) -> None:
         stage.ran = spec
 
     def start(self):
@@ -231,5 +234,5 @@ def test_who_waits_for_room_for_a_script_still_hears_a_stop(stage, monkeypatch):
     passed_on = []
     monkeypatch.setattr(rundir, "write_atomically", full)
     monkeypatch.setattr(probed_attempt.os, "kill", lambda *what: passed_on.append(what))
-    stage.run(Failed("exit code 127"), command={"argv": None, "text": "#!/bin/sh", "script": True})
+    stage.run(Failed("exit code 127"), command=JobCommand(text="#!/bin/sh", script=True))
     assert passed_on == [(os.getpid(), 15)]  # to the probe that cannot be, which ends with it

@@ -1,14 +1,16 @@
 """What is remembered of the memory of a job when it has ended, and for how long."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from runner.batch import Known, Measured, Plan, Probe, Run, Settings
+from runner.batch import BatchPlan, BatchSettings, Measured, Probe, Run
 from runner.model import Gpu, State
 from runner.probing.probes import Probes
 from runner.store.batch_memory import KnownBatches
 from runner.store.connection import open_store
+from runner.supervisor.probe_records import MemoryKind, ProbeReport
 from tests.jobs import a_spec
 
 BUDGET_MIB = 24_000
@@ -23,20 +25,20 @@ def store(tmp_path):
 
 def found():
     """A record of a job that was probed as 2000 + 800 for each sample, which is batch 25."""
-    plan = Plan.start(Settings(), BUDGET_MIB)
+    plan = BatchPlan.start(BatchSettings(), BUDGET_MIB)
     while isinstance(plan.step, Probe):
         plan = plan.after(Measured(2000 + 800 * plan.step.batch))
     assert plan.step.batch == 25
-    return {"plan": plan.to_json(), "version": "v", "about": {"key": "k", "gpu": "A", "total_mib": 24_576}}
+    return ProbeReport(plan=plan, version="v", about=MemoryKind(key="k", gpu="A", total_mib=24_576))
 
 
 def learnt(store, **usage):
     """The line that is known after a run of 100 s of it."""
-    record = found()
-    probes = Probes(None, store, SimpleNamespace(probe=lambda *_: record), None)
+    report = found()
+    probes = Probes(None, store, SimpleNamespace(probe=lambda *_: report), None)
     probes.ended(SimpleNamespace(id=1, attempt=1), State.SUCCEEDED, usage, 100.0)
     kept = KnownBatches(store).get("k")
-    return kept and Known.from_json(kept["known"]).line.at(25)
+    return kept and kept.known.line.at(25)
 
 
 def test_the_peak_of_a_whole_run_counts(store):
@@ -54,13 +56,13 @@ def test_where_nothing_was_read_nothing_is_learnt(store):
 
 @pytest.mark.parametrize(("edited", "step"), [(False, Run), (True, Probe)])
 def test_the_next_attempt_goes_on_from_the_last_unless_the_job_was_edited(store, edited, step):
-    record = {**found(), "edited": True} if edited else found()
+    report = replace(found(), edited=edited)
     gpu = Gpu(index=0, uuid="GPU-a", name="A", memory_total_mib=24_576, memory_used_mib=0, processes=())
     usual = SimpleNamespace(
         home="/", slots_per_gpu=1, probe_batch=8, probe_margin=92, probe_cap=512, probe_round_to=8, probe_round_from=64,
         probe_limit=90.0, probe_quiet=10.0,
     )  # fmt: skip
     telemetry = SimpleNamespace(snapshot=SimpleNamespace(gpus=(gpu,)))
-    probes = Probes(usual, store, SimpleNamespace(probe=lambda *_: record), telemetry)
+    probes = Probes(usual, store, SimpleNamespace(probe=lambda *_: report), telemetry)
     job = SimpleNamespace(id=1, run_id="r", spec=a_spec("python a.py", probe={}), gpus=("GPU-a",), attempt=1)
-    assert isinstance(Plan.from_json(probes.order(job, 2, {}, {"GPU-a": 0})["plan"]).step, step)
+    assert isinstance(probes.order(job, 2, {}, {"GPU-a": 0}).plan.step, step)

@@ -1,4 +1,4 @@
-from runner.forecast.queue_tail import Behind, starts_behind
+from runner.forecast.estimates import Behind, starts_behind
 from runner.forecast.simulation import Ends, Length
 
 

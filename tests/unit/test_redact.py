@@ -6,10 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
-from bot.local_chat.bot_api.html_text import parse_html
 from bot.secrets.redact import REDACTED, Redactor, looks_secret, secret_values
-from bot.telegram_html import bold, code, link, pre
+from bot.text.html import bold, code, link, pre
 from bot.text.log_excerpt import presentable
+from tests.telegram.html_text import parse_html
 
 # Put together here so that no scanner takes them for real ones.
 HEX40 = "0123456789abcdef0123456789abcdef01234567"

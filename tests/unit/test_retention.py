@@ -3,16 +3,17 @@ from datetime import timedelta
 
 import pytest
 
+from bot.store.buttons import Buttons
+from bot.store.inbox import Inbox
+from bot.store.outbox import Outbox
 from runner import clock, rundir
 from runner.model import Reason, State
-from runner.store.box import Box
-from runner.store.buttons import Buttons
+from runner.notices import Started
+from runner.store.box import Box, BoxKey
 from runner.store.connection import open_store
-from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
-from runner.store.messages import Messages
-from runner.store.notices import Outbox
-from runner.store.retention import TIDIED_AT, Rules, main, prune, tidy
+from runner.store.notices import Notices
+from runner.store.retention import Rules, main, prune, tidy
 from tests.jobs import a_spec, an_exit
 
 DAY = 86400.0
@@ -69,7 +70,7 @@ def test_old_jobs_go_with_all_that_is_theirs(store):
 
 
 def test_what_was_never_told_outlives_its_job(store):
-    store.execute("UPDATE notices SET told_at = '2026-01-01' WHERE job_id = 1")
+    store.execute("UPDATE notices SET handled_at = '2026-01-01' WHERE job_id = 1")
     prune(store, Rules(keep_jobs=15 * DAY))
     assert [row["job_id"] for row in store.rows("SELECT DISTINCT job_id FROM notices WHERE job_id < 3")] == [2]
 
@@ -100,23 +101,23 @@ def test_environments_nobody_needs_any_more_go_too(store):
 def talk(store, days):
     """One notice, update, button and message of so many days ago, all done with."""
     at = clock.text(clock.now() - timedelta(days=days))
-    Outbox(store).add("started", {"days": days})
+    Notices(store).add(Started(attempt=days))
     store.execute(
-        "UPDATE notices SET created_at = ?, told_at = ? WHERE json_extract(data, '$.days') = ?", (at, at, days)
+        "UPDATE notices SET created_at = ?, handled_at = ? WHERE json_extract(data, '$.attempt') = ?", (at, at, days)
     )
     Inbox(store).keep(days, {})
     store.execute("UPDATE inbox SET received_at = ?, handled_at = ? WHERE update_id = ?", (at, at, days))
     nonce = Buttons(store).make(7, "log", days)
     store.execute("UPDATE buttons SET created_at = ? WHERE nonce = ?", (at, nonce))
-    number = Messages(store).add(7, "sendMessage", {"days": days}, job_id=days)
-    Messages(store).told(number, days)
+    number = Outbox(store).add(7, "sendMessage", {"days": days}, job_id=days)
+    Outbox(store).done(number, days)
     store.execute("UPDATE messages SET created_at = ? WHERE id = ?", (at, number))
 
 
 def left(store):
     """How old what is left is: notices, updates, buttons, messages."""
     asked = (
-        "SELECT json_extract(data, '$.days') FROM notices WHERE kind = 'started'",
+        "SELECT json_extract(data, '$.attempt') FROM notices WHERE kind = 'started'",
         "SELECT update_id FROM inbox",
         "SELECT job_id FROM buttons",
         "SELECT job_id FROM messages",
@@ -129,7 +130,7 @@ def test_what_was_said_long_ago_is_forgotten_once_a_day(store):
         talk(store, days)
     Inbox(store).keep(99, {})  # not handled yet, however old
     store.execute("UPDATE inbox SET received_at = '2020-01-01' WHERE update_id = 99")
-    Messages(store).add(7, "sendMessage", {}, job_id=99)
+    Outbox(store).add(7, "sendMessage", {}, job_id=99)
     store.execute("UPDATE messages SET created_at = '2020-01-01' WHERE job_id = 99")
     assert tidy(store) is True
     assert left(store) == [[1, 6, 8, 29], [1, 6, 99], [1, 6, 8, 29], [1, 6, 8, 29, 99]]
@@ -137,18 +138,18 @@ def test_what_was_said_long_ago_is_forgotten_once_a_day(store):
     talk(store, 40)
     assert tidy(store) is False
     assert left(store)[0] == [1, 6, 8, 29, 40]
-    Box(store).set(TIDIED_AT, clock.text(clock.now() - timedelta(hours=25)))
+    Box(store).set(BoxKey.TIDIED_AT, clock.text(clock.now() - timedelta(hours=25)))
     assert tidy(store) is True
     assert left(store)[0] == [1, 6, 8, 29]
 
 
 def test_many_notices_go_in_small_steps(store):
-    Outbox(store).forget(clock.text(clock.now()), 10_000)
+    store.execute("DELETE FROM notices")
     for _ in range(1200):
-        Outbox(store).add("started", {})
+        Notices(store).add(Started())
     store.execute("UPDATE notices SET created_at = '2020-01-01'")
     assert tidy(store)
-    assert Outbox(store).open() == []
+    assert Notices(store).open() == []
 
 
 def test_the_process_of_its_own_tidies_without_any_rule(store):

@@ -11,15 +11,16 @@ import pytest
 from telegram import error
 from telegram.request import BaseRequest
 
-from bot.local_chat.bot_api.api import GATEWAY_PAGE, error_reply
-from bot.local_chat.bot_api.api_errors import ApiError, bad_request, conflict, forbidden, migrated, too_many_requests
+from bot.local_chat.bot_api.methods import ApiError
 from bot.outbound import retry_policy
 from bot.outbound.retry_policy import Then, after_failure, pause_s
+from tests.telegram.api import GATEWAY_PAGE, error_reply
+from tests.telegram.api_errors import bad_request, conflict, forbidden, migrated, too_many_requests
 
 
 @pytest.fixture(autouse=True)
 def as_in_the_bot(monkeypatch):
-    monkeypatch.setenv("PTB_TIMEDELTA", "true")  # bot.telegram_client does
+    monkeypatch.setenv("PTB_TIMEDELTA", "true")  # bot.outbound.telegram_client does
 
 
 def raised_by_ptb(status: int, body: bytes) -> error.TelegramError:

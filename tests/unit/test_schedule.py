@@ -1,7 +1,8 @@
 import pytest
 
-from runner.schedule.choice import DAY_S, Limits, Push, Room, Running, Start, Waiting, choose, free_slots, in_turn
+from runner.schedule.choice import DAY_S, BoxLimits, Preemption, Room, Running, Start, Waiting, choose, free_slots
 from runner.schedule.feasibility import never_fits
+from runner.schedule.order import start_order
 from runner.schedule.request import Request, lane_of, request_in
 
 RANKS = {"low": -1, "normal": 0, "high": 1}
@@ -12,9 +13,9 @@ def wants(number, *, waited_s=0.0, position=None, priority="normal", **request):
     return Waiting(number, asked, number if position is None else position, waited_s)
 
 
-def runs(number, *gpus, ends_in_s=None, waited_s=0.0, stopping=False, priority="normal", **request):
+def runs(number, *gpus, ends_in_s=None, waited_s=0.0, ran_s=0.0, stopping=False, priority="normal", **request):
     asked = Request(rank=RANKS[priority], gpus=len(gpus), **request)
-    return Running(number, asked, tuple(f"GPU-{index}" for index in gpus), ends_in_s, waited_s, stopping)
+    return Running(number, asked, tuple(f"GPU-{index}" for index in gpus), ends_in_s, waited_s, stopping, ran_s=ran_s)
 
 
 def gpu(index, free=(0,), slots=1, why_not=None, **more):
@@ -95,13 +96,13 @@ def test_no_slot_is_free_while_more_are_taken_than_there_are():
     ],
 )
 def test_what_can_never_fit(gpus, on, said):
-    assert said in never_fits(Request(gpus=gpus, on=on), [gpu(0), gpu(1)], 2, Limits())
+    assert said in never_fits(Request(gpus=gpus, on=on), [gpu(0), gpu(1)], 2, BoxLimits())
 
 
 def test_what_fits_now_or_later():
-    assert never_fits(Request(gpus=2), [gpu(0, free=()), gpu(1)], 2, Limits()) is None
-    assert never_fits(Request(gpus=0), [], 1, Limits()) is None
-    assert "CPU_SLOTS" in never_fits(Request(gpus=0), [gpu(0)], 0, Limits())
+    assert never_fits(Request(gpus=2), [gpu(0, free=()), gpu(1)], 2, BoxLimits()) is None
+    assert never_fits(Request(gpus=0), [], 1, BoxLimits()) is None
+    assert "CPU_SLOTS" in never_fits(Request(gpus=0), [gpu(0)], 0, BoxLimits())
 
 
 A5000, T4 = {"name": "NVIDIA RTX A5000", "memory_mib": 24_000}, {"name": "Tesla T4", "memory_mib": 15_000}
@@ -110,15 +111,19 @@ A5000, T4 = {"name": "NVIDIA RTX A5000", "memory_mib": 24_000}, {"name": "Tesla 
 @pytest.mark.parametrize(
     ("request_", "limits", "said"),
     [
-        (Request(gpu_type="1080ti"), Limits(), "No GPU of this box is of type 1080ti (it has: NVIDIA RTX A5000, Te"),
-        (Request(gpu_mem_mib=30_000), Limits(), "the largest here has 23.4 GiB"),
-        (Request(gpu_mem_mib=20_000, gpus=2), Limits(), "wants 2 GPUs with 19.5 GiB"),
-        (Request(gpu_type="t4", gpus=2), Limits(), "Ask for at most 1"),
-        (Request(cpus=64), Limits(cpus=8), "wants 64 CPU cores; this box has 8"),
-        (Request(ram_mib=1 << 20), Limits(ram_mib=1 << 15), "this box has 32"),
-        (Request(gpus=2), Limits(gpus_each=1, gpus_each_low=8), "one person may have 1 GPU at once, and the job want"),
-        (Request(gpus=2), Limits(gpus_each=1, gpus_each_low=8), "-p low"),
-        (Request(gpus=2, rank=-1), Limits(gpus_each=1, gpus_each_low=1), "may have 1 GPU at once"),
+        (Request(gpu_type="1080ti"), BoxLimits(), "No GPU of this box is of type 1080ti (it has: NVIDIA RTX A5000, Te"),
+        (Request(gpu_mem_mib=30_000), BoxLimits(), "the largest here has 23.4 GiB"),
+        (Request(gpu_mem_mib=20_000, gpus=2), BoxLimits(), "wants 2 GPUs with 19.5 GiB"),
+        (Request(gpu_type="t4", gpus=2), BoxLimits(), "Ask for at most 1"),
+        (Request(cpus=64), BoxLimits(cpus=8), "wants 64 CPU cores; this box has 8"),
+        (Request(ram_mib=1 << 20), BoxLimits(ram_mib=1 << 15), "this box has 32"),
+        (
+            Request(gpus=2),
+            BoxLimits(gpus_each=1, gpus_each_low=8),
+            "one person may have 1 GPU at once, and the job want",
+        ),
+        (Request(gpus=2), BoxLimits(gpus_each=1, gpus_each_low=8), "-p low"),
+        (Request(gpus=2, rank=-1), BoxLimits(gpus_each=1, gpus_each_low=1), "may have 1 GPU at once"),
     ],
 )
 def test_what_can_never_be_given(request_, limits, said):
@@ -128,9 +133,9 @@ def test_what_can_never_be_given(request_, limits, said):
 def test_types_and_memory_that_are_there():
     rooms = [gpu(0, **A5000), gpu(1, **T4)]
     for asked in (Request(gpu_type="a5000"), Request(gpu_type="tesla-T4"), Request(gpu_mem_mib=24_000)):
-        assert never_fits(asked, rooms, 1, Limits()) is None
-    assert never_fits(Request(gpus=8, rank=-1), [gpu(n) for n in range(8)], 1, Limits(gpus_each=1)) is None
-    assert "Ask for at most 2" in never_fits(Request(gpus=4), [gpu(0), gpu(1)], 1, Limits(gpus_each=3))
+        assert never_fits(asked, rooms, 1, BoxLimits()) is None
+    assert never_fits(Request(gpus=8, rank=-1), [gpu(n) for n in range(8)], 1, BoxLimits(gpus_each=1)) is None
+    assert "Ask for at most 2" in never_fits(Request(gpus=4), [gpu(0), gpu(1)], 1, BoxLimits(gpus_each=3))
 
 
 def test_a_lane_says_what_is_asked_for():
@@ -175,7 +180,7 @@ def test_who_needs_much_memory_is_not_starved_by_those_who_need_little():
 
 
 def in_order(*jobs, **limits):
-    return [job.id for job in in_turn(jobs, Limits(**limits))]
+    return [job.id for job in start_order(jobs, BoxLimits(**limits))]
 
 
 def test_priority_comes_first_and_then_the_place():
@@ -183,7 +188,7 @@ def test_priority_comes_first_and_then_the_place():
     assert in_order(*jobs) == [3, 5, 2, 4, 1]
 
 
-def test_who_may_be_pushed_aside_goes_after_his_equals():
+def test_a_preemptible_job_goes_after_its_equals():
     assert in_order(wants(1, preemptible=True), wants(2), wants(3, priority="low")) == [2, 1, 3]
 
 
@@ -195,7 +200,7 @@ def test_people_take_turns():
 def test_who_had_less_of_late_goes_first():
     jobs = [wants(1, owner="ada"), wants(2, owner="bo")]
     assert in_order(*jobs, use={"ada": 7200.0, "bo": 60.0}) == [2, 1]
-    plan = choose(jobs, [gpu(0)], [], (), Limits(use={"ada": 7200.0, "bo": 60.0}))
+    plan = choose(jobs, [gpu(0)], [], (), BoxLimits(use={"ada": 7200.0, "bo": 60.0}))
     assert started(plan) == {2: ("GPU-0",)}
 
 
@@ -225,14 +230,14 @@ def test_nobody_goes_first_where_no_end_is_known():
     assert started(plan) == {}
 
 
-def test_who_may_be_pushed_aside_fills_what_is_kept():
+def test_a_preemptible_job_fills_what_is_reserved():
     rooms = [gpu(0), gpu(1, free=())]
     plan = choose([wants(1, gpus=2), wants(2, preemptible=True, priority="low")], rooms, [], [runs(9, 1)])
     assert started(plan) == {2: ("GPU-0",)}
-    assert plan.pushes == []
+    assert plan.preemptions == []
 
 
-# -- pushing aside -----------------------------------------------------------------------------------
+# -- preemption --------------------------------------------------------------------------------------
 
 
 def test_what_is_preemptible_makes_room_for_what_is_not():
@@ -240,8 +245,19 @@ def test_what_is_preemptible_makes_room_for_what_is_not():
     newer = runs(8, 1, preemptible=True, priority="low", waited_s=10.0)
     full = [gpu(0, free=()), gpu(1, free=())]
     plan = choose([wants(1)], full, [], [filler, newer])
-    assert plan.pushes == [Push(8, 1)]
-    assert choose([wants(1, gpus=2)], full, [], [filler, newer]).pushes == [Push(8, 1), Push(7, 1)]
+    assert plan.preemptions == [Preemption(8, 1)]
+    assert choose([wants(1, gpus=2)], full, [], [filler, newer]).preemptions == [Preemption(8, 1), Preemption(7, 1)]
+
+
+def test_the_job_that_started_last_is_preempted_first():
+    """Even if it waited longer in the queue: the other one would lose more work."""
+    older = runs(7, 0, preemptible=True, priority="low", waited_s=0.0, ran_s=36_000.0)
+    newer = runs(8, 1, preemptible=True, priority="low", waited_s=1800.0, ran_s=60.0)
+    full = [gpu(0, free=()), gpu(1, free=())]
+    assert choose([wants(1)], full, [], [newer, older]).preemptions == [Preemption(8, 1)]
+    below = runs(6, 0, preemptible=True, priority="low", ran_s=36_000.0)
+    above = runs(9, 1, preemptible=True, ran_s=60.0)
+    assert choose([wants(1)], full, [], [above, below]).preemptions == [Preemption(6, 1)]
 
 
 @pytest.mark.parametrize(
@@ -252,33 +268,33 @@ def test_what_is_preemptible_makes_room_for_what_is_not():
         wants(1, on=("1",)),  # another GPU is wanted
     ],
 )
-def test_nobody_is_pushed_aside_for_nothing(waiting):
+def test_nobody_is_preempted_for_nothing(waiting):
     filler = runs(7, 0, preemptible=True, priority="low")
-    assert choose([waiting], [gpu(0, free=()), gpu(1, free=())], [], [filler, runs(9, 1)]).pushes == []
+    assert choose([waiting], [gpu(0, free=()), gpu(1, free=())], [], [filler, runs(9, 1)]).preemptions == []
 
 
-def test_nobody_is_pushed_aside_who_did_not_agree_to_it():
-    assert choose([wants(1, priority="high")], [gpu(0, free=())], [], [runs(7, 0, priority="low")]).pushes == []
+def test_nobody_is_preempted_who_did_not_agree_to_it():
+    assert choose([wants(1, priority="high")], [gpu(0, free=())], [], [runs(7, 0, priority="low")]).preemptions == []
 
 
 def test_who_is_stopping_already_counts():
     leaving = runs(7, 0, preemptible=True, priority="low", stopping=True)
     other = runs(8, 1, preemptible=True, priority="low")
     full = [gpu(0, free=()), gpu(1, free=())]
-    assert choose([wants(1)], full, [], [leaving, other]).pushes == []
-    assert choose([wants(1), wants(2)], full, [], [leaving, other]).pushes == [Push(8, 2)]
+    assert choose([wants(1)], full, [], [leaving, other]).preemptions == []
+    assert choose([wants(1), wants(2)], full, [], [leaving, other]).preemptions == [Preemption(8, 2)]
 
 
-def test_with_time_nobody_is_pushed_aside_any_more():
+def test_with_time_nobody_is_preempted_any_more():
     filler = runs(7, 0, preemptible=True, priority="low", waited_s=2 * DAY_S)
-    assert choose([wants(1)], [gpu(0, free=())], [], [filler]).pushes == []
+    assert choose([wants(1)], [gpu(0, free=())], [], [filler]).preemptions == []
 
 
 # -- limits ------------------------------------------------------------------------------------------
 
 
 def test_so_many_gpus_for_each_and_more_at_low_priority():
-    limits = Limits(gpus_each=1, gpus_each_low=3)
+    limits = BoxLimits(gpus_each=1, gpus_each_low=3)
     rooms, mine = [gpu(n) for n in range(1, 5)], [runs(9, 0, owner="ada")]
     jobs = [wants(1, owner="ada"), wants(2, owner="ada", gpus=2, priority="low"), wants(3, owner="bo")]
     plan = choose(jobs, rooms, [], mine, limits)
@@ -288,19 +304,19 @@ def test_so_many_gpus_for_each_and_more_at_low_priority():
 
 def test_so_many_of_a_group_at_once():
     jobs = [wants(n, group="night") for n in (1, 2, 3)]
-    plan = choose([*jobs, wants(4)], [gpu(n) for n in range(4)], [], (), Limits(groups={"night": 2}))
+    plan = choose([*jobs, wants(4)], [gpu(n) for n in range(4)], [], (), BoxLimits(groups={"night": 2}))
     assert set(started(plan)) == {1, 2, 4}
     assert plan.waiting == {3: "at most 2 of night at once"}
 
 
 def test_cores_and_memory_of_the_host():
-    limits = Limits(cpus=8, ram_mib=32 << 10)
+    limits = BoxLimits(cpus=8, ram_mib=32 << 10)
     rooms, busy = [gpu(n) for n in range(4)], [runs(9, 7, cpus=4, ram_mib=8 << 10)]
     jobs = [wants(1, cpus=6), wants(2, cpus=1), wants(3)]
     plan = choose(jobs, rooms, [], busy, limits)
     assert set(started(plan)) == {3}
     assert plan.waiting[1] == "needs 6 CPU cores, 4 free"
-    assert plan.waiting[2] == "behind #1, for which CPU cores or memory are kept"
+    assert plan.waiting[2] == "behind #1, for which CPU cores or memory are reserved"
     plan = choose([wants(1, ram_mib=30 << 10)], rooms, [], busy, limits)
     assert plan.waiting[1] == "needs 30.0 GiB of memory, 24.0 GiB free"
 

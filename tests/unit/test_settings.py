@@ -78,7 +78,7 @@ def test_the_backup_folder_is_the_same_for_client_and_runner(environ, tmp_path, 
 
 def test_a_misspelt_setting_in_the_file_is_not_passed_over(environ, tmp_path):
     (tmp_path / ".env").write_text("NIGHTSHIFT_SLOTS_PER_GPUS=2\n")
-    with pytest.raises(OperatorError, match="Did you mean NIGHTSHIFT_SLOTS_PER_GPU"):
+    with pytest.raises(OperatorError, match="did you mean NIGHTSHIFT_SLOTS_PER_GPU"):
         settings.load()
 
 

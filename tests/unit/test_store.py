@@ -11,17 +11,20 @@ import sys
 import pytest
 import sqlite_utils
 
+from bot.store.buttons import Buttons
+from bot.store.inbox import Inbox
+from bot.store.outbox import Outbox
 from runner.errors import OperatorError
 from runner.model import Reason, State
+from runner.notices import payload_of
 from runner.processes.interpreter import ROOT
-from runner.store import connection, filesystem, schema
+from runner.store import connection, filesystem, migrating
 from runner.store.audit import Audit
 from runner.store.batch_memory import KnownBatches
 from runner.store.connection import DATABASE, SCHEMA_VERSION, connect, open_store
 from runner.store.gpu_usage import Used
-from runner.store.inbox import Inbox
 from runner.store.jobs import Jobs
-from runner.store.notices import Outbox
+from runner.store.notices import Notices
 from runner.store.scheduling_queries import Line
 from runner.store.workspaces import Workspaces
 from tests.jobs import a_spec, an_exit
@@ -201,14 +204,14 @@ def test_a_gpu_slot_cannot_be_leased_twice(store):
 
 
 def test_an_end_frees_the_gpu_and_is_told_once(store):
-    jobs, outbox = Jobs(store), Outbox(store)
+    jobs, notices = Jobs(store), Notices(store)
     job_id = jobs.add(a_spec())
     jobs.claim(job_id, [("GPU-a", 0)], "boot")
     jobs.started(jobs.get(job_id), "2026-01-01T00:00:00.000000+00:00")
     jobs.ended(jobs.get(job_id), State.FAILED, Reason.EXIT, an_exit(exit_code=3))
     assert Line(store).leases() == []
-    assert [notice.kind for notice in outbox.about(job_id)] == ["started", "ended"]
-    assert outbox.about(job_id)[1].data["exit_code"] == 3
+    assert [notice.kind for notice in notices.about(job_id)] == ["started", "ended"]
+    assert notices.about(job_id)[1].payload.exit_code == 3
     with pytest.raises(AssertionError):
         jobs.ended(jobs.get(job_id), State.FAILED, Reason.EXIT, an_exit(exit_code=4))
 
@@ -223,11 +226,11 @@ def test_an_update_is_kept_once(store):
 
 
 def test_told_notices_are_no_longer_open(store):
-    outbox = Outbox(store)
-    outbox.add("paused", {"why": "x"})
-    (notice,) = outbox.open()
-    outbox.told(notice.id)
-    assert outbox.open() == []
+    notices = Notices(store)
+    notices.add(payload_of("paused", {"why": "x"}))
+    (notice,) = notices.open()
+    Outbox(store).handled(notice.id)
+    assert notices.open() == []
 
 
 @pytest.mark.parametrize(
@@ -283,7 +286,10 @@ def test_what_an_ended_attempt_used_is_not_written_over(store):
     assert used.of(job_id, attempt) == {"samples": 6}
 
 
-@pytest.mark.parametrize(("version", "next_step"), [(3, "m004_probe"), (4, "m005_scheduling"), (5, "m006_places")])
+@pytest.mark.parametrize(
+    ("version", "next_step"),
+    [(3, "m004_probe"), (4, "m005_scheduling"), (5, "m006_places"), (6, "m007_delivery")],
+)
 def test_a_queue_of_an_older_release_keeps_all_it_has(tmp_path, version, next_step):
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
@@ -303,7 +309,7 @@ def test_a_queue_of_an_older_release_keeps_all_it_has(tmp_path, version, next_st
     (home / DATABASE).touch()
     with contextlib.closing(connect(str(home / DATABASE))) as old:
         db = sqlite_utils.Database(old)
-        schema.migrations.apply(db, stop_before=next_step)
+        migrating.migrations.apply(db, stop_before=next_step)
         for table, found in rows.items():
             db[table].insert_all(found)
         old.commit()
@@ -325,3 +331,50 @@ def test_a_queue_of_an_older_release_keeps_all_it_has(tmp_path, version, next_st
         assert [lease.memory_mib for lease in line.leases()] == [None]
         (waiting,) = line.waiting(per_lane=9)
         assert (waiting.request.owner, waiting.request.gpus, waiting.request.on) == ("ada", 2, ("0", "1"))
+
+
+def test_an_upgrade_keeps_what_waits_in_the_chat_and_what_was_delivered(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    at = "2026-01-01T00:00:00.000000+00:00"
+    notice = {"kind": "idle warning", "data": "{}", "created_at": at}
+    message = {"chat": 7, "person": 7, "method": "sendMessage", "body": "{}", "lane": "send", "created_at": at}
+    numbers = nothing_yet, nobody_to_tell, under_way, arrived, unreachable, in_private = range(1, 7)
+    rows = {
+        "notices": [{**notice, "id": one, "told_at": None if one == nothing_yet else at} for one in numbers],
+        "messages": [
+            {**message, "id": 1, "notice_id": under_way, "told_at": None, "message": None, "parked": None},
+            {**message, "id": 2, "notice_id": arrived, "told_at": at, "message": 40, "parked": None},
+            {
+                **message,
+                "id": 3,
+                "notice_id": unreachable,
+                "told_at": None,
+                "message": None,
+                "parked": "unreachable: x",
+            },
+            {**message, "id": 4, "notice_id": in_private, "told_at": None, "message": None, "parked": "refused"},
+            {**message, "id": 5, "notice_id": in_private, "told_at": at, "message": 41, "parked": None},
+        ],
+        "buttons": [{"nonce": "n", "person": 7, "action": "kill", "job_id": 1, "created_at": at, "once": 0}],
+    }
+    (home / DATABASE).touch()
+    with contextlib.closing(connect(str(home / DATABASE))) as old:
+        db = sqlite_utils.Database(old)
+        migrating.migrations.apply(db, stop_before="m007_delivery")
+        for table, stored in rows.items():
+            db[table].insert_all(stored)
+        old.commit()
+        old.execute("PRAGMA user_version = 6")
+        old.commit()
+
+    with contextlib.closing(open_store(str(home))) as store:
+        notices, outbox = Notices(store), Outbox(store)
+        assert [notice.id for notice in notices.open()] == [nothing_yet]
+        assert [one for one in numbers if notices.has_arrived(one)] == [nobody_to_tell, arrived, in_private]
+        assert [message.id for message in outbox.due()] == [1]
+        assert sorted(outbox.undeliverable("")) == [("refused", 1), ("unreachable: x", 1)]
+        assert outbox.retry_unreachable(7, 7, "") == 1
+        assert Buttons(store).find("n").action == "kill"
+        outbox.done(1, 42)
+        assert notices.has_arrived(under_way)

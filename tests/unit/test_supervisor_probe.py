@@ -11,24 +11,25 @@ from runner.processes.interpreter import ROOT
 CODE = f"""
 import json, os, sys, time
 sys.path.insert(0, {ROOT!r})
-from runner.batch import Plan, Settings
+from runner.batch import BatchPlan, BatchSettings
 from runner.processes import linux as kernel
-from runner.supervisor.gpu_memory import Gauge, Reading
+from runner.rundir import AttemptSpec
+from runner.supervisor.gpu_memory import Gauge, MemoryReading
 from runner.supervisor.supervise import Since, get_ready
 from runner.supervisor import probe as trial_module
 from runner.supervisor.probe import ProbeLog, Trial
 
 folder, command, patience, *counts = sys.argv[1:]
 kernel.host_kills = map(int, counts).__next__
-spec = dict(argv=["bash", "-c", command], dir=folder, env=dict(os.environ), env_over={{}}, umask=0o022,
+spec = AttemptSpec(argv=("bash", "-c", command), dir=folder, env=dict(os.environ), umask=0o022,
             time_limit_s=None, stop_grace_s=1.0, job_id=1, attempt=1, run_id="0a1b2c3d")
 trial = Trial(folder, spec, get_ready("boot"), Since("now", 0.0), ProbeLog(folder + "/probe-1.log"))
 if patience:
     trial_module.PATIENCE = float(patience)
-probe = Plan.start(Settings(limit_s=3600.0), 24000).step
+probe = BatchPlan.start(BatchSettings(limit_s=3600.0), 24000).step
 gauge = Gauge(folder + "/gpus.json", {{"GPU-0": 0}})
 if os.path.exists(folder + "/once"):
-    readings = [Reading(time.monotonic(), 500.0, 90, False)]
+    readings = [MemoryReading(time.monotonic(), 500.0, 90, False)]
     gauge.read = lambda: readings.pop() if readings else None
 trial.measure(probe, gauge)
 outcome = trial.outcome(24000)

@@ -10,8 +10,8 @@ from runner.errors import UserError
 from runner.terminal import sweep
 
 ORIGINAL = [sys.executable, "-c", "from simple_gpu_scheduler.hypersearch import generate_commands as g; g()"]
-SEED = ["python3 train_dnn.py --lr {lr} --batch_size {bs}", "-p", "lr", "0.001", "0.0005", "0.0001"]
-SEED += ["-p", "bs", "32", "64", "128"]
+COMMAND = ["python3 train_dnn.py --lr {lr} --batch_size {bs}", "-p", "lr", "0.001", "0.0005", "0.0001"]
+COMMAND += ["-p", "bs", "32", "64", "128"]
 
 
 def printed(capsys, *words):
@@ -22,10 +22,10 @@ def printed(capsys, *words):
 @pytest.mark.parametrize(
     "words",
     [
-        [*SEED, "--seed", "7"],
-        [*SEED, "--n-samples", "5", "--seed", "-3"],
-        ["--sampling-mode", "grid", *SEED],
-        ["--sampling-mode=grid", "--n-samples=4", *SEED],
+        [*COMMAND, "--seed", "7"],
+        [*COMMAND, "--n-samples", "5", "--seed", "-3"],
+        ["--sampling-mode", "grid", *COMMAND],
+        ["--sampling-mode=grid", "--n-samples=4", *COMMAND],
         [
             "x {a} {{b}} ${{c}}",
             "--parameter",
@@ -37,7 +37,7 @@ def printed(capsys, *words):
             "shuffled_grid",
             "--seed=1",
         ],
-        [*SEED, "--n-samples", "50", "--seed", "0"],
+        [*COMMAND, "--n-samples", "50", "--seed", "0"],
     ],
 )
 def test_the_same_words_make_the_same_commands_in_the_same_order(capsys, words):
@@ -46,8 +46,8 @@ def test_the_same_words_make_the_same_commands_in_the_same_order(capsys, words):
 
 
 def test_without_a_seed_all_of_them_come_in_some_order(capsys):
-    grid = printed(capsys, *SEED, "--sampling-mode", "grid")
-    orders = [printed(capsys, *SEED) for _ in range(4)]
+    grid = printed(capsys, *COMMAND, "--sampling-mode", "grid")
+    orders = [printed(capsys, *COMMAND) for _ in range(4)]
     assert all(sorted(order) == sorted(grid) for order in orders)
     assert any(order != grid for order in orders)
 
@@ -85,11 +85,11 @@ def test_more_samples_than_there_are_is_said(capsys):
         (["x {a} {b}", "-p", "a", "1"], "no values for {b}"),
         (["x", "-p", "a", "1"], "no {a} in the command"),
         (["x", "{a}", "-p", "a", "1"], "one word too many"),
-        (["x {a}", "-p", "a", "1", "-n", "0"], "0 samples"),
+        (["x {a}", "-p", "a", "1", "-n", "0"], "-n 0 asks for nothing"),
         (["x {a}", "-p", "a", "1", "-n", "many"], "-n: 'many' is not a whole number"),
         (["x {a}", "-p", "a", "1", "--sampling-mode", "random"], "grid or shuffled_grid"),
         (["x {a}", "-p", "a", "1", "--sample", "3"], "no option --sample; did you mean"),
-        (["-t", "6h", "x {a}", "-p", "a", "1", "--print"], "-t belongs to the command"),
+        (["-t", "6h", "x {a}", "-p", "a", "1", "--print"], "-t to the command that you pipe"),
         (["x {a}", "-p", "a", "1\n2", "--print"], "several lines"),
         (["-g", "0", "x {a}", "-p", "a", "1", "--on", "0"], "--gpus 0 asks for no GPU"),
         (["x {a}", "-p", "a", "lin:0..1"], "how many"),

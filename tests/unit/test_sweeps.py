@@ -6,14 +6,14 @@ from runner.errors import UserError
 from runner.sweep import sweeps
 from runner.sweep.sweeps import Range, Sweep, combinations, filled, parse_range, parse_text, values_of
 
-SEED = "python3 train_dnn.py --lr {lr} --batch_size {bs}"
+COMMAND = "python3 train_dnn.py --lr {lr} --batch_size {bs}"
 GRID = {"lr": ("0.001", "0.0005", "0.0001"), "bs": ("32", "64", "128")}
 
 
 @pytest.mark.parametrize(
     ("template", "command"),
     [
-        (SEED, "python3 train_dnn.py --lr 0.1 --batch_size 8"),
+        (COMMAND, "python3 train_dnn.py --lr 0.1 --batch_size 8"),
         ("{lr}{lr} x{bs}y", "0.10.1 x8y"),
         ("cp {a,b} x{1..3} {} ${lr} ${lr:-1} { ls; } {lr", "cp {a,b} x{1..3} {} ${lr} ${lr:-1} { ls; } {lr"),
         ("awk '{print $1}' '{{print}}' ${{lr}} {{lr}}", "awk '{print $1}' '{print}' ${lr} {lr}"),
@@ -81,7 +81,7 @@ def test_a_sample_of_a_grid_that_no_memory_would_hold():
 def test_what_is_too_many_or_none_is_refused():
     with pytest.raises(UserError, match="1,000,000 commands"):
         combinations({name: tuple(map(str, range(100))) for name in "abc"})
-    with pytest.raises(UserError, match="0 samples"):
+    with pytest.raises(UserError, match="-n 0 asks for nothing"):
         combinations(GRID, samples=0)
 
 
@@ -94,7 +94,7 @@ def test_ranges_are_drawn_from_evenly():
 
 
 def test_a_range_stands_alone():
-    with pytest.raises(UserError, match="is a range, and stands alone"):
+    with pytest.raises(UserError, match="is a range, so it must be the only value"):
         sweeps.values_of("lr", ["0.5", "lin:1..2"])
     assert sweeps.values_of("level", ["log:debug", "log:info"]) == ("log:debug", "log:info")
 
@@ -124,8 +124,8 @@ def test_ranges_are_read(text, found):
     [
         ("log:0..1", "above 0"),
         ("log:-1..1", "above 0"),
-        ("lin:2..1", "upwards"),
-        ("lin:1..1", "upwards"),
+        ("lin:2..1", "from low to high"),
+        ("lin:1..1", "from low to high"),
         ("lin:0-1", "not a range"),
         ("lin:a..b", "not a range"),
         ("lin:0..inf", "not a range"),
@@ -160,7 +160,7 @@ def test_a_message_is_read(text, sweep):
         ("t {a} a=1", "behind a semicolon"),
         ("t {a} ;", "behind a semicolon"),
         (" ; a=1", "behind a semicolon"),
-        ("t {a} ; a=1 32", "'32' is no parameter"),
+        ("t {a} ; a=1 32", "'32' is not a parameter"),
         ("t {a} ; a=", "empty value"),
         ("t {a} ; a=1,,2", "empty value"),
         ("t {a} ; a=1,", "empty value"),
@@ -169,7 +169,7 @@ def test_a_message_is_read(text, sweep):
         ("t {a} ; a='1", "left open"),
         ("t {a} ; a=1\\", "left open"),
         ("t {a} ; b=1", "no values for {a}"),
-        ("t {a} ; a=lin:3..2", "upwards"),
+        ("t {a} ; a=lin:3..2", "from low to high"),
     ],
 )
 def test_a_message_that_is_none_is_refused_with_what_to_write(text, said):
@@ -179,7 +179,7 @@ def test_a_message_that_is_none_is_refused_with_what_to_write(text, said):
 
 @pytest.mark.parametrize("word", ["1..9", "1e-5..1e-2", "0.1...0.5", "-1..1", "1..100:1"])
 def test_a_range_that_is_not_called_one_is_not_run_as_a_single_value(word):
-    with pytest.raises(UserError, match=r"is one value and no range: .* lin:[-0-9.e]+ or log:"):
+    with pytest.raises(UserError, match=r"is one value, not a range: .* lin:[-0-9.e]+ or log:"):
         values_of("lr", [word])
 
 

@@ -9,7 +9,7 @@ import pytest
 from runner.config import home
 from runner.errors import OperatorError
 from runner.processes import process_lock
-from runner.terminal import takeover
+from runner.terminal import keeper
 
 HANGS = """
 import signal, sys
@@ -33,15 +33,15 @@ def bot(tmp_path):
 
 def test_a_bot_that_hangs_is_killed(bot, tmp_path, monkeypatch):
     monkeypatch.setattr(process_lock, "LEAVES_WITHIN_S", 0.1)
-    takeover.remember(str(tmp_path), {"bot": bot.pid})
-    assert takeover.take_over(str(tmp_path)) == ["bot"]
+    keeper.record(str(tmp_path), {"bot": bot.pid})
+    assert keeper.take_over(str(tmp_path)) == ["bot"]
     assert bot.wait() == -9
 
 
 def test_one_that_is_not_ours_is_neither_asked_nor_killed(bot, tmp_path, monkeypatch):
     monkeypatch.setattr(process_lock, "LEAVES_WITHIN_S", 0.1)
-    takeover.remember(str(tmp_path), {"bot": bot.pid})
-    kept = tmp_path / takeover.FILE
+    keeper.record(str(tmp_path), {"bot": bot.pid})
+    kept = tmp_path / keeper.RECORD
     written = json.loads(kept.read_text())
     pid, began = written["parts"]["bot"]
     for other in (
@@ -52,7 +52,7 @@ def test_one_that_is_not_ours_is_neither_asked_nor_killed(bot, tmp_path, monkeyp
         [],
     ):
         kept.write_text(json.dumps(other))
-        assert takeover.take_over(str(tmp_path)) == []
+        assert keeper.take_over(str(tmp_path)) == []
     with pytest.raises(OperatorError, match="has not left"):  # `nightshift down` kills nobody
         process_lock.ask_to_leave(str(tmp_path), home.BOT_LOCK)
     assert bot.poll() is None
@@ -61,7 +61,7 @@ def test_one_that_is_not_ours_is_neither_asked_nor_killed(bot, tmp_path, monkeyp
 def test_one_that_has_not_come_up_yet_is_ended_too(tmp_path):
     """It would take its lock a moment later, and the next keeper's bot would find it taken."""
     with subprocess.Popen(["sleep", "60"]) as starting:
-        takeover.remember(str(tmp_path), {"bot": starting.pid})
-        assert takeover.take_over(str(tmp_path)) == ["bot"]
+        keeper.record(str(tmp_path), {"bot": starting.pid})
+        assert keeper.take_over(str(tmp_path)) == ["bot"]
         assert starting.wait() == -15
-    assert takeover.take_over(str(tmp_path)) == []
+    assert keeper.take_over(str(tmp_path)) == []

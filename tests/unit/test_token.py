@@ -14,7 +14,7 @@ import pytest
 from bot import settings, token
 from runner.config import home
 from runner.errors import OperatorError
-from runner.terminal import spawn
+from runner.terminal import keeper
 from tests.wait import eventually
 
 PIDFD_GETFD = 438
@@ -119,7 +119,7 @@ def starting(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     with (tmp_path / "out").open("wb") as output:
         command = [sys.executable, "-c", ASK, str(tmp_path / "go")]
-        process = spawn.start(command, output.fileno(), [token.Handover(GOOD)])
+        process = keeper.start(command, output.fileno(), [token.Handover(GOOD)])
     yield process
     process.kill()
     process.wait(60)

@@ -1,9 +1,9 @@
 """What an attempt used of its GPUs, reckoned from single readings."""
 
-from runner.gpu.attribution import own_memory_mib
 from runner.gpu.usage_meter import Sums
 from runner.model import Gpu, GpuProcess
 from runner.processes.linux import is_below
+from runner.supervisor.gpu_memory import own_memory_mib
 
 NOTHING = {
     "peak_memory_mib": None,

@@ -1,8 +1,4 @@
-"""Serves a python-telegram-bot bot from a world in the same process, without sockets.
-
-api = BotApi()
-bot = Bot(api.world.token, request=LocalRequest(api), get_updates_request=LocalRequest(api))
-"""
+"""Serves a python-telegram-bot bot from a world in the same process, without sockets."""
 
 from __future__ import annotations
 
@@ -11,25 +7,25 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from telegram.error import NetworkError, TimedOut
+from telegram.error import TimedOut
 from telegram.request import BaseRequest, RequestData
 
-from bot.local_chat.bot_api.api import BotApi, Ending, Reply
-from bot.local_chat.bot_api.params import Upload
-from bot.timeouts import within
+from bot.local_chat.bot_api.files import Upload
+from bot.waiting import within
 
 if TYPE_CHECKING:
     from telegram._utils.types import ODVInput
 
+    from bot.local_chat.bot_api.api import ApiReply, LocalBotApi
+
 METHOD = re.compile(r"/bot([^/]+)/([^/]+)")
 FILE = re.compile(r"/file/bot([^/]+)/(.+)")
-FOREVER_S = 24 * 60 * 60.0
 
 
 class LocalRequest(BaseRequest):
-    """The transport between a bot and a BotApi: a function call."""
+    """The transport between a bot and a LocalBotApi: a function call."""
 
-    def __init__(self, api: BotApi, read_timeout: float | None = 5.0) -> None:
+    def __init__(self, api: LocalBotApi, read_timeout: float | None = 5.0) -> None:
         self._api = api
         self._read_timeout = read_timeout
 
@@ -62,19 +58,8 @@ class LocalRequest(BaseRequest):
             raise TimedOut from error
         return reply.status, reply.body
 
-    async def _answer(self, url: str, data: RequestData | None) -> Reply:
-        reply = await self._ask(unquote(urlsplit(url).path), data)
-        if reply.ending is Ending.RESET:
-            raise NetworkError("httpx.ConnectError: All connection attempts failed")
-        if reply.ending is Ending.CUT:
-            raise NetworkError(
-                "httpx.RemoteProtocolError: peer closed connection without sending complete message body"
-            )
-        if reply.ending is Ending.HANG:
-            await asyncio.sleep(FOREVER_S)
-        return reply
-
-    async def _ask(self, path: str, data: RequestData | None) -> Reply:
+    async def _answer(self, url: str, data: RequestData | None) -> ApiReply:
+        path = unquote(urlsplit(url).path)
         if file := FILE.fullmatch(path):
             return await self._api.download(file[1], file[2])
         called = METHOD.fullmatch(path)

@@ -1,125 +1,48 @@
-"""Updates that wait for the bot, and the one long poll that waits for them."""
+"""Updates that wait for the bot, and the long poll that waits for them."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.local_chat.bot_api.api_errors import conflict
-from bot.local_chat.bot_api.limits import update_life_s
-from bot.timeouts import within
+from bot.waiting import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bot.local_chat.bot_api.fields import JsonObject
-
-KINDS = (
-    *("message", "edited_message", "channel_post", "edited_channel_post", "inline_query", "chosen_inline_result"),
-    *("callback_query", "shipping_query", "pre_checkout_query", "poll", "poll_answer", "my_chat_member"),
-    *("chat_member", "chat_join_request", "chat_boost", "removed_chat_boost", "message_reaction"),
-    *("message_reaction_count", "business_connection", "business_message", "edited_business_message"),
-    *("deleted_business_messages", "purchased_paid_media", "managed_bot", "guest_message"),
-)
-ON_REQUEST = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
-DEFAULT = frozenset(KINDS) - ON_REQUEST
-OTHER_POLLER = "terminated by other getUpdates request; make sure that only one bot instance is running"
-WEBHOOK_SET = "terminated by setWebhook request"
-AHEAD = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Something that happened, for the bot."""
-
-    update_id: int
-    kind: str
-    payload: JsonObject
-    expires_at: float
-
-    def to_json(self) -> JsonObject:
-        """Return the update as getUpdates gives it."""
-        return {"update_id": self.update_id, self.kind: self.payload}
+    from bot.local_chat.bot_api.objects import JsonObject
 
 
 class UpdateQueue:
     """Keeps updates until the bot confirms them by asking for later ones."""
 
-    def __init__(self, clock: Callable[[], float], first_id: int) -> None:
-        self._clock = clock
+    def __init__(self, first_id: int) -> None:
         self._next_id = first_id
-        self._pending: dict[int, Update] = {}
+        self._pending: dict[int, JsonObject] = {}
         self._waiter: asyncio.Future[None] | None = None
-        self._repeats: tuple[random.Random, int] | None = None
-        self._again: list[tuple[Update, int]] = []
-        self.allowed = DEFAULT
-        self.given = 0
-
-    def repeat(self, seed: int, at_most: int) -> None:
-        """From now on, deliver each confirmed update again up to `at_most` times. 0 turns this off."""
-        self._repeats = (random.Random(seed), at_most) if at_most else None  # noqa: S311 - repeatable on purpose
 
     def add(self, kind: str, payload: JsonObject) -> int | None:
-        """Queue an update and wake the poll. Return its id, or None if the bot does not want such updates."""
-        if kind not in self.allowed:
-            return None
+        """Queue an update, wake the poll, and return the update's id."""
         update_id = self._next_id
         self._next_id += 1
-        self._pending[update_id] = Update(update_id, kind, payload, self._clock() + update_life_s(kind))
+        self._pending[update_id] = {"update_id": update_id, kind: payload}
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
         return update_id
 
-    def allow(self, kinds: list[str]) -> None:
-        """Set which kinds of update the bot wants from now on. If none is known, use the default."""
-        self.allowed = frozenset(kinds) & frozenset(KINDS) or DEFAULT
-
-    def pending(self) -> list[Update]:
-        """Return the waiting updates that have not expired, in order."""
-        now = self._clock()
-        self._pending = {key: update for key, update in self._pending.items() if update.expires_at > now}
+    def pending(self) -> list[JsonObject]:
+        """Return the waiting updates, in order."""
         return list(self._pending.values())
 
     def confirm(self, offset: int) -> None:
-        """Forget updates before the offset. A negative one keeps that many from the end."""
-        waiting = self.pending()
-        if offset > self._next_id + AHEAD:
-            # an offset from another queue confirms nothing
-            return
-        keep = waiting[offset:] if offset < 0 else [update for update in waiting if update.update_id >= offset]
-        if self._repeats is not None:
-            draw, at_most = self._repeats
-            drawn = [(update, draw.randint(0, at_most)) for update in waiting if update not in keep]
-            self._again += [(update, times) for update, times in drawn if times]
-        self._pending = {update.update_id: update for update in keep}
-
-    def clear(self) -> None:
-        """Forget everything that waits."""
-        self._pending.clear()
+        """Forget the updates before the offset."""
+        for update_id in [update_id for update_id in self._pending if update_id < offset]:
+            del self._pending[update_id]
 
     async def get(self, offset: int, limit: int, timeout_s: float) -> list[JsonObject]:
-        """Confirm, then return what is there. If nothing is, end any other poll and wait."""
+        """Confirm, then return what is there. If nothing is, wait for it."""
         self.confirm(offset)
-        again = self._given_again(limit)
-        if not self._pending and not again and timeout_s > 0:
-            self.end_poll(OTHER_POLLER)
+        if not self._pending and timeout_s > 0:
             await self._wait(timeout_s)
-        found = [*again, *self.pending()][:limit]
-        self.given += len(found)
-        return [update.to_json() for update in found]
-
-    def _given_again(self, limit: int) -> list[Update]:
-        """Return the confirmed updates that are to be delivered again now."""
-        due = self._again[:limit]
-        self._again = [(update, left - 1) for update, left in due if left > 1] + self._again[len(due) :]
-        return [update for update, _ in due]
-
-    def end_poll(self, reason: str) -> None:
-        """Answer a waiting poll with a conflict."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(conflict(reason))
+        return self.pending()[:limit]
 
     async def _wait(self, timeout_s: float) -> None:
         waiter = asyncio.get_running_loop().create_future()

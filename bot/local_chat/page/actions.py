@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api.api_errors import ApiError, PersonError
-from bot.local_chat.bot_api.entities import utf16_length
-from bot.local_chat.bot_api.world import as_told
+from bot.local_chat.bot_api.formatted_text import plain_text, utf16_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.local_chat.bot_api.api import BotApi
-    from bot.local_chat.bot_api.objects import Message, User
+    from bot.local_chat.bot_api.files import Upload
+    from bot.local_chat.bot_api.objects import ApiMessage, ApiUser, JsonObject
+    from bot.local_chat.bot_api.world import LocalWorld
 
 SHOWN_AT_ONCE = 200
 KEPT_NAMES = 1000
 LONGEST_NAME = 64
 
 
-class Acts:
+class PersonError(ValueError):
+    """A person tried something that no Telegram client allows."""
+
+
+class PersonActions:
     """The person's side of their chat. The page names each message it sends; a name is sent only once."""
 
-    def __init__(self, api: BotApi, person: User) -> None:
-        self._api = api
+    def __init__(self, world: LocalWorld, person: ApiUser) -> None:
+        self._world = world
         self._person = person
-        self._chat = api.world.chats[person.id]
+        self._chat = world.chats[person.id]
         self._sending: str | None = None
         self._sent: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -34,54 +37,55 @@ class Acts:
         """Return the page's own name for a message it sent or is sending, or None."""
         return self._names.get(message_id, self._sending)
 
-    def messages(self, before: int | None = None) -> tuple[list[dict[str, Any]], bool]:
+    def messages(self, before: int | None = None) -> tuple[list[JsonObject], bool]:
         """Return the newest messages (before this one, if given), oldest first, and whether there are older ones."""
-        found = [message for message in self._chat.messages.values() if before is None or message.message_id < before]
-        return [self._shown(message) for message in found[-SHOWN_AT_ONCE:]], len(found) > SHOWN_AT_ONCE
+        messages = [message for number, message in self._chat.messages.items() if before is None or number < before]
+        return [self._named(message) for message in messages[-SHOWN_AT_ONCE:]], len(messages) > SHOWN_AT_ONCE
 
-    def commands(self) -> list[dict[str, Any]]:
-        """Return the commands the person is offered."""
-        return self._api.world.commands.shown(self._chat, self._person.id, self._person.language_code)
-
-    def do(self, request: dict[str, Any]) -> dict[str, Any]:
+    def do(self, request: JsonObject) -> JsonObject:
         """Do what a frame from the page asks, and return the frame to answer with."""
         name = request.get("id")
         try:
             if request.get("do") == "send":
                 return {"type": "done", "id": name, "message_id": self._send_text(request)}
             if request.get("do") == "tap":
-                tap = self._api.people.tap(self._person, None, _whole(request, "message_id"), _text(request, "data"))
+                tap = self._world.tap(self._person, _integer(request, "message_id"), _text(request, "data"))
                 return {"type": "done", "id": name, "tap": tap.id}
             if request.get("do") == "older":
-                messages, more = self.messages(_whole(request, "before"))
+                messages, more = self.messages(_integer(request, "before"))
                 return {"type": "older", "messages": messages, "more": more}
-        except (PersonError, ApiError) as error:
-            return {"type": "refused", "id": name, "error": getattr(error, "description", str(error))}
-        return {"type": "refused", "id": name, "error": "the page asked for something unknown"}
+        except PersonError as error:
+            return {"type": "refused", "id": name, "error": str(error)}
+        return {"type": "refused", "id": name, "error": "This page does not fit the bot. Reload it."}
 
-    def send_document(self, name: str, file: tuple[str, bytes, str], caption: str, reply_to: int | None) -> int:
+    def send_document(self, name: str, upload: Upload, caption: str, reply_to: int | None) -> int:
         """Send a file and return its message id. Raise PersonError if it is refused."""
-        filename, data, mime_type = file
-        if utf16_length(caption) > self._api.world.limits.caption:
-            raise PersonError("the text below the file is too long")
+        if utf16_length(caption) > self._world.limits.caption:
+            raise PersonError(f"The text below a file has at most {self._world.limits.caption} characters.")
 
-        def send() -> Message:
-            return self._api.people.send_document(
-                self._person, None, filename, data, caption=caption, mime_type=mime_type, reply_to=reply_to
-            )
+        def send() -> ApiMessage:
+            document = self._world.files.add("document", upload)
+            return self._write(reply_to, document=document, caption=plain_text(caption))
 
         return self._once(name, send)
 
-    def _send_text(self, request: dict[str, Any]) -> int:
-        text = _text(request, "text")
-        reply_to = _whole(request, "reply_to") if request.get("reply_to") is not None else None
-        return self._once(
-            _text(request, "id"), lambda: self._api.people.send_text(self._person, None, text, reply_to=reply_to)
-        )
+    def _send_text(self, request: JsonObject) -> int:
+        text = plain_text(_text(request, "text"))
+        reply_to = _integer(request, "reply_to") if request.get("reply_to") is not None else None
+        if not text.text:
+            raise PersonError("There is nothing to send.")
+        if utf16_length(text.text) > self._world.limits.text:
+            raise PersonError(
+                f"A message has at most {self._world.limits.text} characters. Send longer text as a file."
+            )
+        return self._once(_text(request, "id"), lambda: self._write(reply_to, text=text))
 
-    def _once(self, name: str, send: Callable[[], Message]) -> int:
+    def _write(self, reply_to: int | None, **content: Any) -> ApiMessage:
+        return self._world.write(self._person, reply_to=self._chat.messages.get(reply_to or 0), **content)
+
+    def _once(self, name: str, send: Callable[[], ApiMessage]) -> int:
         if not 0 < len(name) <= LONGEST_NAME:
-            raise PersonError("a message needs a name of its own")
+            raise PersonError("A message needs a name of its own.")
         if name in self._sent:
             return self._sent[name]
         self._sending = name
@@ -95,22 +99,20 @@ class Acts:
             del self._names[self._sent.pop(next(iter(self._sent)))]
         return message_id
 
-    def _shown(self, message: Message) -> dict[str, Any]:
+    def _named(self, message: ApiMessage) -> JsonObject:
         name = self.name_of(message.message_id)
-        return as_told(message) | ({"client": name} if name else {})
+        return message.for_page() | ({"client": name} if name else {})
 
 
-def _text(request: dict[str, Any], field: str) -> str:
+def _text(request: JsonObject, field: str) -> str:
     value = request.get(field)
-    if not isinstance(value, str):
-        raise PersonError(f"{field} is missing")
-    if any("\ud800" <= char <= "\udfff" for char in value):
-        raise PersonError(f"{field} is not text")
+    if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+        raise PersonError(f"The field {field} must be text.")
     return value
 
 
-def _whole(request: dict[str, Any], field: str) -> int:
+def _integer(request: JsonObject, field: str) -> int:
     value = request.get(field)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise PersonError(f"{field} is missing")
+        raise PersonError(f"The field {field} must be a whole number.")
     return value

@@ -1,7 +1,7 @@
 """Keeps the person's chat over a restart: its last messages in a JSON file, small files beside it.
 
     history.load(world, person, path)            before the bot starts
-    async with history.Keeper(world, person, path): ...
+    async with history.HistoryWriter(world, person, path): ...
 
 Only the chat is kept. Updates that waited for the bot are not: the bot has its own inbox.
 """
@@ -14,27 +14,30 @@ import json
 import logging
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.local_chat.bot_api import events
-from bot.local_chat.page import history_format
+from bot.local_chat.bot_api.files import StoredFile
+from bot.local_chat.bot_api.formatted_text import Entity, FormattedText, utf16_length
 
 if TYPE_CHECKING:
-    from bot.local_chat.bot_api.events import Event
-    from bot.local_chat.bot_api.files import StoredFile
-    from bot.local_chat.bot_api.objects import Chat, Message, User
-    from bot.local_chat.bot_api.world import World
+    from bot.local_chat.bot_api.events import ChatEvent
+    from bot.local_chat.bot_api.objects import ApiMessage, ApiUser, JsonObject
+    from bot.local_chat.bot_api.world import LocalWorld
 
 log = logging.getLogger(__name__)
 
+VERSION = 1
 KEPT_MESSAGES = 500
 KEPT_FILE_BYTES = 4 * 1024 * 1024
 KEPT_BYTES = 64 * 1024 * 1024
 DELAY_S = 1.0
 KINDS = frozenset({events.MESSAGE, events.EDITED, events.DELETED, events.REACTION})
+PLAIN_FIELDS = ("date", "outgoing", "reply_markup", "edit_date", "silent", "reactions")
+FILE_FIELDS = ("kind", "file_id", "file_unique_id", "path", "name", "mime_type", "size")
 
 
-def load(world: World, person: User, path: str) -> None:
+def load(world: LocalWorld, person: ApiUser, path: str) -> None:
     """Put the kept messages into the person's chat of a new world. New message ids go on above them.
 
     A file that cannot be read is renamed to `.broken`, and the chat starts empty.
@@ -42,29 +45,27 @@ def load(world: World, person: User, path: str) -> None:
     chat = world.chats[person.id]
     try:
         with open(path, encoding="utf-8") as file:
-            kept = json.load(file)
-        messages = _read(kept, chat, world, path)
-        next_id, files_count = int(kept["next_message_id"]), int(kept["files"])
+            kept_chat = json.load(file)
+        messages = _read_messages(kept_chat, world, person, path)
+        next_id, files_count = int(kept_chat["next_message_id"]), int(kept_chat["files"])
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         _put_aside(path, error)
         return
-    for message in messages:
-        chat.messages[message.message_id] = message
-    chat.started = bool(kept.get("started"))
-    chat.next_message_id = max([chat.next_message_id, next_id, *(message.message_id + 1 for message in messages)])
-    for message in messages:
-        for stored in (message.document, message.photo):
-            if stored is not None:
-                world.files.restore(stored)
+    chat.messages.update(messages)
+    chat.started = bool(kept_chat.get("started"))
+    chat.next_message_id = max([chat.next_message_id, next_id, *(number + 1 for number in messages)])
+    for message in messages.values():
+        for stored in _files(message):
+            world.files.restore(stored)
     world.files.skip_to(files_count)
 
 
-class Keeper:
+class HistoryWriter:
     """Writes the chat to disk a second after it changed, and once more at the end."""
 
-    def __init__(self, world: World, person: User, path: str) -> None:
+    def __init__(self, world: LocalWorld, person: ApiUser, path: str) -> None:
         self._world = world
         self._chat = world.chats[person.id]
         self._path = path
@@ -72,7 +73,7 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Future[None] | None = None
 
-    async def __aenter__(self) -> Keeper:
+    async def __aenter__(self) -> HistoryWriter:
         self._stop = self._world.events.watch(self._note)
         self._task = asyncio.create_task(self._run())
         return self
@@ -87,7 +88,7 @@ class Keeper:
             await self._writing
         self._write(*self._snapshot())
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ChatEvent) -> None:
         if event.chat_id == self._chat.id and event.kind in KINDS:
             self._changed.set()
 
@@ -103,66 +104,121 @@ class Keeper:
     def _snapshot(self) -> tuple[str, dict[str, StoredFile]]:
         """Return what to write: the text of the JSON file, and the files beside it by name."""
         messages = list(self._chat.messages.values())[-KEPT_MESSAGES:]
-        files = _worth_keeping(messages)
-        kept = {
-            "version": history_format.VERSION,
+        chat = {
+            "version": VERSION,
             "started": self._chat.started,
             "next_message_id": self._chat.next_message_id,
             "files": self._world.files.count,
-            "messages": [history_format.written(message) for message in messages],
+            "messages": [_message_json(message) for message in messages],
         }
-        return json.dumps(kept, ensure_ascii=False), files
+        return json.dumps(chat, ensure_ascii=False), _files_to_keep(messages)
 
     def _write(self, text: str, files: dict[str, StoredFile]) -> None:
         folder = _files_folder(self._path)
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            there = set(os.listdir(folder))
-            for name in files.keys() - there:
+            present = set(os.listdir(folder))
+            for name in files.keys() - present:
                 _write_file(os.path.join(folder, name), files[name].data)
             _write_file(self._path, text.encode())
-            for name in there - files.keys():
+            for name in present - files.keys():
                 os.unlink(os.path.join(folder, name))
         except OSError as error:
             log.warning("the chat cannot be written to %s: %s", self._path, error)
 
 
-def _read(kept: dict[str, Any], chat: Chat, world: World, path: str) -> list[Message]:
-    if kept["version"] != history_format.VERSION:
-        raise ValueError(f"version {kept['version']}")
-    by_id: dict[int, Message] = {}
-    for written in kept["messages"]:
-        message = history_format.read(written, chat, world)
-        message.reply_to = by_id.get(written.get("reply_to"))
-        by_id[message.message_id] = message
-    for message in by_id.values():
-        _fill_files(message, _files_folder(path))
-    return list(by_id.values())
+def _message_json(message: ApiMessage) -> JsonObject:
+    """Return a message as it is written, without the content of its files."""
+    fields: JsonObject = {"id": message.message_id, **{name: getattr(message, name) for name in PLAIN_FIELDS}}
+    fields["from"] = message.sender and message.sender.id
+    fields["reply_to"] = message.reply_to and message.reply_to.message_id
+    for name in ("text", "caption"):
+        formatted: FormattedText = getattr(message, name)
+        fields[name] = formatted.text
+        fields[f"{name}_entities"] = formatted.entities_json()
+    for name in ("document", "photo"):
+        stored: StoredFile | None = getattr(message, name)
+        fields[name] = stored and {field: getattr(stored, field) for field in FILE_FIELDS}
+    return {name: value for name, value in fields.items() if value}
 
 
-def _fill_files(message: Message, folder: str) -> None:
+def _read_messages(kept_chat: JsonObject, world: LocalWorld, person: ApiUser, path: str) -> dict[int, ApiMessage]:
+    if kept_chat["version"] != VERSION:
+        raise ValueError(f"version {kept_chat['version']}")
+    messages: dict[int, ApiMessage] = {}
+    for fields in kept_chat["messages"]:
+        messages[int(fields["id"])] = world.message_type(
+            message_id=int(fields["id"]),
+            chat=world.chats[person.id],
+            sender=world.users.get(fields.get("from", 0)),
+            text=_read_text(fields, "text"),
+            caption=_read_text(fields, "caption"),
+            document=_read_file(fields.get("document")),
+            photo=_read_file(fields.get("photo")),
+            reply_to=messages.get(fields.get("reply_to")),
+            **{name: fields[name] for name in PLAIN_FIELDS if name in fields},
+        )
+    for message in messages.values():
+        _fill_file(message, _files_folder(path))
+    return messages
+
+
+def _read_text(fields: JsonObject, name: str) -> FormattedText:
+    entities = []
+    for entity in fields.get(f"{name}_entities", []):
+        extra = {field: value for field, value in entity.items() if field not in {"type", "offset", "length"}}
+        entities.append(Entity(entity["type"], entity["offset"], entity["length"], tuple(extra.items())))
+    return FormattedText(fields.get(name, ""), tuple(entities))
+
+
+def _read_file(fields: JsonObject | None) -> StoredFile | None:
+    """Return a file, still without its content."""
+    if fields is None:
+        return None
+    size = fields["size"]
+    return StoredFile(**(fields | {"data": b"", "size": None if size is None else (int(size[0]), int(size[1]))}))
+
+
+def _fill_file(message: ApiMessage, folder: str) -> None:
+    """Read the content of a message's file. If it is gone, say so in the message: Telegram has no empty files."""
     for kind in ("document", "photo"):
         stored: StoredFile | None = getattr(message, kind)
         if stored is None:
             continue
         try:
-            with open(os.path.join(folder, history_format.file_name(stored)), "rb") as file:
+            with open(os.path.join(folder, _file_name(stored)), "rb") as file:
                 setattr(message, kind, replace(stored, data=file.read()))
         except OSError:
-            history_format.forget_file(message, stored.name)
+            _replace_by_note(message, f"📎 {stored.name} (no longer kept)")
 
 
-def _worth_keeping(messages: list[Message]) -> dict[str, StoredFile]:
+def _replace_by_note(message: ApiMessage, note: str) -> None:
+    after = f"\n{message.caption.text}" if message.caption.text else ""
+    length = utf16_length(note)
+    moved = (replace(entity, offset=entity.offset + length + 1) for entity in message.caption.entities)
+    message.text = FormattedText(note + after, (Entity("italic", 0, length), *moved))
+    message.caption, message.document, message.photo = FormattedText(), None, None
+
+
+def _files_to_keep(messages: list[ApiMessage]) -> dict[str, StoredFile]:
     """Return the newest files that are small enough, up to KEPT_BYTES in total."""
-    kept: dict[str, StoredFile] = {}
+    files: dict[str, StoredFile] = {}
     room = KEPT_BYTES
     for message in reversed(messages):
-        for stored in (message.document, message.photo):
-            if stored is None or len(stored.data) > min(KEPT_FILE_BYTES, room):
-                continue
-            room -= len(stored.data)
-            kept[history_format.file_name(stored)] = stored
-    return kept
+        for stored in _files(message):
+            if len(stored.data) <= min(KEPT_FILE_BYTES, room):
+                room -= len(stored.data)
+                files[_file_name(stored)] = stored
+    return files
+
+
+def _files(message: ApiMessage) -> list[StoredFile]:
+    return [stored for stored in (message.document, message.photo) if stored is not None]
+
+
+def _file_name(stored: StoredFile) -> str:
+    """Return a file's name on disk. It comes from the content, so equal files are written once."""
+    return stored.file_unique_id
 
 
 def _files_folder(path: str) -> str:

@@ -39,18 +39,20 @@ def listen(port: int) -> Listener:
 
 def inherited() -> Listener | None:
     """Return the socket that this process was handed, or None."""
-    given = os.environ.pop(VARIABLE, None)
-    if given is None:
+    value = os.environ.pop(VARIABLE, None)
+    if value is None:
         return None
-    number, _, session = given.partition(":")
+    number, _, session = value.partition(":")
     try:
         os.set_inheritable(int(number), False)
         return Listener(socket.socket(fileno=int(number)), session)
     except (OSError, ValueError) as error:
-        raise OperatorError(f"{VARIABLE}={given} is no open socket: the page was to listen there.") from error
+        raise OperatorError(
+            f"{VARIABLE}={value} is not an open socket, so the chat page cannot listen. Unset it and start again."
+        ) from error
 
 
-class Held:
+class HeldSocket:
     """Holds the page's port while this process lives, for one bot after the other."""
 
     variable = VARIABLE

@@ -42,24 +42,24 @@ class Keys:
 class Meeting:
     """One connection: both nonces, and the proofs over them."""
 
-    def __init__(self, keys: Keys, said: str) -> None:
+    def __init__(self, keys: Keys, port_and_nonce: str) -> None:
         self.keys, self._nonce = keys, secrets.token_hex(16)
-        self._said = f"{said} {self._nonce}"
-        self.file_key = keys.proof(f"files {self._said}")  # sent as a header with files while the connection lasts
+        self._meeting = f"{port_and_nonce} {self._nonce}"
+        self.file_key = keys.proof(f"files {self._meeting}")  # sent as a header with files while the connection lasts
 
     def challenge(self) -> dict[str, Any]:
         """Return the server's frame, with its proof."""
-        proof = self.keys.proof(f"server {self._said}")
+        proof = self.keys.proof(f"server {self._meeting}")
         return {"type": "proof", "nonce": self._nonce, "session": self.keys.session, "proof": proof}
 
     def is_proven(self, proof: object) -> bool:
         """Return whether this is the page's proof. Compares in constant time."""
-        return isinstance(proof, str) and same(proof, self.keys.proof(f"page {self._said}"))
+        return isinstance(proof, str) and same(proof, self.keys.proof(f"page {self._meeting}"))
 
 
-def same(given: str, right: str) -> bool:
+def same(text: str, expected: str) -> bool:
     """Compare in constant time."""
-    return hmac.compare_digest(given.encode(errors="replace"), right.encode())
+    return hmac.compare_digest(text.encode(errors="replace"), expected.encode())
 
 
 def _mac(key: bytes, text: str) -> bytes:

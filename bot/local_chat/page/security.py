@@ -64,8 +64,8 @@ class Doorkeeper:
 
     def check_key(self, request: web.Request) -> None:
         """Raise HTTPUnauthorized unless the request carries the key of an open connection."""
-        given = request.headers.get(KEY_HEADER, "")
-        if not any(same(given, key) for key in self._file_keys):
+        key = request.headers.get(KEY_HEADER, "")
+        if not any(same(key, file_key) for file_key in self._file_keys):
             raise web.HTTPUnauthorized(text="The page is not connected. Reload it.")
 
     @property
@@ -94,7 +94,7 @@ class Doorkeeper:
                 text=f"This page answers only as {here}. Through ssh -L use the same port number on both sides."
             )
         if request.headers.get("Origin", here) != here:
-            raise web.HTTPForbidden(text="Not for other sites.")
+            raise web.HTTPForbidden(text="Other sites may not use this page.")
 
 
 def _last_worker() -> web.Response:

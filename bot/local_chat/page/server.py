@@ -1,6 +1,6 @@
 """The chat as a page in a browser on this machine.
 
-    async with Page(api, person, listener=listen(8765), secret=secret, status=status) as page:
+    async with Page(world, person, listener=listen(8765), secret=secret, status=status) as page:
         print(page.url)
 
 The link's secret comes after the #, which browsers do not send. Page and server prove to each other that they know it
@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.local_chat.bot_api.api_errors import PersonError
-from bot.local_chat.page.actions import Acts
+from bot.local_chat.bot_api.files import Upload
+from bot.local_chat.page.actions import PersonActions, PersonError
 from bot.local_chat.page.listening_socket import HOST
 from bot.local_chat.page.proof import Keys
 from bot.local_chat.page.security import Doorkeeper
@@ -26,8 +26,8 @@ from bot.local_chat.page.stream import OpenPage, Stream, read_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.local_chat.bot_api.api import BotApi
-    from bot.local_chat.bot_api.objects import User
+    from bot.local_chat.bot_api.objects import ApiUser, JsonObject
+    from bot.local_chat.bot_api.world import LocalWorld
     from bot.local_chat.page.listening_socket import Listener
 
 STATIC = os.path.join(os.path.dirname(__file__), "static")
@@ -43,14 +43,14 @@ class Page:
     """The chat in a browser on this machine. Anyone who has the link acts as its one person."""
 
     def __init__(
-        self, api: BotApi, person: User, *, listener: Listener, secret: str, status: Callable[[], dict[str, Any]]
+        self, world: LocalWorld, person: ApiUser, *, listener: Listener, secret: str, status: Callable[[], JsonObject]
     ) -> None:
-        self._world = api.world
+        self._world = world
         self._listener = listener
         self._secret = secret
         self._door = Doorkeeper(Keys(secret, listener.session), listener.port)
-        self._acts = Acts(api, person)
-        self._stream = Stream(api.world, person, self._acts, status)
+        self._actions = PersonActions(world, person)
+        self._stream = Stream(world, person, self._actions, status)
         self._runner = web.AppRunner(self._app(), shutdown_timeout=1.0, access_log=None)
         self._feeding: asyncio.Task[None] | None = None
 
@@ -136,13 +136,13 @@ class Page:
         form = await request.post()
         file = form.get("file")
         if not isinstance(file, web.FileField):
-            raise web.HTTPBadRequest(text="No file came.")
+            raise web.HTTPBadRequest(text="The request has no file.")
         with file.file:
-            content = (file.filename or "file", file.file.read(), file.content_type or "application/octet-stream")
+            upload = Upload(file.filename or "file", file.file.read(), file.content_type or "application/octet-stream")
         reply_to = str(form.get("reply_to", ""))
         try:
-            message_id = self._acts.send_document(
-                str(form.get("id", "")), content, str(form.get("caption", "")), int(reply_to) if reply_to else None
+            message_id = self._actions.send_document(
+                str(form.get("id", "")), upload, str(form.get("caption", "")), int(reply_to) if reply_to else None
             )
         except (PersonError, ValueError) as error:
             raise web.HTTPBadRequest(text=str(error)) from error
@@ -152,7 +152,7 @@ class Page:
         self._door.check_key(request)
         stored = self._world.files.get(request.match_info["file_id"])
         if stored is None:
-            raise web.HTTPNotFound(text="This file is no longer kept.")
+            raise web.HTTPNotFound(text="This file is no longer available.")
         # never a type that a browser shows by itself: the page's script knows which files are pictures
         headers = {"Cache-Control": "no-store", "Content-Disposition": "attachment"}
         return web.Response(body=stored.data, content_type="application/octet-stream", headers=headers)
@@ -161,7 +161,7 @@ class Page:
 def _static_file(name: str) -> bytes:
     """Return one of the page's own files. It is read each time: the files are few, small and local."""
     if name not in os.listdir(STATIC):
-        raise web.HTTPNotFound(text="Not here.")
+        raise web.HTTPNotFound(text="There is no such file.")
     with open(os.path.join(STATIC, name), "rb") as file:
         return file.read()
 

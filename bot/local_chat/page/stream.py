@@ -20,10 +20,10 @@ from bot.local_chat.bot_api import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.local_chat.bot_api.events import Event
-    from bot.local_chat.bot_api.objects import User
-    from bot.local_chat.bot_api.world import World
-    from bot.local_chat.page.actions import Acts
+    from bot.local_chat.bot_api.events import ChatEvent
+    from bot.local_chat.bot_api.objects import ApiUser
+    from bot.local_chat.bot_api.world import LocalWorld
+    from bot.local_chat.page.actions import PersonActions
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +62,12 @@ class OpenPage:
 class Stream:
     """Sends events and the status to every open page. Does nothing while none is open."""
 
-    def __init__(self, world: World, person: User, acts: Acts, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, world: LocalWorld, person: ApiUser, actions: PersonActions, status: Callable[[], dict[str, Any]]
+    ) -> None:
         self._world = world
         self._person = person
-        self._acts = acts
+        self._actions = actions
         self._status = status
         self._instance = secrets.token_hex(8)
         self._pages: set[OpenPage] = set()
@@ -100,10 +102,10 @@ class Stream:
         self._opened.set()
         writer = asyncio.create_task(page.write())
         try:
-            async for asked in page.socket:
+            async for message in page.socket:
                 if page not in self._pages:
                     break
-                page.push(json.dumps(self._acts.do(_read(asked.data))))
+                page.push(json.dumps(self._actions.do(_read(message.data))))
         finally:
             self._pages.discard(page)
             if not self._pages:
@@ -130,16 +132,16 @@ class Stream:
             "number": self._world.events.last_number,
             "me": self._person.to_json(),
             "bot": self._world.bot.to_json(),
-            "commands": self._acts.commands(),
+            "commands": self._world.commands_for(self._person),
             "limits": {"text": self._world.limits.text, "file_bytes": self._world.limits.download_bytes},
         }
         missed = self._missed(greeting)
         if missed is None:
-            hello["messages"], hello["more"] = self._acts.messages()
+            hello["messages"], hello["more"] = self._actions.messages()
         frames = [json.dumps(hello), *(self._event_frame(event) for event in missed or () if self._is_shown(event))]
         return [*frames, self._status_frame()]
 
-    def _missed(self, greeting: dict[str, Any]) -> list[Event] | None:
+    def _missed(self, greeting: dict[str, Any]) -> list[ChatEvent] | None:
         """Return the events a page has missed, or None if they are no longer known or too many."""
         seen = greeting.get("seen")
         if greeting.get("instance") != self._instance or not isinstance(seen, int):
@@ -147,22 +149,22 @@ class Stream:
         missed = self._world.events.after(seen)
         return missed if len(missed) == self._world.events.last_number - seen < WAITING_FRAMES // 2 else None
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: ChatEvent) -> None:
         if not self._pages:
             return
         if event.kind == events.COMMANDS:
-            self._push(json.dumps({"type": "commands", "commands": self._acts.commands()}))
+            self._push(json.dumps({"type": "commands", "commands": self._world.commands_for(self._person)}))
         elif self._is_shown(event):
             self._push(self._event_frame(event))
 
-    def _is_shown(self, event: Event) -> bool:
+    def _is_shown(self, event: ChatEvent) -> bool:
         if event.kind not in SHOWN or event.chat_id != self._person.id:
             return False
         return event.kind != events.ANSWERED or event.data["user_id"] == self._person.id
 
-    def _event_frame(self, event: Event) -> str:
+    def _event_frame(self, event: ChatEvent) -> str:
         frame = {"type": "event", "number": event.number, "kind": event.kind, "data": event.data}
-        if event.kind == events.MESSAGE and (name := self._acts.name_of(event.data["message_id"])):
+        if event.kind == events.MESSAGE and (name := self._actions.name_of(event.data["message_id"])):
             frame["data"] = event.data | {"client": name}
         return json.dumps(frame)
 
@@ -182,10 +184,10 @@ class Stream:
 def _read(data: Any) -> dict[str, Any]:
     """Return a frame's JSON object, or an empty one if it is not a JSON object."""
     try:
-        read = json.loads(data)
+        frame = json.loads(data)
     except (TypeError, ValueError):
         return {}
-    return read if isinstance(read, dict) else {}
+    return frame if isinstance(frame, dict) else {}
 
 
 async def read_frame(socket: web.WebSocketResponse, timeout_s: float) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from runner.gpu.sim import state
-from runner.gpu.sim.faults import FOREIGN_PID_OFFSET, Faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,6 @@ NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 
 MIB = 1024 * 1024
-NOT_AVAILABLE = 2**64 - 1
 POWER_LIMIT_MW = 350_000
 IDLE_MW = 25_000
 SPINNING = 0.15  # share of the power that real work adds; measured deadlocks drew 17 to 28 % of the limit
@@ -39,15 +37,12 @@ class SimulatedDriver:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._faults = Faults(folder)
         self._claims = state.Claims(folder)
         self._cards: dict[int, Card] = {}
         self._opened = 0
 
     def nvmlInitWithFlags(self, _flags: Any) -> int:
         """Open the session."""
-        if code := self._faults.session(opening=True):
-            return code
         self._cards = {card.index: card for card in state.cards(self._folder)}
         self._opened += 1
         return SUCCESS
@@ -73,25 +68,24 @@ class SimulatedDriver:
 
     def nvmlDeviceGetHandleByUUID(self, uuid: Any, handle: Any) -> int:
         """Return the handle of the GPU with this UUID."""
-        wanted = uuid.value.decode()
-        index = next((card.index for card in self._cards.values() if card.uuid == wanted), None)
+        index = next((card.index for card in self._cards.values() if card.uuid == uuid.value.decode()), None)
         return NOT_FOUND if index is None else self._hand_out(index, handle)
 
     def nvmlDeviceGetIndex(self, handle: Any, index: Any) -> int:
         """Return the index of a GPU."""
-        return self._ask(handle, "index", lambda card: _set(index, card.index))
+        return self._ask(handle, lambda card: _set(index, card.index))
 
     def nvmlDeviceGetUUID(self, handle: Any, buffer: Any, _size: Any) -> int:
         """Return the UUID of a GPU."""
-        return self._ask(handle, "uuid", lambda card: setattr(buffer, "value", card.uuid.encode()))
+        return self._ask(handle, lambda card: setattr(buffer, "value", card.uuid.encode()))
 
     def nvmlDeviceGetName(self, handle: Any, buffer: Any, _size: Any) -> int:
         """Return the name of a GPU."""
-        return self._ask(handle, "name", lambda card: setattr(buffer, "value", card.name.encode()))
+        return self._ask(handle, lambda card: setattr(buffer, "value", card.name.encode()))
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any, info: Any) -> int:
         """Return memory in the old form, which counts reserved memory as used."""
-        return self._ask(handle, "memory", lambda card: self._memory(card, info._obj, card.reserved_mib))
+        return self._ask(handle, lambda card: self._memory(card, info._obj, card.reserved_mib))
 
     def nvmlDeviceGetMemoryInfo_v2(self, handle: Any, info: Any) -> int:
         """Return memory with reserved memory listed apart."""
@@ -100,7 +94,7 @@ class SimulatedDriver:
             info._obj.reserved = card.reserved_mib * MIB
             self._memory(card, info._obj, 0)
 
-        return self._ask(handle, "memory", fill)
+        return self._ask(handle, fill)
 
     def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
         """Return the utilization of a GPU in percent."""
@@ -109,45 +103,37 @@ class SimulatedDriver:
             rates._obj.gpu = load = self._load(card)
             rates._obj.memory = load // 2
 
-        return self._ask(handle, "utilization", fill)
+        return self._ask(handle, fill)
 
     def nvmlDeviceGetTemperature(self, handle: Any, _sensor: Any, celsius: Any) -> int:
         """Return the temperature of a GPU, which rises with load."""
-        return self._ask(handle, "temperature", lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100))
+        return self._ask(handle, lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100))
 
     def nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
         """Return the power draw of a GPU. It rises with load, but only a little if the load is a spinning kernel."""
         span = POWER_LIMIT_MW - IDLE_MW
-        return self._ask(handle, "power", lambda card: _set(milliwatts, IDLE_MW + span * self._work(card) // 100))
+        return self._ask(handle, lambda card: _set(milliwatts, IDLE_MW + span * self._work(card) // 100))
 
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: Any, milliwatts: Any) -> int:
         """Return the power limit of a GPU."""
-        return self._ask(handle, "power_limit", lambda _card: _set(milliwatts, POWER_LIMIT_MW))
+        return self._ask(handle, lambda _card: _set(milliwatts, POWER_LIMIT_MW))
 
     def nvmlDeviceGetComputeMode(self, handle: Any, mode: Any) -> int:
-        """Return the compute mode of a GPU: 0, unless a fault changes it."""
-        return self._ask(
-            handle,
-            "compute_mode",
-            lambda card: _set(mode, self._faults.answer(card.index, "compute_mode", 0)),
-        )
+        """Return the compute mode of a GPU: the default one."""
+        return self._ask(handle, lambda _card: _set(mode, 0))
 
     def nvmlDeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:
-        """Return whether MIG splits a GPU: 0, unless a fault changes it."""
+        """Return whether MIG splits a GPU: it does not."""
 
-        def fill(card: Card) -> None:
-            _set(current, self._faults.answer(card.index, "mig", 0))
-            _set(pending, current._obj.value)
+        def fill(_card: Card) -> None:
+            _set(current, 0)
+            _set(pending, 0)
 
-        return self._ask(handle, "mig", fill)
+        return self._ask(handle, fill)
 
     def nvmlDeviceGetAddressingMode(self, handle: Any, mode: Any) -> int:
-        """Return the addressing mode of a GPU: 0, unless a fault changes it."""
-
-        def fill(card: Card) -> None:
-            mode._obj.value = self._faults.answer(card.index, "addressing_mode", 0)
-
-        return self._ask(handle, "addressing_mode", fill)
+        """Return the addressing mode of a GPU: its own memory."""
+        return self._ask(handle, lambda _card: _set(mode, 0))
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, table: Any) -> int:
         """List the processes on a GPU. As in NVML, a call without a table only returns the size it needs."""
@@ -162,11 +148,11 @@ class SimulatedDriver:
                 row.pid, row.usedGpuMemory = pid, memory
             _set(count, len(listed))
 
-        return self._ask(handle, "processes", fill) or (INSUFFICIENT_SIZE if short else SUCCESS)
+        return self._ask(handle, fill) or (INSUFFICIENT_SIZE if short else SUCCESS)
 
     def nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, _table: Any) -> int:
         """Return an empty list: a simulated GPU has no graphics processes."""
-        return self._ask(handle, "processes", lambda _card: _set(count, 0))
+        return self._ask(handle, lambda _card: _set(count, 0))
 
     def nvmlDeviceGetProcessUtilization(self, handle: Any, table: Any, count: Any, _since: Any) -> int:
         """List the load of each process on a GPU. As in NVML, processes without load are not listed."""
@@ -181,35 +167,31 @@ class SimulatedDriver:
                 row.pid, row.smUtil = pid, load
             _set(count, len(listed))
 
-        return self._ask(handle, "process_utilization", fill) or answer
+        return self._ask(handle, fill) or answer
 
     def _about_all(self, fill: Callable[[], None]) -> int:
-        code = self._faults.session() if self._opened else UNINITIALIZED
-        if code == SUCCESS:
-            fill()
-        return code
+        if not self._opened:
+            return UNINITIALIZED
+        fill()
+        return SUCCESS
 
     def _hand_out(self, index: int, handle: Any) -> int:
         if not self._opened:
             return UNINITIALIZED
         if index not in self._cards:
             return INVALID_ARGUMENT
-        code = self._faults.device(index, "handle")
-        if code == SUCCESS:
-            ctypes.c_void_p.from_buffer(handle._obj).value = index + 1
-        return code
+        ctypes.c_void_p.from_buffer(handle._obj).value = index + 1
+        return SUCCESS
 
-    def _ask(self, handle: Any, what: str, fill: Callable[[Card], None]) -> int:
-        """Answer one query about one GPU, or return the code of the fault that prevents it."""
+    def _ask(self, handle: Any, fill: Callable[[Card], None]) -> int:
+        """Answer one query about one GPU."""
         if not self._opened:
             return UNINITIALIZED
         card = self._cards.get((ctypes.c_void_p.from_buffer(handle).value or 0) - 1)
         if card is None:
             return INVALID_ARGUMENT
-        code = self._faults.device(card.index, what)
-        if code == SUCCESS:
-            fill(card)
-        return code
+        fill(card)
+        return SUCCESS
 
     def _memory(self, card: Card, info: Any, hidden_mib: int) -> None:
         used_mib = sum(claim.memory_mib for claim in self._claims.on(card.index))
@@ -225,22 +207,17 @@ class SimulatedDriver:
         return min(100, int(done))
 
     def _listed(self, card: Card) -> list[tuple[int, int]]:
-        """Return PID and bytes of each process on a GPU. Faults can hide or change both."""
-        if self._faults.says(card.index, "processes", "hidden"):
-            return []
-        offset = FOREIGN_PID_OFFSET if self._faults.says(card.index, "processes", "foreign") else 0
-        silent = self._faults.says(card.index, "process_memory", "na")
+        """Return PID and bytes of each process on a GPU."""
         held: dict[int, int] = {}
         for claim in self._claims.on(card.index):
             held[claim.pid] = held.get(claim.pid, 0) + claim.memory_mib * MIB
-        return sorted((pid + offset, NOT_AVAILABLE if silent else size) for pid, size in held.items())
+        return sorted(held.items())
 
     def _loads(self, card: Card) -> list[tuple[int, int]]:
-        offset = FOREIGN_PID_OFFSET if self._faults.says(card.index, "processes", "foreign") else 0
         made: dict[int, int] = {}
         for claim in self._claims.on(card.index):
             made[claim.pid] = min(100, made.get(claim.pid, 0) + claim.utilization)
-        return sorted((pid + offset, load) for pid, load in made.items() if load)
+        return sorted((pid, load) for pid, load in made.items() if load)
 
 
 def simulate(home: str, setting: str) -> SimulatedDriver:

@@ -109,13 +109,13 @@ def visible(cards: list[Card], environ: Mapping[str, str]) -> list[Card]:
     """Return the GPUs in CUDA_VISIBLE_DEVICES, in its order. The first entry that names no new GPU ends the list."""
     if VISIBLE not in environ:
         return cards
-    shown: list[Card] = []
+    chosen: list[Card] = []
     for entry in environ[VISIBLE].split(","):
         named = [card for card in cards if _names(entry.strip(), card)]
-        if len(named) != 1 or named[0] in shown:
+        if len(named) != 1 or named[0] in chosen:
             break
-        shown += named
-    return shown
+        chosen += named
+    return chosen
 
 
 def main(argv: list[str]) -> int:
@@ -163,10 +163,10 @@ def _options(argv: list[str]) -> Namespace:
     parser = argparse.ArgumentParser(prog="nightshift sim-load", description="Hold memory of simulated GPUs.")
     parser.add_argument("--memory", default="1G", help="on each GPU: 8G, 500M (default 1G)")
     parser.add_argument("--load", type=int, default=0, choices=range(101), metavar="PERCENT")
-    parser.add_argument("--spin", action="store_true", help="at 100 %% and no work done, as in a dead-lock of NCCL")
-    parser.add_argument("--time", help="30s, 10m; until stopped if not given")
+    parser.add_argument("--spin", action="store_true", help="use 100 %% without doing work, like a deadlock in NCCL")
+    parser.add_argument("--time", help="how long: 30s, 10m (default: until stopped)")
     parser.add_argument("--gpu", type=int, metavar="N", help="only the Nth visible GPU, counted from 0")
-    parser.add_argument("--grow", metavar="SIZE/TIME", help="take more as time goes by: 500M/1s")
+    parser.add_argument("--grow", metavar="SIZE/TIME", help="take more over time: 500M/1s")
     parser.add_argument(
         "--mirror", type=float, metavar="N", help="run a command; hold N times what it holds of the machine's memory"
     )

@@ -3,7 +3,6 @@
     gpus.conf           one line per GPU: index, UUID, total MiB, reserved MiB, name
     procs/<gpu>.<pid>   one claim: pid, start time of the process in clock ticks, MiB, utilisation in percent, and 1
                         if its kernel only spins and waits for another GPU, else 0
-    faults.conf         faults, for tests (see faults.py)
     lock                flocked while a claim is changed
 
 A claim counts only while its process lives. A start time of 0 marks a process of another PID namespace,
@@ -49,6 +48,16 @@ class Card:
     reserved_mib: int
     name: str
 
+    def to_line(self) -> str:
+        """Return the GPU as a line of gpus.conf."""
+        return f"{self.index} {self.uuid} {self.total_mib} {self.reserved_mib} {self.name}\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> Card:
+        """Build a GPU from a line of gpus.conf."""
+        index, uid, total, reserved, name = line.rstrip("\n").split(" ", 4)
+        return cls(int(index), uid, int(total), int(reserved), name)
+
 
 class Claim(NamedTuple):
     """What one process holds of one GPU."""
@@ -69,13 +78,13 @@ def parse_spec(setting: str) -> list[tuple[int, str]]:
     """Return the size in GiB and the type of each GPU in a setting such as `sim:2x24GiB+1x11GiB:GTX 1080 Ti`."""
     kinds: list[tuple[int, str]] = []
     for part in setting.removeprefix("sim:").split("+"):
-        found = _KIND.fullmatch(part.strip())
-        if found is None:
+        match = _KIND.fullmatch(part.strip())
+        if match is None:
             raise OperatorError(
                 f"{setting!r} does not describe simulated GPUs: write NIGHTSHIFT_GPUS=sim:2x24GiB,"
                 " or several kinds as sim:2x24GiB+1x80GiB, with a type as sim:1x11GiB:GTX 1080 Ti"
             )
-        kinds += [(int(found[2]), (found[3] or f"{found[2]}GiB").strip())] * int(found[1])
+        kinds += [(int(match[2]), (match[3] or f"{match[2]}GiB").strip())] * int(match[1])
     if len(kinds) > MAX_GPUS:
         raise OperatorError(f"{setting!r} asks for {len(kinds)} simulated GPUs: {MAX_GPUS} is the most")
     return kinds
@@ -85,23 +94,22 @@ def build(folder: str, setting: str) -> None:
     """Write the GPUs of a setting to the folder. The same folder and setting give the same UUIDs."""
     kinds = parse_spec(setting)
     os.makedirs(os.path.join(folder, PROCS), mode=0o700, exist_ok=True)
-    lines = [_line(os.path.realpath(folder), index, *kind) for index, kind in enumerate(kinds)]
+    lines = [_card(os.path.realpath(folder), index, *kind).to_line() for index, kind in enumerate(kinds)]
     _write(os.path.join(folder, GPUS), "".join(lines))
 
 
-def _line(folder: str, index: int, gib: int, kind: str) -> str:
-    name = uuid.uuid5(_NAMESPACE, f"{folder} {index} {gib}")
-    return f"{index} GPU-{name} {gib * 1024} {RESERVED_MIB} Simulated {kind}\n"
+def _card(folder: str, index: int, gib: int, kind: str) -> Card:
+    number = uuid.uuid5(_NAMESPACE, f"{folder} {index} {gib}")
+    return Card(index, f"GPU-{number}", gib * 1024, RESERVED_MIB, f"Simulated {kind}")
 
 
 def cards(folder: str) -> list[Card]:
     """Return the simulated GPUs of a folder; an empty list if none were built."""
     try:
         with open(os.path.join(folder, GPUS), encoding="utf-8") as file:
-            rows = [line.rstrip("\n").split(" ", 4) for line in file]
+            return [Card.from_line(line) for line in file]
     except FileNotFoundError:
         return []
-    return [Card(int(i), uid, int(total), int(reserved), name) for i, uid, total, reserved, name in rows]
 
 
 class Claims:
@@ -123,11 +131,11 @@ class Claims:
         if self._seen[0] == changed_ns:
             return self._seen[1]
         settled = time.time_ns() - changed_ns > SETTLED_NS
-        found: dict[int, list[Claim]] = {}
+        claims: dict[int, list[Claim]] = {}
         for name, claim in _claim_files(self._folder):
-            found.setdefault(_index(name), []).append(claim)
-        self._seen = (changed_ns if settled else 0, found)
-        return found
+            claims.setdefault(_index(name), []).append(claim)
+        self._seen = (changed_ns if settled else 0, claims)
+        return claims
 
 
 def write_claim(folder: str, name: str, claim: Claim) -> None:

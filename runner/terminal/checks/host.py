@@ -1,4 +1,4 @@
-"""Checks of the host: Python, kernel, shell, clock, limits."""
+"""Checks of the host: Python, kernel, shell, clock, limits and GPUs. They never load the driver's library."""
 
 from __future__ import annotations
 
@@ -8,13 +8,29 @@ import shutil
 import sys
 import time
 from contextlib import closing
+from importlib import metadata
 from typing import TYPE_CHECKING
 
-from runner.terminal.checks.finding import INFO, OK, WARN, Finding, verdict
+from runner.config.home import RUNNER_LOCK
+from runner.errors import NightshiftError
+from runner.gpu import load_check
+from runner.gpu.availability import STALE_AFTER_S
+from runner.gpu.nvml_errors import WRONG_BINDING
+from runner.gpu.published import read_published
+from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.sim import state
+from runner.processes import linux, process_lock
+from runner.supervisor import cgroup
+from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding, verdict
+from runner.terminal.wait import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from runner.model import Snapshot
+
+OLDEST_BINDING = (12, 535, 108)
+_LEVELS = {load_check.OK: OK, load_check.WARNING: WARN, load_check.ERROR: FAIL}
 OLDEST_PYTHON = (3, 10)
 SANE_YEARS = range(2024, 2100)
 HOW_TO_ENFORCE = (
@@ -74,10 +90,8 @@ def orphans_come_to_us() -> bool:
 
 
 def _adopts_an_orphan() -> bool:
-    from runner.processes import linux
-
     linux.become_subreaper()
-    told, tell = os.pipe()
+    hear, tell = os.pipe()
     parent = os.fork()
     if parent == 0:
         between = os.getpid()
@@ -87,13 +101,11 @@ def _adopts_an_orphan() -> bool:
             os.write(tell, str(os.getppid()).encode())
         os._exit(0)
     os.waitpid(parent, 0)
-    return int(os.read(told, 20)) == os.getpid()
+    return int(os.read(hear, 20)) == os.getpid()
 
 
 def proc() -> Iterator[Finding]:
     """Check that /proc can be read: a job's processes are found there."""
-    from runner.processes import linux
-
     try:
         seen = os.getpid() in linux.Family().pids and os.path.exists("/proc/self/environ")
     except OSError:
@@ -115,21 +127,19 @@ def bash() -> Iterator[Finding]:
 
 def inotify(folder: str) -> Iterator[Finding]:
     """Check whether changes of files are reported at once."""
-    from runner.terminal.wait_for_jobs import Changes
-
     path = os.path.join(folder, f".doctor.{os.getpid()}")
     with closing(Changes(folder)) as changes:
         with open(path, "w", encoding="ascii") as file:
             file.write("?")
         began = time.monotonic()
         changes.wait(1.0)
-        told = time.monotonic() - began < 0.9
+        reported = time.monotonic() - began < 0.9
         os.unlink(path)
     yield verdict(
-        told,
+        reported,
         "inotify",
-        "changes are told at once",
-        "changes are not told: `log -f` and `wait` notice them every 5 s only",
+        "changes are reported at once",
+        "changes are not reported: `log -f` and `wait` notice them every 5 s only",
         "raise fs.inotify.max_user_instances with sysctl",
         level=WARN,
     )
@@ -162,19 +172,75 @@ def clock() -> Iterator[Finding]:
 
 def limits(home: str) -> Iterator[Finding]:
     """Check whether the kernel enforces --cpus and --ram of jobs. Useful, but not required."""
-    from runner.config.home import RUNNER_LOCK
-    from runner.processes.process_lock import holder
-    from runner.supervisor import cgroup
-
-    pid = holder(home, RUNNER_LOCK)
+    pid = process_lock.holder(home, RUNNER_LOCK)
     if pid is None:
         yield Finding(INFO, "limits", "whether --cpus and --ram of jobs are enforced is known when a runner is up")
         return
     try:
-        given = cgroup.controllers(cgroup.delegated(pid))
+        enforced = cgroup.controllers(cgroup.delegated(pid))
     except cgroup.NotEnforcedError as why:
-        told = f"--cpus and --ram are reserved and passed to the job, but not enforced: {why}"
-        yield Finding(INFO, "limits", told, HOW_TO_ENFORCE)
+        text = f"--cpus and --ram are reserved and passed to the job, but not enforced: {why}"
+        yield Finding(INFO, "limits", text, HOW_TO_ENFORCE)
         return
-    what = " and ".join({cgroup.CPU: "--cpus", cgroup.MEMORY: "--ram"}[name] for name in given)
+    what = " and ".join({cgroup.CPU: "--cpus", cgroup.MEMORY: "--ram"}[name] for name in enforced)
     yield Finding(OK, "limits", f"{what} of jobs are enforced by control groups")
+
+
+def binding() -> Iterator[Finding]:
+    """Check that nvidia-ml-py is installed and recent, and no other package that provides the same module."""
+    version = _version_of("nvidia-ml-py")
+    namesakes = [name for name in ("pynvml", "nvidia-ml-py3") if _version_of(name)]
+    good = version is not None and not namesakes and _numbers(version) >= OLDEST_BINDING
+    installed = f"nvidia-ml-py {version or 'is not installed'}"
+    also = f", beside {' and '.join(namesakes)}" if namesakes else ""
+    yield verdict(good, "binding", installed, installed + also, WRONG_BINDING)
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def driver(home: str, gpus: str) -> Iterator[Finding]:
+    """Check whether the driver answers, by fresh readings of the runner or by a private sampler."""
+    if gpus == "none":
+        yield Finding(INFO, "GPUs", "none, as NIGHTSHIFT_GPUS says")
+        return
+    try:
+        if gpus.startswith("sim:"):
+            state.parse_spec(gpus)
+        is_up = process_lock.runner_is_up(home)
+        snapshot = (_published(home) if is_up else None) or _sampled(home, gpus)
+    except NightshiftError as error:
+        yield Finding(FAIL, "GPUs", str(error), "nightshift needs them, unless NIGHTSHIFT_GPUS=none")
+        return
+    simulated = " (SIMULATED)" if snapshot.simulated else ""
+    yield Finding(OK, "GPUs", f"{len(snapshot.gpus)} found, driver {snapshot.driver or 'unknown'}{simulated}")
+    if snapshot.trouble:
+        yield Finding(FAIL, "GPUs", snapshot.trouble, "see `nvidia-smi` and `dmesg`")
+    for gpu in snapshot.gpus:
+        if gpu.health.value != "ok":
+            yield Finding(WARN, f"GPU {gpu.index}", f"{gpu.health.value}: {gpu.detail}", "see `dmesg`")
+
+
+def _published(home: str) -> Snapshot | None:
+    published = read_published(home)
+    return published[0] if published and published[1] < STALE_AFTER_S else None
+
+
+def _sampled(home: str, gpus: str) -> Snapshot:
+    with SamplerClient(home, gpus, "--private") as sampler:
+        return sampler.sample(timeout_s=60.0)
+
+
+def under_load(home: str, gpus: str) -> Iterator[Finding]:
+    """Load each free GPU and watch it: `doctor --gpu`."""
+    for result in load_check.check(home, gpus):
+        level = _LEVELS[result.level]
+        yield Finding(level, "GPU load", result.sentence, "see `nvidia-smi` and `dmesg`" if level == FAIL else None)

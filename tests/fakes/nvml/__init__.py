@@ -5,7 +5,7 @@
     subprocess.Popen(..., env={**os.environ, **nvml.env})
     nvml.fault(0, "lost")
 
-The folder is laid out as `runner/gpu/sim/state.py` describes, faults as `runner/gpu/sim/faults.py` does; on top of
+The folder is laid out as `runner/gpu/sim/state.py` describes, faults as `tests/fakes/faulty_driver.py` does; on top of
 those `fault("all", "driver", "535.54.03")` sets the version the driver tells. An upgrade is
 `replace_library(build=2)`, which leaves the old driver loaded, and a reload of the driver `fault("all", "loaded", 2)`.
 """

@@ -1,20 +1,19 @@
-// Puts the parts together: what comes from the server goes to the part that shows it.
+// Puts the parts together, and passes each frame from the server to the part that shows it.
 
 import { Attention } from "./attention.js";
-import { Bubbles } from "./bubbles.js";
+import { Bubbles, replyBySwipe } from "./bubbles.js";
 import { Composer } from "./composer.js";
 import { byId } from "./dom.js";
 import { Files } from "./files.js";
 import { Identity } from "./identity.js";
 import { Keyboards } from "./keyboard.js";
 import { setUpLook } from "./look.js";
+import { Typing } from "./notices.js";
 import { Outbox } from "./outbox.js";
 import { Shelf } from "./shelf.js";
 import { Connection } from "./socket.js";
 import { Strip, countsText } from "./strip.js";
-import { replyBySwipe } from "./swipe.js";
 import { Timeline } from "./timeline.js";
-import { Typing } from "./typing.js";
 
 function start(identity) {
   const connection = new Connection(identity);
@@ -51,7 +50,6 @@ function start(identity) {
       if (bubbles.isMine(message)) return;
       typing.stop();
       attention.received(message);
-      if (message.keyboard?.force_reply) composer.replyTo(message);
     },
     edited: (message) => timeline.change(message),
     deleted: ({ message_id: messageId }) => timeline.remove(messageId),
@@ -68,9 +66,9 @@ function start(identity) {
     if (hello.messages) catchUp(hello);
     showState();
     showEmptiness();
-    const kept = await shelf.open(hello.seal);
-    outbox.restore(kept.outbox);
-    composer.restore(kept.draft);
+    const { outbox: unsent, draft } = await shelf.open(hello.seal);
+    outbox.restore(unsent);
+    composer.restore(draft);
     outbox.flush();
   });
   const catchUp = ({ messages, more }) => {
@@ -110,7 +108,7 @@ function start(identity) {
   return connection;
 }
 
-/** Instead of the chat: how to get in. What another program's page may have left in the browser goes away. */
+/** Show how to get in instead of the chat, and clear what another program's page may have left in the browser. */
 function setLocked(locked) {
   if (locked && byId("locked").hidden) fetch("/clean", { method: "POST" }).catch(() => {});
   byId("app").hidden = locked;

@@ -1,4 +1,4 @@
-// Calling a person back: a count in the tab's title and, if they want, notifications.
+// Gets the person's attention: a count in the tab's title and, if allowed, notifications.
 
 import { byId, icon } from "./dom.js";
 import { snippet } from "./bubbles.js";

@@ -6,6 +6,9 @@ import { sizeText } from "./files.js";
 import { enlarge, toast } from "./notices.js";
 
 const TALLEST_PX = 340;
+const ENOUGH_PX = 56;
+const FURTHEST_PX = 80;
+const SCROLLS_ITSELF = "pre, .keyboard";
 const clock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
 
 export class Bubbles {
@@ -36,7 +39,7 @@ export class Bubbles {
     return article;
   }
 
-  /** What a person opened or scrolled inside a message stays so when the message changes. */
+  /** Keep what a person opened or scrolled inside a message when the message changes. */
   carryOver(before, after) {
     const fresh = { quotes: after.querySelectorAll(".expandable"), code: after.querySelectorAll("pre") };
     before.querySelectorAll(".expandable").forEach((quote, at) => {
@@ -110,13 +113,45 @@ function marks({ date, edit_date: edited, silent }) {
   );
 }
 
-function reactions({ reactions: given }) {
-  if (!given?.length) return null;
-  return el("div", { class: "reactions", "aria-label": "Reactions" }, ...given.map((emoji) => el("span", {}, emoji)));
+function reactions({ reactions: emojis }) {
+  if (!emojis?.length) return null;
+  return el("div", { class: "reactions", "aria-label": "Reactions" }, ...emojis.map((emoji) => el("span", {}, emoji)));
 }
 
 /** A message in one line. */
 export function snippet({ text, caption, document: file, photo }) {
   const words = text ?? caption ?? (file ? file.file_name : photo ? "Picture" : "Message");
   return words.replace(/\s+/g, " ").slice(0, 140);
+}
+
+/** Reply to a message that is drawn to the left, as on a phone. */
+export function replyBySwipe(log, reply) {
+  let from = null;
+
+  log.addEventListener("touchstart", ({ touches, target }) => {
+    const message = target.closest(".message");
+    const usable = message && touches.length === 1 && !target.closest(SCROLLS_ITSELF);
+    from = usable ? { message, x: touches[0].clientX, y: touches[0].clientY, moved: 0 } : null;
+  }, { passive: true });
+
+  log.addEventListener("touchmove", ({ touches }) => {
+    if (!from) return;
+    const x = touches[0].clientX - from.x;
+    const y = touches[0].clientY - from.y;
+    if (from.moved === 0 && Math.abs(y) > Math.abs(x)) {
+      from = null;
+      return;
+    }
+    from.moved = Math.min(0, Math.max(x, -FURTHEST_PX));
+    from.message.style.setProperty("transform", `translateX(${from.moved}px)`);
+  }, { passive: true });
+
+  const end = (event) => {
+    if (!from) return;
+    from.message.style.removeProperty("transform");
+    if (event.type === "touchend" && from.moved <= -ENOUGH_PX) reply(Number(from.message.dataset.id));
+    from = null;
+  };
+  log.addEventListener("touchend", end);
+  log.addEventListener("touchcancel", end);
 }

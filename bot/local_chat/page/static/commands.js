@@ -1,4 +1,4 @@
-// The commands on offer: all of them behind the / button, fitting ones while one is being typed.
+// The menu of commands: all of them behind the / button, matching ones while a command is being typed.
 
 import { byId, el, icon } from "./dom.js";
 
@@ -6,7 +6,7 @@ export class CommandMenu {
   #menu = byId("menu");
   #button = byId("commands");
   #all = [];
-  #shown = [];
+  #offered = [];
   #active = 0;
   #choose;
   #send;
@@ -46,14 +46,14 @@ export class CommandMenu {
     if (key === "Escape") this.close();
     else if (key === "ArrowDown") this.#move(1);
     else if (key === "ArrowUp") this.#move(-1);
-    else if (key === "Tab" || (key === "Enter" && text !== `/${this.#shown[this.#active].command}`))
-      this.#choose(this.#shown[this.#active].command);
+    else if (key === "Tab" || (key === "Enter" && text !== `/${this.#offered[this.#active].command}`))
+      this.#choose(this.#offered[this.#active].command);
     else return false;
     return true;
   }
 
   #open(commands) {
-    this.#shown = commands;
+    this.#offered = commands;
     this.#menu.hidden = commands.length === 0;
     this.#button.setAttribute("aria-expanded", String(this.isOpen));
     this.#menu.replaceChildren(...commands.map((command, at) => this.#row(command, at)));
@@ -78,7 +78,7 @@ export class CommandMenu {
   }
 
   #move(by) {
-    this.#activate((this.#active + by + this.#shown.length) % this.#shown.length);
+    this.#activate((this.#active + by + this.#offered.length) % this.#offered.length);
   }
 
   #activate(at) {

@@ -1,4 +1,4 @@
-// Where one writes: a growing field, files, replies, commands, and what was sent before.
+// The composer: a field that grows, files, replies, commands, and messages sent before.
 
 import { byId, icon } from "./dom.js";
 import { CommandMenu } from "./commands.js";
@@ -40,7 +40,7 @@ export class Composer {
     this.#menu.commands = commands;
   }
 
-  /** What was being written before the page was reloaded. */
+  /** Put back what was being written before the page was reloaded. */
   restore(draft) {
     if (draft && !this.#field.value) this.#put(draft);
   }
@@ -102,7 +102,7 @@ export class Composer {
     return true;
   }
 
-  /** What was sent before, one step further back or forth; only from an empty field or from there. */
+  /** Show what was sent before, one step further back or forth. Starts only from an empty field. */
   #recall(step) {
     const fresh = this.#field.value === "" && step > 0;
     const at = this.#recalled + step;

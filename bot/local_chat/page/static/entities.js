@@ -58,7 +58,7 @@ function wrapped(entity, text, inner, onCommand) {
   return el("span", {}, ...inner);
 }
 
-/** The address if it is one of the web, else nothing: javascript:, data: and their like are never followed. */
+/** The address if it is http or https, else null: the page never follows javascript:, data: and the like. */
 export function webAddress(address) {
   try {
     const url = new URL(address);

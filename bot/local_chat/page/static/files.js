@@ -30,7 +30,7 @@ export class Files {
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   }
 
-  /** Resolves to nothing, or to a sentence saying why the server does not take the file; rejects if it is not there. */
+  /** Resolves to null, or to the reason why the server refuses the file. Rejects if there is no server. */
   async send({ id, text, replyTo, file }) {
     const form = new FormData();
     form.set("id", id);
@@ -39,7 +39,7 @@ export class Files {
     form.set("file", file, file.name);
     const answer = await fetch("/file", { method: "POST", headers: this.#headers, body: form });
     if (answer.ok) return null;
-    if (answer.status === UNAUTHORIZED) throw new Error("the connection broke meanwhile");
+    if (answer.status === UNAUTHORIZED) throw new Error("the connection was lost");
     return answer.status === 413 ? "The file is too large." : answer.text();
   }
 
@@ -67,7 +67,7 @@ export class Files {
       image.src = await this.#pictures.get(fileId);
     } catch {
       this.#pictures.delete(fileId);
-      image.alt = "This picture is no longer kept";
+      image.alt = "This picture is no longer available";
       image.classList.add("gone");
     }
   }

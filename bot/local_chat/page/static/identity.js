@@ -3,15 +3,15 @@
 
 const utf8 = new TextEncoder();
 const STORE = "keys";
-const KEPT = "session";
+const SESSION = "session";
 
 export class Identity {
   #secret;
-  #kept;
+  #session;
 
-  constructor(secret, kept) {
+  constructor(secret, session) {
     this.#secret = secret;
-    this.#kept = kept;
+    this.#session = session;
   }
 
   /** From the link, or from before the page was reloaded; null without either. */
@@ -21,28 +21,28 @@ export class Identity {
       history.replaceState(null, "", location.pathname);
       return new Identity(await hmacKey(utf8.encode(secret)), null);
     }
-    const kept = await database("readonly", (store) => store.get(KEPT)).catch(() => null);
-    return kept ? new Identity(null, kept) : null;
+    const session = await database("readonly", (store) => store.get(SESSION)).catch(() => null);
+    return session ? new Identity(null, session) : null;
   }
 
   /** What to answer to a server that has proven itself; null for any other. */
   async meet(nonce, { nonce: theirs, session, proof }) {
     const key = await this.#key(session);
-    const said = `${location.port || 80} ${nonce} ${theirs}`;
-    if (!key || !(await crypto.subtle.verify("HMAC", key, bytes(proof), utf8.encode(`server ${said}`)))) return null;
+    const meeting = `${location.port || 80} ${nonce} ${theirs}`;
+    if (!key || !(await crypto.subtle.verify("HMAC", key, bytes(proof), utf8.encode(`server ${meeting}`)))) return null;
     await this.#keep({ session, key });
-    return { proof: hex(await sign(key, `page ${said}`)), fileKey: hex(await sign(key, `files ${said}`)) };
+    return { proof: hex(await sign(key, `page ${meeting}`)), fileKey: hex(await sign(key, `files ${meeting}`)) };
   }
 
   async #key(session) {
-    if (this.#kept?.session === session) return this.#kept.key;
+    if (this.#session?.session === session) return this.#session.key;
     return this.#secret && hmacKey(await sign(this.#secret, `key ${session}`));
   }
 
-  async #keep(kept) {
-    if (this.#kept?.session === kept.session) return;
-    this.#kept = kept;
-    await database("readwrite", (store) => store.put(kept, KEPT)).catch(() => {}); // then a reload needs the link
+  async #keep(session) {
+    if (this.#session?.session === session.session) return;
+    this.#session = session;
+    await database("readwrite", (store) => store.put(session, SESSION)).catch(() => {}); // then a reload needs the link
   }
 }
 

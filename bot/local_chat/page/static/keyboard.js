@@ -1,4 +1,4 @@
-// Buttons under a message. A pressed one waits, visibly, until the bot has answered.
+// Buttons under a message. A pressed button shows that it waits until the bot has answered.
 
 import { el, freshId } from "./dom.js";
 import { webAddress } from "./entities.js";
@@ -8,7 +8,7 @@ const LONGEST_WAIT_MS = 30_000;
 
 export class Keyboards {
   #connection;
-  #asked = new Map(); // our id of a press -> its place
+  #pressed = new Map(); // our id of a press -> its place
   #taps = new Map(); // the server's id of a press -> its place
   #busy = new Map(); // place -> timer
 
@@ -37,7 +37,7 @@ export class Keyboards {
     if (text) (asAlert ? alertBox : toast)(text);
   }
 
-  #button(message, { text, style, url, callback_data: data, copy_text: copy }) {
+  #button(message, { text, style, url, callback_data: data }) {
     const look = `key ${style ?? ""}`.trim();
     const href = url && webAddress(url);
     if (href) return el("a", { class: look, href, target: "_blank", rel: "noopener noreferrer" }, text, " ↗");
@@ -46,10 +46,6 @@ export class Keyboards {
       const press = () => this.#press(place, message.message_id, data);
       const busy = this.#busy.has(place) ? "true" : null;
       return el("button", { type: "button", class: look, "data-place": place, "aria-busy": busy, onclick: press }, text);
-    }
-    if (copy?.text) {
-      const put = () => navigator.clipboard.writeText(copy.text).then(() => toast("Copied"));
-      return el("button", { type: "button", class: look, onclick: put }, text);
     }
     return el("button", { type: "button", class: look, disabled: true }, text);
   }
@@ -61,20 +57,20 @@ export class Keyboards {
       toast("No connection. Press again in a moment.");
       return;
     }
-    this.#asked.set(id, place);
+    this.#pressed.set(id, place);
     this.#busy.set(place, setTimeout(() => this.#rest(place), LONGEST_WAIT_MS));
     this.#show(place, true);
   }
 
   #noted({ id, tap }) {
-    if (tap) this.#taps.set(tap, this.#asked.get(id));
-    this.#asked.delete(id);
+    if (tap) this.#taps.set(tap, this.#pressed.get(id));
+    this.#pressed.delete(id);
   }
 
   #refused({ id, error }) {
-    if (!this.#asked.has(id)) return;
-    this.#rest(this.#asked.get(id));
-    this.#asked.delete(id);
+    if (!this.#pressed.has(id)) return;
+    this.#rest(this.#pressed.get(id));
+    this.#pressed.delete(id);
     toast(error);
   }
 
@@ -88,7 +84,7 @@ export class Keyboards {
   #forgetAll() {
     for (const place of [...this.#busy.keys()]) this.#rest(place);
     this.#taps.clear();
-    this.#asked.clear();
+    this.#pressed.clear();
   }
 
   #show(place, busy) {

@@ -1,4 +1,4 @@
-// How the page looks to this person: colours, folded GPUs, and the room a phone's keyboard leaves.
+// How the page looks: colours, folded GPUs, and its height above a phone's keyboard.
 
 import { byId, icon } from "./dom.js";
 
@@ -46,7 +46,7 @@ function foldButton(button) {
   fold(localStorage.getItem(FOLDED) === "yes");
 }
 
-/** Where the keyboard lies over the page instead of making it smaller (iOS), make it smaller ourselves. */
+/** Make the page smaller where the keyboard covers it (iOS). */
 function keepAboveKeyboard() {
   const view = window.visualViewport;
   view?.addEventListener("resize", () => {

@@ -1,8 +1,10 @@
-// What is said over the chat: toasts, alerts, enlarged pictures.
+// What appears over and below the chat: toasts, alerts, enlarged pictures, and that the bot is typing.
 
 import { byId, el } from "./dom.js";
 
 const TOAST_MS = 3500;
+const TYPING_MS = 5500;
+const TYPING_WORDS = { upload_document: "sending a file", upload_photo: "sending a picture" };
 
 export function toast(text) {
   const box = el("p", { class: "toast" }, text);
@@ -32,4 +34,22 @@ export function enlarge(source) {
   dialog.querySelector("img").src = source;
   dialog.onclick = () => dialog.close();
   dialog.showModal();
+}
+
+/** What the bot is doing right now. It repeats this every few seconds until it is done. */
+export class Typing {
+  #element = byId("typing");
+  #timer = 0;
+
+  show(action) {
+    this.#element.hidden = false;
+    this.#element.querySelector("span").textContent = TYPING_WORDS[action] ?? "typing";
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.stop(), TYPING_MS);
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+    this.#element.hidden = true;
+  }
 }

@@ -1,4 +1,4 @@
-// What was written and has not arrived yet. Each message has a name of its own, so that sending it again is safe.
+// Messages that have not arrived yet. Each has a name of its own, so that sending it again is safe.
 
 import { byId, el, freshId, icon } from "./dom.js";
 import { sizeText } from "./files.js";
@@ -20,7 +20,7 @@ export class Outbox {
     this.#show();
   }
 
-  /** What was written before the page was reloaded comes first. */
+  /** Put back what was written before the page was reloaded. It comes first. */
   restore(items = []) {
     this.#items = new Map([...items.map((item) => [item.id, item]), ...this.#items]);
     this.#show();
@@ -48,7 +48,7 @@ export class Outbox {
     if (this.#items.delete(id)) this.#show();
   }
 
-  /** A server that went away before it said so may have taken it; then it is in the chat it kept. */
+  /** Whether an earlier server took the message but went away before it confirmed it. Then it is in the chat. */
   #reachedAnEarlierServer(item) {
     if (!item.sentTo || item.sentTo === this.#connection.instance || item.file) return false;
     return this.#timeline.all.some(
@@ -70,7 +70,7 @@ export class Outbox {
       if (refusal) this.#refused(item.id, refusal);
       else this.arrived(item.id);
     } catch {
-      // nobody there: it goes again with the next connection
+      // no answer: it is sent again with the next connection
     }
   }
 
@@ -96,7 +96,6 @@ export class Outbox {
   }
 
   #store() {
-    const kept = [...this.#items.values()].filter((item) => !item.file);
-    this.#shelf.put("outbox", kept);
+    this.#shelf.put("outbox", [...this.#items.values()].filter((item) => !item.file));
   }
 }

@@ -12,7 +12,7 @@ export class Shelf {
   #things = {};
   #writing = Promise.resolve();
 
-  /** Begin with this seal; resolves to what was put here before a reload. */
+  /** Begin with this seal. Resolves to what was put here before a reload. */
   async open(seal) {
     if (seal === this.#seal) return {};
     const first = this.#seal === null;
@@ -35,9 +35,9 @@ export class Shelf {
 
   async #read() {
     try {
-      const kept = Uint8Array.from(atob(sessionStorage.getItem(NAME)), (character) => character.charCodeAt(0));
-      const iv = kept.subarray(0, NONCE_BYTES);
-      const text = await crypto.subtle.decrypt({ name: "AES-GCM", iv }, this.#key, kept.subarray(NONCE_BYTES));
+      const sealed = Uint8Array.from(atob(sessionStorage.getItem(NAME)), (character) => character.charCodeAt(0));
+      const iv = sealed.subarray(0, NONCE_BYTES);
+      const text = await crypto.subtle.decrypt({ name: "AES-GCM", iv }, this.#key, sealed.subarray(NONCE_BYTES));
       return JSON.parse(new TextDecoder().decode(text));
     } catch {
       return {}; // nothing there, or not from this session

@@ -1,5 +1,5 @@
 // One WebSocket to the server. It comes back by itself, says what it saw last, and hands over every frame once.
-// Nothing is said to, or taken from, a server that has not proven that it knows the link's secret.
+// It sends nothing to a server, and takes nothing from it, before that server has proven that it knows the link's secret.
 
 import { freshNonce } from "./identity.js";
 
@@ -45,7 +45,7 @@ export class Connection extends EventTarget {
     this.open();
   }
 
-  /** Send a frame; false if there is nobody to take it. */
+  /** Send a frame. Returns false if there is no connection. */
   send(frame) {
     if (!this.online) return false;
     this.#socket.send(JSON.stringify(frame));
@@ -117,7 +117,7 @@ export class Connection extends EventTarget {
     }, SILENCE_MS);
   }
 
-  /** Without waiting: a close handshake with a server that is gone would take long. */
+  /** Close without waiting: a close handshake with a server that is gone would take long. */
   #drop() {
     const socket = this.#socket;
     socket.onopen = socket.onmessage = socket.onclose = null;

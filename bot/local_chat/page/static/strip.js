@@ -1,4 +1,4 @@
-// The box at a glance: one card per GPU. What is not known is shown as a dash, never as nothing.
+// The box at a glance: one card per GPU. An unknown value is shown as a dash.
 
 import { byId, el } from "./dom.js";
 
@@ -19,18 +19,18 @@ export class Strip {
     byId("runner-down").hidden = status?.runner_up !== false;
     byId("simulated").hidden = !status?.simulated;
     this.#held.hidden = !status?.held;
-    this.#held.textContent = status?.held ? `Queue held: ${status.held}` : "";
+    this.#held.textContent = (status?.held ?? "").replace(/^./, (letter) => letter.toUpperCase());
     const gpus = status?.gpus ?? [];
-    const known = new Set(gpus.map(({ uuid }) => uuid));
-    for (const uuid of this.#cards.keys()) if (!known.has(uuid)) this.#cards.delete(uuid);
+    const present = new Set(gpus.map(({ uuid }) => uuid));
+    for (const uuid of this.#cards.keys()) if (!present.has(uuid)) this.#cards.delete(uuid);
     this.#list.classList.toggle("many", gpus.length > MANY);
     for (const gpu of gpus) {
       if (!this.#cards.has(gpu.uuid)) this.#cards.set(gpu.uuid, new Card());
       this.#cards.get(gpu.uuid).show(gpu);
     }
-    const shown = gpus.map(({ uuid }) => this.#cards.get(uuid).element);
-    const same = shown.length === this.#list.children.length && shown.every((card, at) => card === this.#list.children[at]);
-    if (!same) this.#list.replaceChildren(...shown);
+    const cards = gpus.map(({ uuid }) => this.#cards.get(uuid).element);
+    const same = cards.length === this.#list.children.length && cards.every((card, at) => card === this.#list.children[at]);
+    if (!same) this.#list.replaceChildren(...cards);
   }
 }
 

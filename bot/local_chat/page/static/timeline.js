@@ -1,4 +1,4 @@
-// The messages in order, by day, and where the person is among them.
+// The messages in order, by day, and how far the person has scrolled.
 
 import { byId, el, icon } from "./dom.js";
 import { toast } from "./notices.js";
@@ -44,7 +44,7 @@ export class Timeline {
     return this.#messages.size === 0;
   }
 
-  /** Show the chat as it is, whatever was shown before. */
+  /** Show the chat as it is now. */
   replaceAll(messages, more) {
     const anchor = this.#anchor();
     this.#messages.clear();
@@ -61,25 +61,25 @@ export class Timeline {
   }
 
   change(message) {
-    const shown = this.#messages.get(message.message_id);
-    if (!shown) return;
+    const entry = this.#messages.get(message.message_id);
+    if (!entry) return;
     const fresh = this.#bubbles.build(message);
-    fresh.classList.toggle("continues", shown.element.classList.contains("continues"));
-    shown.element.replaceWith(fresh);
-    this.#bubbles.carryOver(shown.element, fresh);
+    fresh.classList.toggle("continues", entry.element.classList.contains("continues"));
+    entry.element.replaceWith(fresh);
+    this.#bubbles.carryOver(entry.element, fresh);
     this.#messages.set(message.message_id, { message, element: fresh });
   }
 
   react(messageId, reactions) {
-    const shown = this.#messages.get(messageId);
-    if (shown) this.change({ ...shown.message, reactions });
+    const entry = this.#messages.get(messageId);
+    if (entry) this.change({ ...entry.message, reactions });
   }
 
   remove(messageId) {
-    const shown = this.#messages.get(messageId);
-    if (!shown) return;
-    const section = shown.element.parentElement;
-    shown.element.remove();
+    const entry = this.#messages.get(messageId);
+    if (!entry) return;
+    const section = entry.element.parentElement;
+    entry.element.remove();
     this.#messages.delete(messageId);
     if (!section.querySelector(".message")) section.remove();
   }
@@ -97,7 +97,7 @@ export class Timeline {
   jump(messageId) {
     const element = this.#messages.get(messageId)?.element;
     if (!element) {
-      toast("That message is further back.");
+      toast("That message is not loaded yet. Scroll up to older messages first.");
       return;
     }
     element.scrollIntoView({ block: "center", behavior: "smooth" });
@@ -153,7 +153,7 @@ export class Timeline {
     this.#loadingOlder = this.#connection.send({ do: "older", before: Math.min(...this.#messages.keys()) });
   }
 
-  /** What is at the top of the screen now, to be put there again. */
+  /** Remember which message is at the top of the screen, to put it there again. */
   #anchor() {
     const top = this.#scroller.getBoundingClientRect().top;
     const first = [...this.#log.querySelectorAll(".message")].find((node) => node.getBoundingClientRect().bottom > top);

@@ -1,0 +1,250 @@
+"""What the bot may call. Each method takes the world and a call, and returns JSON.
+
+Only such refusals are here as a correct bot can meet: a message, chat or file that is gone, or a text that is too long.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bot.local_chat.bot_api import events
+from bot.local_chat.bot_api.formatted_text import FormattedText, html_text, plain_text, utf16_length
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bot.local_chat.bot_api.files import StoredFile, Upload
+    from bot.local_chat.bot_api.objects import ApiChat, ApiMessage, JsonObject
+    from bot.local_chat.bot_api.world import LocalWorld
+
+TOO_OLD = "query is too old and response timeout expired or query ID is invalid"
+NOT_MODIFIED = (
+    "message is not modified: specified new message content and reply markup are exactly the same "
+    "as a current content and reply markup of the message"
+)
+
+
+class ApiError(Exception):
+    """The bot asked for something that Telegram refuses: its code, description and parameters."""
+
+    def __init__(self, code: int, description: str, parameters: dict[str, int] | None = None) -> None:
+        super().__init__(f"{code} {description}")
+        self.code = code
+        self.description = description
+        self.parameters = parameters or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The parameters of one call. Each arrives as a string, or as an uploaded file."""
+
+    values: Mapping[str, str]
+    files: Mapping[str, Upload] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """Return a string, empty if it is missing."""
+        return self.values.get(name, "")
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return an integer."""
+        return int(self.values.get(name, default))
+
+    def json(self, name: str) -> Any:
+        """Return the JSON in a parameter, or None if it is missing."""
+        return json.loads(self.values.get(name, "null"))
+
+
+def get_me(world: LocalWorld, _call: Call) -> JsonObject:
+    """Return the bot itself."""
+    return world.bot.to_json()
+
+
+async def get_updates(world: LocalWorld, call: Call) -> list[JsonObject]:
+    """Confirm updates before the offset and return those that follow, waiting for them if asked to."""
+    timeout_s = min(call.integer("timeout"), world.limits.long_poll_s)
+    return await world.updates.get(call.integer("offset"), call.integer("limit", 100), timeout_s)
+
+
+def delete_webhook(_world: LocalWorld, _call: Call) -> bool:
+    """Do nothing: there is no webhook here."""
+    return True
+
+
+def send_message(world: LocalWorld, call: Call) -> JsonObject:
+    """Send a text."""
+    return _send(world, call, text=_text(world, call))
+
+
+def send_document(world: LocalWorld, call: Call) -> JsonObject:
+    """Send a file as it is."""
+    return _send(world, call, caption=_caption(world, call), document=_file(world, call, "document"))
+
+
+def send_photo(world: LocalWorld, call: Call) -> JsonObject:
+    """Send a picture as a photo."""
+    return _send(world, call, caption=_caption(world, call), photo=_file(world, call, "photo"))
+
+
+def get_file(world: LocalWorld, call: Call) -> JsonObject:
+    """Return where a file can be downloaded."""
+    stored = world.files.get(call.text("file_id"))
+    if stored is None:
+        raise bad_request("invalid file_id")
+    return stored.to_json() | {"file_path": stored.path}
+
+
+def edit_message_text(world: LocalWorld, call: Call) -> JsonObject:
+    """Replace a text. The keyboard is removed unless it is given again."""
+    message = _own_message(world, call)
+    if not message.text.text:
+        raise bad_request("there is no text in the message to edit")
+    return _change(world, call, message, text=_text(world, call))
+
+
+def edit_message_caption(world: LocalWorld, call: Call) -> JsonObject:
+    """Replace the caption of a file. The keyboard is removed unless it is given again."""
+    message = _own_message(world, call)
+    if message.document is None and message.photo is None:
+        raise bad_request("there is no caption in the message to edit")
+    return _change(world, call, message, caption=_caption(world, call))
+
+
+def edit_message_reply_markup(world: LocalWorld, call: Call) -> JsonObject:
+    """Replace the keyboard."""
+    return _change(world, call, _own_message(world, call))
+
+
+def answer_callback_query(world: LocalWorld, call: Call) -> bool:
+    """Answer a tap, which ends the waiting at the button. A second answer is accepted but shown to nobody."""
+    tap = world.taps.get(call.text("callback_query_id"))
+    if tap is None or world.clock() - tap.at > world.limits.callback_age_s:
+        raise bad_request(TOO_OLD)
+    if not tap.answered:
+        tap.answered = True
+        answer = {"text": call.text("text"), "show_alert": bool(call.json("show_alert"))}
+        world.events.tell(events.ANSWERED, tap.chat.id, {"id": tap.id, "user_id": tap.user.id, **answer})
+    return True
+
+
+def set_my_commands(world: LocalWorld, call: Call) -> bool:
+    """Replace the commands of one chat or, without a chat, of all others."""
+    chat_id = (call.json("scope") or {}).get("chat_id")
+    world.commands[chat_id] = call.json("commands")
+    world.events.tell(events.COMMANDS, chat_id, {})
+    return True
+
+
+def leave_chat(world: LocalWorld, call: Call) -> bool:
+    """Refuse: there are no groups here."""
+    _chat(world, call)
+    raise bad_request("chat member status can't be changed in private chats")
+
+
+METHODS: dict[str, Callable[[LocalWorld, Call], Any]] = {
+    "getMe": get_me,
+    "getUpdates": get_updates,
+    "deleteWebhook": delete_webhook,
+    "sendMessage": send_message,
+    "sendDocument": send_document,
+    "sendPhoto": send_photo,
+    "getFile": get_file,
+    "editMessageText": edit_message_text,
+    "editMessageCaption": edit_message_caption,
+    "editMessageReplyMarkup": edit_message_reply_markup,
+    "answerCallbackQuery": answer_callback_query,
+    "setMyCommands": set_my_commands,
+    "leaveChat": leave_chat,
+}
+
+
+def bad_request(text: str) -> ApiError:
+    """Return a 400: the request is wrong, and a retry does not help."""
+    return ApiError(400, f"Bad Request: {text}")
+
+
+def _chat(world: LocalWorld, call: Call) -> ApiChat:
+    chat = world.chats.get(call.integer("chat_id"))
+    if chat is None:
+        raise bad_request("chat not found")
+    return chat
+
+
+def _text(world: LocalWorld, call: Call) -> FormattedText:
+    text = _formatted(call, "text", world.limits.text, "message is too long")
+    if not text.text:
+        raise bad_request("text must be non-empty")
+    return text
+
+
+def _caption(world: LocalWorld, call: Call) -> FormattedText:
+    return _formatted(call, "caption", world.limits.caption, "message caption is too long")
+
+
+def _formatted(call: Call, name: str, limit: int, complaint: str) -> FormattedText:
+    read = html_text if call.text("parse_mode") == "HTML" else plain_text
+    formatted = read(call.text(name))
+    if utf16_length(formatted.text) > limit:
+        raise bad_request(complaint)
+    return formatted
+
+
+def _file(world: LocalWorld, call: Call, kind: str) -> StoredFile:
+    upload = call.files[call.text(kind).removeprefix("attach://") or kind]
+    size = struct.unpack_from(">II", upload.data, 16) if kind == "photo" else None  # the bot draws PNGs
+    return world.files.add(kind, upload, size)
+
+
+def _send(world: LocalWorld, call: Call, **content: Any) -> JsonObject:
+    chat = _chat(world, call)
+    message = world.message_type(
+        chat=chat,
+        date=world.now(),
+        outgoing=True,
+        sender=world.bot,
+        reply_to=_replied(chat, call.json("reply_parameters")),
+        reply_markup=_keyboard(call),
+        silent=bool(call.json("disable_notification")),
+        **content,
+    )
+    return world.post(message, by_bot=True).to_json()
+
+
+def _replied(chat: ApiChat, reply: JsonObject | None) -> ApiMessage | None:
+    if not reply:
+        return None
+    message = chat.messages.get(reply["message_id"])
+    if message is None and not reply.get("allow_sending_without_reply"):
+        raise bad_request("message to be replied not found")
+    return message
+
+
+def _keyboard(call: Call) -> JsonObject | None:
+    """Return the keyboard of a call. One without buttons is none."""
+    markup: JsonObject | None = call.json("reply_markup")
+    return markup if markup and any(markup.get("inline_keyboard", [True])) else None
+
+
+def _own_message(world: LocalWorld, call: Call) -> ApiMessage:
+    message = _chat(world, call).messages.get(call.integer("message_id"))
+    if message is None:
+        raise bad_request("message to edit not found")
+    if not message.outgoing:
+        raise bad_request("message can't be edited")
+    return message
+
+
+def _change(world: LocalWorld, call: Call, message: ApiMessage, **content: FormattedText) -> JsonObject:
+    changed = {name: text for name, text in content.items() if text != getattr(message, name)}
+    markup = _keyboard(call)
+    if not changed and markup == message.reply_markup:
+        raise bad_request(NOT_MODIFIED)
+    if changed:  # a change of only the buttons is not marked as an edit
+        message.edit_date = world.now()
+    for name, text in changed.items():
+        setattr(message, name, text)
+    message.reply_markup = markup
+    world.tell_message(events.EDITED, message, by_bot=True)
+    return message.to_json()

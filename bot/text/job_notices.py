@@ -1,0 +1,176 @@
+"""Notices about one job, as HTML for Telegram."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bot.text import job_words
+from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, escape, fit, link, pre
+from bot.text.job_words import command_line, heading
+from runner.api.chat import END_WORDS, clock, format_duration, signal_name
+from runner.model import Reason, State
+from runner.notices import AttemptEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bot.text.notice_context import JobContext, NoticeContext
+    from runner.notices import Ended, IdleWarning, LooksHung, Notice, Requeued, Started, TimeWarning
+
+UNLESS_KEPT, UNLESS_EXTENDED = "unless it is kept or works again", "unless it is extended"
+_STOP = re.compile(rf"(?: and|\nIt) will be stopped [^\n]*(?:{UNLESS_KEPT}|{UNLESS_EXTENDED})")
+_SIGNALS = {4: "illegal instruction", 6: "it aborted", 7: "bus error", 8: "arithmetic error", 11: "segmentation fault"}
+
+
+def started(start: Started, context: JobContext) -> str:
+    """Say that a job has started. Leave out its command if the message quotes one that has it."""
+    job = context.job
+    where = job_words.gpu_names(start.gpus, context.indices) or "no GPU"
+    again = f" · attempt {start.attempt}" if start.attempt > 1 else ""
+    batch = start.probe or (f"batch {job.batch_size}" if job.batch_size else "")
+    lines = [f"▶️ {heading(job)} started on {escape(context.box)} · {where}{again}", escape(batch)]
+    return fit(["\n".join(line for line in [*lines, "" if context.quoted else command_line(job)] if line)])
+
+
+# -- the end of a job or of an attempt ---------------------------------------------------------------
+
+
+def ended(
+    end: Ended, context: JobContext, *, limit: int = MESSAGE_UNITS, show: Callable[[str], str] = pre,
+) -> str:  # fmt: skip
+    """Say how a job ended, where and after how long, with the part of its output that says why."""
+    job, output = context.job, context.output
+    by = end.by or (job.stop.by if job.stop else None)
+    first = _first_line(heading(job), end, context.box, context.name_of(by) if by else None)
+    used = [
+        job_words.gpu_names(end.gpus, context.indices),
+        job_words.usage_words(end.usage, None if context.probe else job.batch_size, memory=not context.probe),
+    ]
+    lines = [first, command_line(job), escape(" · ".join(part for part in used if part)), escape(context.probe or "")]
+    lines.append(link("📈 wandb", output.wandb) if output.wandb else "")
+    parts: list[str | Shrink] = ["\n".join(line for line in lines if line)]
+    if output.excerpt.strip():
+        parts += ["\n", Shrink(output.excerpt, show, keep="end", at_least=300)]
+    return fit(parts, limit)
+
+
+def ended_caption(end: Ended, context: JobContext) -> str:
+    """Return the same as the caption of a picture, which shows the evidence."""
+    why = str((context.output.evidence or {}).get("why", ""))
+    context = replace(context, output=context.output._replace(excerpt=why))
+    return ended(end, context, limit=CAPTION_UNITS, show=escape)
+
+
+def _first_line(which: str, end: AttemptEnd, box: str, by: str | None) -> str:
+    """Return the line that a lock screen shows: which job, how it ended, where, after how long, why."""
+    how, why = ending(end, by)
+    line = f"{job_words.SIGNS[end.state]} {which} {escape(how)} on {escape(box)}"
+    if end.duration_s is not None and end.reason is not Reason.SPAWN:
+        line += f" after {'about ' if end.duration_about else ''}{format_duration(end.duration_s)}"
+    elif not end.attempt:
+        line += " before it started"
+    again = f"attempt {end.attempt}" if (end.attempt or 1) > 1 else ""
+    return " · ".join([line, *(escape(part) for part in (why, again) if part)])
+
+
+def ending(end: AttemptEnd, by: str | None) -> tuple[str, str]:
+    """Return how it ended, as a verb and a reason, which may be empty. `by` is the person who stopped it."""
+    if end.state is State.SUCCEEDED:
+        return "finished", ""
+    if end.reason is Reason.EXIT:
+        return "failed", f"exit {end.exit_code}"
+    if end.reason is Reason.SIGNAL:
+        return _signalled(end.signal)
+    if end.reason is Reason.USER:
+        verb = "stopped" if end.attempt else "cancelled"
+        return f"{verb} by {by}" if by else verb, ""
+    if end.reason is Reason.SPAWN:
+        return "could not start", end.why or ""
+    verb, why = END_WORDS[end.reason]
+    if end.reason is Reason.DEPENDENCY and (end.by or "").startswith("#"):
+        why = f"it depends on {end.by}, which did not succeed"
+    return verb, why
+
+
+def _signalled(number: int | None) -> tuple[str, str]:
+    name = signal_name(number)
+    if name == "SIGKILL":
+        return "was killed", "SIGKILL, perhaps because the host ran out of memory"
+    return "crashed", f"{name}, {_SIGNALS[number]}" if number in _SIGNALS else name
+
+
+def cancelled(notices: Sequence[Notice], context: NoticeContext) -> str:
+    """Say that many jobs were cancelled at once, before they started."""
+    numbers = [notice.job_id for notice in notices if notice.job_id is not None]
+    first = notices[0].payload
+    by = f" by {escape(context.name_of(first.by))}" if isinstance(first, AttemptEnd) and first.by else ""
+    head = f"⏹ {len(numbers)} jobs cancelled{by} on {escape(context.box)} before they started"
+    return f"{head}: {job_words.numbered(numbers)}"
+
+
+def requeued(end: Requeued, context: JobContext) -> str:
+    """Say that a job is queued again after an attempt, and why."""
+    verb, how = ending(replace(end, why=None), None) if end.wait_s is not None else ("", "")
+    why = " · ".join(part for part in (how or verb, end.why or "") if part)
+    first = f"🔁 {heading(context.job)} is queued again on {escape(context.box)} · {escape(why)}\n"
+    rest = "\nThe next message comes when the job ends." if end.wait_s else ""
+    return fit([first, command_line(context.job), rest])
+
+
+def in_few_words(notice: Notice, box: str) -> str:
+    """Describe a notice briefly, for when its job is gone, its kind is unknown, or its full text cannot be written."""
+    which = bold(f"#{notice.job_id}") if notice.job_id is not None else ""
+    if isinstance(notice.payload, AttemptEnd):
+        return fit([_first_line(which, notice.payload, box, notice.payload.by)])
+    return fit([f"{bold(box)}{f' {which}' if which else ''}: {escape(str(notice.payload.kind))}"])
+
+
+# -- warnings --------------------------------------------------------------------------------------
+
+
+def answered(html: str) -> str:
+    """Return the warning without its announced stop, for a job that somebody has kept or extended."""
+    return _STOP.sub("", html).replace("has almost reached", "had almost reached")
+
+
+def idle_warning(warning: IdleWarning, context: JobContext) -> str:
+    """Warn that a job's GPUs are idle and that it will be stopped."""
+    samples = Shrink(warning.text or warning.why, pre, keep="end", at_least=200)
+    return fit([_is_idle(warning, context), samples])
+
+
+def idle_caption(warning: IdleWarning, context: JobContext) -> str:
+    """Return the same warning as the caption of a picture, which shows the samples."""
+    return fit([_is_idle(warning, context), escape(warning.why)], CAPTION_UNITS)
+
+
+def _is_idle(warning: IdleWarning, context: JobContext) -> str:
+    stop = f"{_will_be_stopped(warning.stops_at)} {UNLESS_KEPT}"
+    return f"💤 {heading(context.job)} on {escape(context.box)} is idle and {stop}\n"
+
+
+def _will_be_stopped(stops_at: str | None) -> str:
+    due = clock.moment(stops_at)
+    return f"will be stopped at {due.astimezone():%H:%M:%S}" if due else "will be stopped soon"
+
+
+def time_warning(warning: TimeWarning, context: JobContext) -> str:
+    """Warn that a job is close to its time limit."""
+    may_be_extended = warning.more_s is None or warning.more_s > 0
+    longest, unless = ("", f" {UNLESS_EXTENDED}") if may_be_extended else (", the longest allowed here,", "")
+    limit = f"has almost reached its limit of {format_duration(warning.limit_s)}{longest}"
+    text = (
+        f"⏰ {heading(context.job)} on {escape(context.box)} {limit} and {_will_be_stopped(warning.stops_at)}{unless}\n"
+    )
+    return fit([text, command_line(context.job)])
+
+
+def looks_hung(warning: LooksHung, context: JobContext) -> str:
+    """Warn that a job looks hung: its GPUs look busy, but it makes no progress."""
+    text = f"🧊 {heading(context.job)} on {escape(context.box)} {escape(warning.why)}\n"
+    if warning.stops_at:
+        only = " if another job waits for its GPUs," if warning.yields else ""
+        text += f"It {_will_be_stopped(warning.stops_at)}{only} {UNLESS_KEPT}\n"
+    return fit([text, command_line(context.job)])
