@@ -10,6 +10,7 @@ from bot.commands import ROLES
 from bot.store.people import PAIRING_S
 from bot.text.buttons import ButtonKind, Press
 from bot.text.html import bold, code, escape, fit, printable, shorten
+from bot.text.job_words import counted
 from runner.api.chat import clock, short_time
 from runner.errors import UserError
 
@@ -65,7 +66,7 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
             rows.append([Press(ButtonKind.REVOKE, data={"person": person_id}, text=label)])
     rows = rows[:MOST_REVOKES]
     if waiting := people.invitations():
-        lines.append(f"{waiting} open link{'s' if waiting > 1 else ''}")
+        lines.append(counted(waiting, "open link"))
         rows.append([Press(ButtonKind.CANCEL_LINKS)])
     lines.append("Let in another: `/pair user`, `/pair viewer` or `/pair admin`")
     return fit(["\n".join(lines)]), rows
@@ -88,7 +89,7 @@ def cancel_links(turn: Turn) -> str:
     """Cancel all open links and return a sentence about it. Inside `effect`."""
     count = turn.chat.people.forget_invitations()
     turn.queue.audit.add(turn.caller.actor, "cancel links", {"count": count})
-    return f"{count} open links no longer work."
+    return f"{counted(count, 'open link')} cancelled."
 
 
 def _shown(value: object, now: datetime) -> str:

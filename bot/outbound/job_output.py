@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from bot.text import log_excerpt
+from bot.text.job_notices import NO_OUTPUT, JobOutput
 from bot.text.log_excerpt import LOG_BYTES
-from bot.text.notice_context import NO_OUTPUT, JobOutput
 from runner.model import Reason, State
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ from bot.outbound.job_output import output_of
 from bot.outbound.recipients import recipients_of
 from bot.pictures import plots
 from bot.text import job_notices, views
-from bot.text.notice_context import NO_OUTPUT, GroupContext, JobContext, NoticeContext
+from bot.text.box_notices import NoticeContext
+from bot.text.group_words import GroupContext
+from bot.text.job_notices import NO_OUTPUT, JobContext
 from bot.text.notice_forms import LEAST_NEWS, News, To, form_of
 from bot.waiting import patiently, within
 from runner.api import groups

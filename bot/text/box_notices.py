@@ -2,83 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.text import job_words
 from bot.text.html import Shrink, bold, code, escape, fit
+from bot.text.job_words import counted, gpu_names
 from runner.api.chat import clock, format_duration, format_mib, short_time
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from bot.text.notice_context import NoticeContext
-    from runner.notices import (
-        BackupBack,
-        BackupFailing,
-        DiskBack,
-        DiskLow,
-        Drained,
-        GoesOn,
-        GpuPayload,
-        NewQueue,
-        NoRunner,
-        Paused,
-        QueueEmpty,
-        QueueRestored,
-        RunnerBack,
-        WhenEmptyRan,
-    )
+    from runner import notices
 
 FEW_FILES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeContext:
+    """What the text of a notice needs besides the notice itself: the box that it happened on."""
+
+    box: str
+    indices: Mapping[str, int]  # of the GPUs, by UUID
+    name_of: Callable[[str], str]  # people's names
+
+
+def _at(stored: str | None, words: str, otherwise: str = "") -> str:
+    """Put a stored time into the words; without one, return `otherwise`."""
+    at = clock.moment(stored)
+    return words.format(short_time(at, clock.now())) if at else otherwise
 
 
 # -- the queue -------------------------------------------------------------------------------------
 
 
-def paused(notice: Paused, context: NoticeContext) -> str:
+def paused(notice: notices.Paused, context: NoticeContext) -> str:
     """Say that the breaker paused the queue, and when it tries a job."""
     first = f"⏸ {bold(context.box)} is paused: {escape(notice.why)}\n"
-    then = f"Running jobs go on. {_next_try(notice)} If nothing is wrong with the box, resume it."
-    return fit([first, f"{_numbers(notice.jobs)}. {then}"])
+    then = f"Running jobs go on. {_next_try(notice)} If the box is fine, resume it now."
+    return fit([first, f"{_failed_jobs(notice.jobs)}. {then}"])
 
 
-def _next_try(notice: Paused) -> str:
+def _next_try(notice: notices.Paused) -> str:
     if not notice.again:
         return "No other job starts."
     due = clock.moment(notice.try_at)
     if due is None:
-        return "I try the next job as soon as it can start."
+        return "I will try the next job as soon as it can start."
     at = f"at {due.astimezone():%H:%M}"
     if notice.tries:
-        return f"No other job starts. I try one {at}."
-    return f"No similar job starts. I try a job of another kind as soon as one waits, or else a similar one {at}."
+        return f"No other job starts. I will try one {at}."
+    return f"No similar job starts. I will try another kind of job as soon as one waits, or else a similar one {at}."
 
 
-def goes_on(notice: GoesOn, context: NoticeContext) -> str:
+def goes_on(notice: notices.GoesOn, context: NoticeContext) -> str:
     """Say that the queue goes on because the trial job did not fail, and how many similar jobs stay held."""
     if not notice.held:
-        return f"▶️ {bold(context.box)} goes on: #{notice.trial} runs."
-    held = _count(len(notice.held), "job")
+        return f"▶️ {bold(context.box)} starts jobs again: #{notice.trial} runs."
     return fit(
         [
-            f"⏸ {held} held on {bold(context.box)}: {escape(notice.why)}\n",
-            f"{_numbers(notice.jobs)}. Similar jobs wait until somebody releases them. ",
-            f"The others go on: #{notice.trial} runs.",
+            f"⏸ {counted(len(notice.held), 'job')} held on {bold(context.box)}: {escape(notice.why)}\n",
+            f"{_failed_jobs(notice.jobs)}. Similar jobs wait until somebody releases them. ",
+            f"Other jobs start again: #{notice.trial} runs.",
         ]
     )
 
 
-def _numbers(jobs: Sequence[int]) -> str:
+def _failed_jobs(jobs: Sequence[int]) -> str:
     """List each job once, even if several of its attempts failed."""
-    return ", ".join(f"#{number}" for number in dict.fromkeys(jobs))
+    return "Failed: " + ", ".join(f"#{number}" for number in dict.fromkeys(jobs))
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' if count != 1 else ''}"
-
-
-def queue_empty(notice: QueueEmpty, context: NoticeContext) -> str:
+def queue_empty(notice: notices.QueueEmpty, context: NoticeContext) -> str:
     """Say that the queue is empty, how its jobs ended, and which command will run when."""
     parts: list[str | Shrink] = [f"🌅 {bold(context.box)} has nothing left to do"]
     if notice.command:
@@ -95,12 +90,11 @@ def _when_it_runs(due_at: str | None) -> str:
     return f"In {format_duration(round(left_s))}, at {due.astimezone():%H:%M},"
 
 
-def _ended_jobs(notice: QueueEmpty) -> list[str]:
+def _ended_jobs(notice: notices.QueueEmpty) -> list[str]:
     """Return how many jobs ended, and how."""
     if not notice.jobs:
         return []
-    since = clock.moment(notice.since)
-    jobs = _count(notice.jobs, "job") + (f" since {short_time(since, clock.now())}" if since else "")
+    jobs = counted(notice.jobs, "job") + _at(notice.since, " since {}")
     if not notice.failed:
         return [jobs, "all succeeded" if notice.jobs > 1 else "it succeeded"]
     stopped = notice.states.get(State.CANCELLED.value, 0)
@@ -108,7 +102,7 @@ def _ended_jobs(notice: QueueEmpty) -> list[str]:
     return [jobs, *(f"{count:,} {word}" for word, count in ends.items() if count)]
 
 
-def when_empty_ran(notice: WhenEmptyRan, context: NoticeContext) -> str:
+def when_empty_ran(notice: notices.WhenEmptyRan, context: NoticeContext) -> str:
     """Say whether the command for an empty queue could run, and its exit code if it failed."""
     command, box = Shrink(notice.command, code, keep="both"), bold(context.box)
     if notice.exit_code is None:
@@ -118,7 +112,7 @@ def when_empty_ran(notice: WhenEmptyRan, context: NoticeContext) -> str:
     return fit([f"🌅 {box} ran ", command])
 
 
-def drained(_: Drained, context: NoticeContext) -> str:
+def drained(_: notices.Drained, context: NoticeContext) -> str:
     """Say that the drain is complete: nothing runs and nothing starts."""
     return f"⏏️ {bold(context.box)} is drained: nothing runs, and nothing starts until you resume it."
 
@@ -126,37 +120,37 @@ def drained(_: Drained, context: NoticeContext) -> str:
 # -- GPUs ------------------------------------------------------------------------------------------
 
 
-def gpu_lost(notice: GpuPayload, context: NoticeContext) -> str:
+def gpu_lost(notice: notices.GpuPayload, context: NoticeContext) -> str:
     """Say that a GPU is lost."""
     then = "Its job goes on as far as it can. Nothing else starts there."
     return fit([f"🧯 {_gpu(notice, context)} is lost\n{_why(notice)}{then}"])
 
 
-def gpu_back(notice: GpuPayload, context: NoticeContext) -> str:
+def gpu_back(notice: notices.GpuPayload, context: NoticeContext) -> str:
     """Say that a lost GPU is back."""
     return f"🔌 {_gpu(notice, context)} is back"
 
 
-def gpu_held(notice: GpuPayload, context: NoticeContext) -> str:
+def gpu_held(notice: notices.GpuPayload, context: NoticeContext) -> str:
     """Say that a GPU is still in use after its job ended."""
     then = "Nothing starts there until it is free."
     return fit([f"⚠️ {_gpu(notice, context)} is still in use after its job ended\n{_why(notice)}{then}"])
 
 
-def _gpu(notice: GpuPayload, context: NoticeContext) -> str:
+def _gpu(notice: notices.GpuPayload, context: NoticeContext) -> str:
     index = notice.index if notice.index is not None else context.indices.get(notice.gpu)
-    name = f"GPU {index}" if index is not None else job_words.gpu_names([notice.gpu], context.indices)
+    name = f"GPU {index}" if index is not None else gpu_names([notice.gpu], context.indices)
     return f"{bold(name)} of {bold(context.box)}"
 
 
-def _why(notice: GpuPayload) -> str:
+def _why(notice: notices.GpuPayload) -> str:
     return f"{escape(notice.why)}. " if notice.why else ""
 
 
 # -- the disk and the copy of the queue --------------------------------------------------------------
 
 
-def disk_low(notice: DiskLow, context: NoticeContext) -> str:
+def disk_low(notice: notices.DiskLow, context: NoticeContext) -> str:
     """Warn that the disk has little space left, or room for few more files."""
     room = escape(room_left(notice.free_mib, notice.files))
     return fit(
@@ -176,35 +170,33 @@ def room_left(free_mib: int, files: int | None) -> str:
     return f"only {format_mib(free_mib)} left"
 
 
-def disk_back(notice: DiskBack, context: NoticeContext) -> str:
+def disk_back(notice: notices.DiskBack, context: NoticeContext) -> str:
     """Say that the disk has room again."""
-    since = clock.moment(notice.since)
-    when = f". It was nearly full since {short_time(since, clock.now())}." if since else ""
+    when = _at(notice.since, ". It was nearly full since {}.")
     return f"💾 {bold(context.box)} has room on its disk again: {format_mib(notice.free_mib)} free{when}"
 
 
-def backup_failing(notice: BackupFailing, context: NoticeContext) -> str:
+def backup_failing(notice: notices.BackupFailing, context: NoticeContext) -> str:
     """Say that the queue can no longer be backed up, and why."""
     return fit(
         [
             f"💾 {bold(context.box)}: the queue is no longer copied to {code(notice.folder)}\n",
             Shrink(notice.why, escape, keep="both"),
-            "\nJobs go on. If this box loses its disk now, everything queued since then is lost. ",
+            "\nJobs go on. If this box loses its disk now, jobs queued since the last copy are lost. ",
             "I will tell you when copying works again.",
         ]
     )
 
 
-def backup_back(notice: BackupBack, context: NoticeContext) -> str:
+def backup_back(notice: notices.BackupBack, context: NoticeContext) -> str:
     """Say that the queue is backed up again."""
-    since = clock.moment(notice.since)
-    when = f". There was no copy since {short_time(since, clock.now())}." if since else ""
+    when = _at(notice.since, ". There was no copy since {}.")
     return f"💾 {bold(context.box)}: the queue is copied to {code(notice.folder)} again{when}"
 
 
-def new_queue(notice: NewQueue, context: NoticeContext) -> str:
+def new_queue(notice: notices.NewQueue, context: NoticeContext) -> str:
     """Say that the queue's file was gone and had no backup, so a new queue was created."""
-    jobs = _count(notice.jobs, "job")
+    jobs = counted(notice.jobs, "job")
     folders = f"{code(notice.folder)} still has the folders of {jobs} from before. " if notice.jobs else ""
     return fit(
         [
@@ -215,7 +207,7 @@ def new_queue(notice: NewQueue, context: NoticeContext) -> str:
     )
 
 
-def queue_restored(notice: QueueRestored, context: NoticeContext) -> str:
+def queue_restored(notice: notices.QueueRestored, context: NoticeContext) -> str:
     """Say that the queue's file was gone and was restored from its backup."""
     return fit(
         [
@@ -228,22 +220,18 @@ def queue_restored(notice: QueueRestored, context: NoticeContext) -> str:
 # -- the runner ------------------------------------------------------------------------------------
 
 
-def no_runner(notice: NoRunner, context: NoticeContext) -> str:
+def no_runner(notice: notices.NoRunner, context: NoticeContext) -> str:
     """Say that no runner is up, so that no job starts."""
     return fit(
         [
-            f"🛑 No runner is up on {bold(context.box)} {_since(notice.since)}. ",
-            "Queued jobs wait, and running jobs go on. Start it with ",
+            f"🛑 {bold(context.box)} {_at(notice.since, 'has had no runner since {}', 'has no runner')}. ",
+            "Queued jobs wait, running jobs go on. On the box, start one with ",
             *(code("nightshift up"), ". If it does not stay up, ", code("nightshift doctor"), " says why."),
         ]
     )
 
 
-def runner_back(notice: RunnerBack, context: NoticeContext) -> str:
+def runner_back(notice: notices.RunnerBack, context: NoticeContext) -> str:
     """Say that a runner is up again."""
-    return f"▶️ A runner is up on {bold(context.box)} again, {_since(notice.at)}. There was none {_since(notice.since)}."
-
-
-def _since(stored: str | None) -> str:
-    at = clock.moment(stored)
-    return f"since {short_time(at, clock.now())}" if at else "now"
+    back, gone = _at(notice.at, " since {}"), _at(notice.since, " It had none since {}.")
+    return f"▶️ {bold(context.box)} has a runner again{back}.{gone}"

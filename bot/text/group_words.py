@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.text.box_notices import NoticeContext
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, bold, escape, fit, pre, printable, shorten
-from bot.text.job_words import called, numbered
+from bot.text.job_words import called, counted, numbered
 from runner.api.chat import clock, format_duration
 from runner.api.groups import best_words, count_words
 from runner.model import State
@@ -13,7 +15,6 @@ from runner.model import State
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.text.notice_context import GroupContext
     from runner.api.groups import Results, Standing
     from runner.model import Job
     from runner.notices import GroupDone
@@ -33,12 +34,20 @@ _STATES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupContext(NoticeContext):
+    """The results of a group that is done. It has no standing if the group is no longer stored."""
+
+    results: Results
+    standing: Standing | None = None
+
+
 def queued(name: str, ids: Sequence[int], at_most: int | None, reason: str | None, *, again: bool = False) -> str:
     """Say that a group's jobs are queued."""
     limit = f", at most {at_most} at once" if at_most else ""
     why = f"\n{escape(reason)}" if reason else ""
     how = "queued again" if again else "queued"
-    return f"⏳ {bold(name)}: {len(ids):,} job{'s' if len(ids) != 1 else ''} {how}, {numbered(ids)}{limit}{why}"
+    return f"⏳ {bold(name)}: {counted(len(ids), 'job')} {how}, {numbered(ids)}{limit}{why}"
 
 
 def status(standing: Standing, results: Results, *, below_a_picture: bool = False) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.text import job_words
+from bot.text.box_notices import NoticeContext
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, escape, fit, link, pre
 from bot.text.job_words import command_line, heading
 from runner.api.chat import END_WORDS, clock, format_duration, signal_name
@@ -14,14 +15,40 @@ from runner.model import Reason, State
 from runner.notices import AttemptEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from bot.text.notice_context import JobContext, NoticeContext
+    from runner.model import Job
     from runner.notices import Ended, IdleWarning, LooksHung, Notice, Requeued, Started, TimeWarning
 
 UNLESS_KEPT, UNLESS_EXTENDED = "unless it is kept or works again", "unless it is extended"
 _STOP = re.compile(rf"(?: and|\nIt) will be stopped [^\n]*(?:{UNLESS_KEPT}|{UNLESS_EXTENDED})")
 _SIGNALS = {4: "illegal instruction", 6: "it aborted", 7: "bus error", 8: "arithmetic error", 11: "segmentation fault"}
+
+
+class JobOutput(NamedTuple):
+    """What to show of an ended job's output. A job stopped by a watchdog has the watchdog's evidence instead."""
+
+    excerpt: str = ""
+    wandb: str | None = None
+    evidence: Mapping[str, Any] | None = None
+
+
+NO_OUTPUT = JobOutput()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext(NoticeContext):
+    """The job that a notice is about, without its secrets."""
+
+    job: Job
+    quoted: bool = False  # the message is a reply to one that has the command
+    output: JobOutput = NO_OUTPUT
+    probe: str | None = None  # how the batch of the attempt was found
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the job has neither ended nor been stopped."""
+        return not self.job.state.final and self.job.stop is None
 
 
 def started(start: Started, context: JobContext) -> str:

@@ -78,6 +78,11 @@ def membership(job: Job) -> str:
     return " · ".join(part for part in (job.spec.group, _parameters(job)) if part)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: 1 job, 2 jobs."""
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
 def gpu_names(uuids: Sequence[str], indices: Mapping[str, int]) -> str:
     """Return GPUs by index; one that is no longer there by the start of its UUID."""
     return "GPU " + ",".join(str(indices.get(uuid, uuid.removeprefix("GPU-")[:8])) for uuid in uuids) if uuids else ""
@@ -89,7 +94,7 @@ def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
         return gpu_names(job.gpus, indices)
     if job.spec.gpus == 0:
         return "no GPU"
-    return f"{job.spec.gpus} GPU{'s' if job.spec.gpus > 1 else ''}"
+    return counted(job.spec.gpus, "GPU")
 
 
 def usage_words(usage: Mapping[str, Any] | None, batch_size: int | None = None, *, memory: bool = True) -> str:

@@ -16,7 +16,7 @@ from runner.processes.process_lock import held
 from tests.fault.rough import texts
 from tests.room import a_room, in_room
 
-NONE, BACK = "🛑 No runner is up on lab1 since ", "▶️ A runner is up on lab1 again, since "
+NONE, BACK = "🛑 lab1 has had no runner since ", "▶️ lab1 has a runner again since "
 
 
 async def until(look, timeout=40.0):
@@ -45,7 +45,7 @@ def test_a_runner_that_is_killed_is_missed_and_its_return_is_told(box, monkeypat
             await until(lambda: told(room, room.ada) == [NONE, BACK])
             assert told(room, room.uma) == []
             said = next(one for one in texts(room, room.ada) if one.startswith(NONE))
-            assert "Queued jobs wait, and running jobs go on. Start it with nightshift up" in said
+            assert "Queued jobs wait, running jobs go on. On the box, start one with nightshift up" in said
 
     asyncio.run(check())
 

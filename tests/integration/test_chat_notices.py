@@ -9,7 +9,7 @@ import pytest
 
 from bot.outbound.notifier import is_quiet
 from bot.text import box_notices
-from bot.text.notice_context import NoticeContext
+from bot.text.box_notices import NoticeContext
 from runner import clock
 from runner.model import Phase, Reason, State
 from runner.notices import payload_of
@@ -496,12 +496,13 @@ async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_
         assert len(room.said(person)) == before[person.id] + told
     said = room.said(room.uma)[-1]
     assert said.text.text.splitlines()[0] == f"⏸ lab1 is paused: {why}"
-    assert said.text.text.endswith(
-        "No other job starts. I try one at 23:10. If nothing is wrong with the box, resume it."
-    )
-    assert "#1, #2, #3" in said.text.text
+    assert said.text.text.endswith("No other job starts. I will try one at 23:10. If the box is fine, resume it now.")
+    assert "Failed: #1, #2, #3." in said.text.text
     words = box_notices.paused(payload_of("paused", {**paused, "tries": 0, "jobs": [1, 1, 1]}), AT_LAB)
-    assert "#1. Running jobs go on. No similar job starts. I try a job of another kind as soon as one waits" in words
+    assert (
+        "Failed: #1. Running jobs go on. No similar job starts. I will try another kind of job as soon as one waits"
+        in words
+    )
     assert labels(said) == ["Resume", "Status"]
     assert not said.silent
     await room.tap(room.uma, said, "Resume")
@@ -553,7 +554,7 @@ async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(roo
     said = room.said(room.uma)[-1]
     assert said.text.text.splitlines() == [
         f"⏸ 3 jobs held on lab1: {why}",
-        "#1, #2. Similar jobs wait until somebody releases them. The others go on: #9 runs.",
+        "Failed: #1, #2. Similar jobs wait until somebody releases them. Other jobs start again: #9 runs.",
     ]
     assert labels(said) == ["Release them", "Queue"]
     assert room.said(room.una)[-1].text.text == said.text.text, "one of hers is held, too"
@@ -569,7 +570,7 @@ async def test_jobs_held_by_the_breaker_are_told_and_released_by_whoever_may(roo
     assert room.answers()[-1] == "None of them is held any more."
     queue.notices.add(payload_of("goes on", {"why": why, "jobs": mine, "trial": 9, "held": []}))
     await room.settle()
-    assert room.said(room.uma)[-1].text.text == "▶️ lab1 goes on: #9 runs."
+    assert room.said(room.uma)[-1].text.text == "▶️ lab1 starts jobs again: #9 runs."
 
 
 @in_room()

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from bot.handlers.notify import NOISE
+from bot.text.box_notices import NoticeContext
 from bot.text.job_notices import in_few_words
-from bot.text.notice_context import NoticeContext
 from bot.text.notice_forms import FORMS, LEAST_NEWS, News, To, form_of
 from runner import clock
 from runner.notices import PAYLOADS, Ended, Notice, NoticeKind, Payload, Unknown, payload_of
