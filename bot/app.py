@@ -14,14 +14,12 @@ from telegram.error import InvalidToken
 
 from bot.chat import Chat
 from bot.handlers import (
-    batch_fit,
     button_taps,
     control,
     edit,
     groups,
     kill,
     limits,
-    notify,
     people,
     queue_order,
     rerun,
@@ -62,7 +60,7 @@ HANDLERS: dict[str, Handler] = {
     "queue": view.queue,
     "gpus": view.gpus,
     "log": view.log,
-    "fit": batch_fit.fit,
+    "fit": view.batch_fit,
     "kill": kill.kill,
     "edit": edit.edit,
     "move": queue_order.move,
@@ -77,7 +75,7 @@ HANDLERS: dict[str, Handler] = {
     "resume": control.resume,
     "drain": control.drain,
     "ws": view.workspaces,
-    "notify": notify.notify,
+    "notify": people.notify,
     "whoami": view.whoami,
     "pair": people.pair,
     "audit": people.audit,

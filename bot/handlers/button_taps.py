@@ -8,7 +8,7 @@ from bot.access.gate import actor_of
 from bot.access.rights import NEEDED_ROLE
 from bot.chat import QUESTION
 from bot.commands import Role
-from bot.handlers import batch_fit, control, edit, kill, notify, people, rerun, submit, view
+from bot.handlers import control, edit, kill, people, rerun, submit, view
 from bot.handlers import groups as grouped
 from bot.text import job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from runner.model import Job
 
     Handler = Callable[[Turn, Button], Awaitable[None]]
+    Action = Callable[[Turn, Button], str | None]
 
 GONE = "This button no longer works. Send the command again."
 JUST_NOW = "That was done a moment ago. To do it once more, tap again in a few seconds."
@@ -38,21 +39,19 @@ MOVES: dict[ButtonKind, Callable[[QueueOrder, int], str]] = {
     ButtonKind.HOLD: lambda order, job_id: order.hold(job_id),
     ButtonKind.RELEASE: lambda order, job_id: order.release(job_id),
 }
-HANDLERS: dict[ButtonKind, Handler] = {
-    ButtonKind.GROUP: lambda turn, button: grouped.show(turn, button.data["group"]),
-    ButtonKind.RERUN_FAILED: lambda turn, button: grouped.rerun_failed(turn, button.data["group"]),
-    ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),
-    ButtonKind.LINES: lambda turn, button: submit.lines_chosen(turn, button.data),
-    ButtonKind.SCRIPT: lambda turn, button: submit.script_chosen(turn, button.data),
-}
+HANDLERS: dict[ButtonKind, Handler] = {}
 
 
-def on(*kinds: ButtonKind) -> Callable[[Handler], Handler]:
-    """Make a function the handler of these buttons."""
+def on(*kinds: ButtonKind) -> Callable[[Action], Action]:
+    """Let these buttons run a function in one transaction. It returns the text that pops up, or None."""
 
-    def register(handler: Handler) -> Handler:
-        HANDLERS.update(dict.fromkeys(kinds, handler))
-        return handler
+    def register(action: Action) -> Action:
+        async def handle(turn: Turn, button: Button) -> None:
+            with turn.effect():
+                turn.answer(action(turn, button) or "")
+
+        HANDLERS.update(dict.fromkeys(kinds, handle))
+        return action
 
     return register
 
@@ -123,25 +122,18 @@ def _signed(turn: Turn, outcome: str) -> str:
 
 
 @on(ButtonKind.STATUS)
-async def _status(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    with turn.effect():
-        turn.answer()
-        turn.edit(*view.status_page(turn))
+def _status(turn: Turn, _: Button) -> None:
+    turn.edit(*view.status_page(turn))
 
 
 @on(ButtonKind.GPUS)
-async def _gpus(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    html = views.gpus(views.BoxView(turn.chat))
-    with turn.effect():
-        turn.answer()
-        turn.edit(html, keyboards.of_gpus())
+def _gpus(turn: Turn, _: Button) -> None:
+    turn.edit(views.gpus(views.BoxView(turn.chat)), keyboards.of_gpus())
 
 
 @on(ButtonKind.QUEUE)
-async def _queue(turn: Turn, button: Button) -> None:
-    with turn.effect():
-        turn.answer()
-        _show_queue(turn, button.data)
+def _queue(turn: Turn, button: Button) -> None:
+    _show_queue(turn, button.data)
 
 
 def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
@@ -149,15 +141,10 @@ def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
 
 
 @on(ButtonKind.DETAILS)
-async def _details(turn: Turn, button: Button) -> None:
-    job = turn.job(_job_id(button))
-    html = view.job_view(turn.chat, job)
-    with turn.effect():
-        turn.answer()
-        turn.reply(html, keyboards.of_job(job, details=False), job_id=job.id)
+def _details(turn: Turn, button: Button) -> None:
+    view.show_job(turn, _job_id(button))
 
 
-@on(ButtonKind.LOG, ButtonKind.LOG_AGAIN)
 async def _log(turn: Turn, button: Button) -> None:
     """Send the end of the output; Refresh changes the message instead."""
     job = turn.job(_job_id(button))
@@ -167,48 +154,38 @@ async def _log(turn: Turn, button: Button) -> None:
         if BY_ACTION[button.action] is ButtonKind.LOG_AGAIN:
             turn.edit(html, keyboards.of_log(job), job_id=job.id)
         else:
-            turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
-            turn.reply(html, keyboards.of_log(job), job_id=job.id)
+            view.send_log_view(turn, job, html)
 
 
 @on(ButtonKind.WHOLE_LOG)
-async def _whole_log(turn: Turn, button: Button) -> None:
-    job = turn.job(_job_id(button))
+def _whole_log(turn: Turn, button: Button) -> str:
     if not turn.chat.settings.log_text:
         raise UserError("Output is not sent to the chat here (NIGHTSHIFT_LOG_TEXT).")
-    with turn.effect():
-        turn.answer("sending the whole log")
-        turn.send_log(job.id)
+    turn.send_log(turn.job(_job_id(button)).id)
+    return "Sending the whole log."
 
 
 @on(ButtonKind.FIT)
-async def _fit(turn: Turn, button: Button) -> None:
-    with turn.effect():
-        turn.answer()
-        batch_fit.show(turn, turn.job(_job_id(button)))
+def _fit(turn: Turn, button: Button) -> None:
+    view.show_fit(turn, turn.job(_job_id(button)))
 
 
 @on(ButtonKind.EDIT)
-async def _edit(turn: Turn, button: Button) -> None:
+def _edit(turn: Turn, button: Button) -> None:
     """Explain the /edit command and show the job's options: a phone has no room for a form."""
     job = turn.job(_job_id(button))
-    html = edit.how_to(job)
-    with turn.effect():
-        turn.answer()
-        turn.reply(html, job_id=job.id)
+    turn.reply(edit.how_to(job), job_id=job.id)
 
 
 @on(ButtonKind.GROUP_CSV)
-async def _group_csv(turn: Turn, button: Button) -> None:
-    with turn.effect():
-        turn.answer("sending the results")
-        turn.send_results(button.data["group"])
+def _group_csv(turn: Turn, button: Button) -> str:
+    turn.send_results(button.data["group"])
+    return "Sending the results."
 
 
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-@on(*MOVES)
 async def _move(turn: Turn, button: Button) -> None:
     """Change a job's place in the queue, then show the queue as it is now."""
     move = MOVES[BY_ACTION[button.action]]
@@ -223,67 +200,61 @@ async def _move(turn: Turn, button: Button) -> None:
 
 
 @on(ButtonKind.KEEP)
-async def _keep(turn: Turn, button: Button) -> None:
+def _keep(turn: Turn, button: Button) -> str:
     job, for_s = turn.job(_job_id(button)), button.data.get("for_s")
-    with turn.effect():
-        _settle_warning(turn, job, turn.queue.keep(job.id, for_s), keyboards.of_kept(job, for_s))
+    return _settle_warning(turn, job, turn.queue.keep(job.id, for_s), keyboards.of_kept(job, for_s))
 
 
-@on(ButtonKind.EXTEND)
 async def _extend(turn: Turn, button: Button) -> None:
     job, by_s = turn.job(_job_id(button)), button.data["by_s"]
     with turn.effect():
         outcome = turn.queue.extend(job.id, by_s, button.data["limit_s"])
-        _settle_warning(turn, job, outcome, keyboards.of_extended(job, by_s))
+        turn.answer(_settle_warning(turn, job, outcome, keyboards.of_extended(job, by_s)))
     turn.queue.pass_on_limit(job.id)
 
 
-def _settle_warning(turn: Turn, job: Job, outcome: str, rows: keyboards.Rows) -> None:
-    turn.answer(outcome)
+def _settle_warning(turn: Turn, job: Job, outcome: str, rows: keyboards.Rows) -> str:
     turn.shown = job_notices.answered(turn.shown)
     turn.settle(_signed(turn, outcome), rows, job_id=job.id)
+    return outcome
 
 
 @on(ButtonKind.KILL_NOW)
-async def _kill_now(turn: Turn, button: Button) -> None:
+def _kill_now(turn: Turn, button: Button) -> str:
     """Stop the job without asking: the warning was the question."""
-    with turn.effect():
-        outcome = kill.stop_jobs(turn, [_job_id(button)])
-        turn.answer(outcome)
-        turn.settle(_signed(turn, outcome), keyboards.of_job(turn.job(_job_id(button))), job_id=button.job_id)
+    outcome = kill.stop_jobs(turn, [_job_id(button)])
+    turn.settle(_signed(turn, outcome), keyboards.of_job(turn.job(_job_id(button))), job_id=button.job_id)
+    return outcome
 
 
 @on(ButtonKind.KILL)
-async def _kill(turn: Turn, button: Button) -> None:
-    _ask(turn, keyboards.sure([_job_id(button)], back={"back": "job", **button.data}))
+def _kill(turn: Turn, button: Button) -> str:
+    return _ask(turn, keyboards.sure([_job_id(button)], back={"back": "job", **button.data}))
 
 
 @on(ButtonKind.KILL_GROUP)
-async def _kill_group(turn: Turn, button: Button) -> None:
+def _kill_group(turn: Turn, button: Button) -> str:
     group = button.data["group"]
-    _ask(turn, keyboards.sure(grouped.to_stop(turn, group), back={"back": "group", "group": group}))
+    return _ask(turn, keyboards.sure(grouped.to_stop(turn, group), back={"back": "group", "group": group}))
 
 
-def _ask(turn: Turn, rows: keyboards.Rows) -> None:
+def _ask(turn: Turn, rows: keyboards.Rows) -> str:
     """Replace the buttons with a question."""
-    with turn.effect():
-        turn.answer("Sure?")
-        turn.edit(None, rows)
+    turn.edit(None, rows)
+    return "Sure?"
 
 
 @on(ButtonKind.YES_KILL)
-async def _yes_kill(turn: Turn, button: Button) -> None:
-    with turn.effect():
-        outcome = kill.stop_jobs(turn, button.data["jobs"])
-        turn.answer(outcome)
-        _restore(turn, button, _signed(turn, outcome))
+def _yes_kill(turn: Turn, button: Button) -> str:
+    outcome = kill.stop_jobs(turn, button.data["jobs"])
+    _restore(turn, button, _signed(turn, outcome))
+    return outcome
 
 
 @on(ButtonKind.NO_KILL)
-async def _no_kill(turn: Turn, button: Button) -> None:
-    with turn.effect():
-        turn.answer("Nothing was stopped.")
-        _restore(turn, button, "Nothing was stopped.")
+def _no_kill(turn: Turn, button: Button) -> str:
+    _restore(turn, button, "Nothing was stopped.")
+    return "Nothing was stopped."
 
 
 def _restore(turn: Turn, button: Button, outcome: str) -> None:
@@ -300,14 +271,13 @@ def _restore(turn: Turn, button: Button, outcome: str) -> None:
 
 
 @on(ButtonKind.DISMISS)
-async def _dismiss(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    with turn.effect():
-        turn.answer("Nothing was done.")
-        turn.settle("Nothing was done.")
+def _dismiss(turn: Turn, _: Button) -> str:
+    turn.settle("Nothing was done.")
+    return "Nothing was done."
 
 
 @on(ButtonKind.RELEASE_ALL)
-async def _release_all(turn: Turn, button: Button) -> None:
+def _release_all(turn: Turn, button: Button) -> str:
     """Release those of the held jobs that the caller may release, and name the owners of the others."""
     turn.require(Role.USER)
     held = [job for number in button.data["jobs"] if (job := turn.chat.queue.jobs.get(number)) and job.held_by]
@@ -316,78 +286,86 @@ async def _release_all(turn: Turn, button: Button) -> None:
     owners = " and ".join(others) if len(others) < MANY_OWNERS else f"{len(others)} others"
     if held and not own:
         raise UserError(f"These jobs belong to {owners}: only they or an admin may release them.")
-    with turn.effect():
-        for job in own:
-            turn.queue.order.release(job.id)
-        outcome = f"Released: {len(own)}." if own else "None of them is held any more."
-        if others:
-            outcome += f" Still held: {len(held) - len(own)} of {owners}."
-        turn.answer(outcome)
-        turn.settle(_signed(turn, outcome))
+    for job in own:
+        turn.queue.order.release(job.id)
+    outcome = f"Released: {len(own)}." if own else "None of them is held any more."
+    if others:
+        outcome += f" Still held: {len(held) - len(own)} of {owners}."
+    turn.settle(_signed(turn, outcome))
+    return outcome
 
 
 # -- the box ---------------------------------------------------------------------------------------
 
 
 @on(ButtonKind.RESUME)
-async def _resume(turn: Turn, button: Button) -> None:
+def _resume(turn: Turn, button: Button) -> str:
     """Resume the queue, and show the button's page again as it is then."""
-    if not button.data:
-        await control.resume(turn)
-        return
-    with turn.effect():
-        control.resume_now(turn)
-        if "first" in button.data:
-            _show_queue(turn, button.data)
-        else:
-            turn.edit(*view.status_page(turn))
+    outcome = control.resume_now(turn)
+    if "first" in button.data:
+        _show_queue(turn, button.data)
+    elif button.data:
+        turn.edit(*view.status_page(turn))
+    else:
+        turn.settle(_signed(turn, outcome), keyboards.of_queue_link())
+    return outcome
 
 
 @on(ButtonKind.DRAIN)
-async def _drain(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    control.drain_now(turn)
+def _drain(turn: Turn, _: Button) -> str:
+    turn.queue.drain()
+    turn.edit(control.DRAINING, keyboards.resume())
+    return control.DRAINING
 
 
-@on(ButtonKind.CANCEL_WHEN_EMPTY)
-async def _cancel_when_empty(turn: Turn, button: Button) -> None:  # noqa: ARG001
+async def _cancel_when_empty(turn: Turn, _: Button) -> None:
     with turn.effect():
         done = turn.queue.cancel_when_empty()
-        outcome = "It will not be run." if done else "Too late, or cancelled already."
+        outcome = "It will not be run." if done else "Too late: it has started, or was cancelled already."
         turn.answer(outcome, alert=not done)
         turn.settle(_signed(turn, outcome), keyboards.of_queue_link())
 
 
 @on(ButtonKind.NOISE)
-async def _noise(turn: Turn, button: Button) -> None:
-    with turn.effect():
-        notify.set_noise(turn, button.data["noise"])
-        turn.answer()
-        turn.edit(*notify.notify_view(turn))
+def _noise(turn: Turn, button: Button) -> None:
+    people.set_noise(turn, button.data["noise"])
+    turn.edit(*people.notify_view(turn))
 
 
 @on(ButtonKind.REVOKE)
-async def _revoke(turn: Turn, button: Button) -> None:
+def _revoke(turn: Turn, button: Button) -> str:
     name = turn.chat.name_of(actor_of(int(button.data["person"])))
-    _ask(turn, keyboards.sure_to_revoke(name, button.data))
+    return _ask(turn, keyboards.sure_to_revoke(name, button.data))
 
 
 @on(ButtonKind.PEOPLE)
-async def _people(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    _show_people(turn)
+def _people(turn: Turn, _: Button) -> None:
+    turn.edit(*people.everybody(turn))
 
 
 @on(ButtonKind.YES_REVOKE)
-async def _yes_revoke(turn: Turn, button: Button) -> None:
-    _show_people(turn, lambda: people.revoke(turn, int(button.data["person"])))
+def _yes_revoke(turn: Turn, button: Button) -> str:
+    outcome = people.revoke(turn, int(button.data["person"]))
+    turn.edit(*people.everybody(turn))
+    return outcome
 
 
 @on(ButtonKind.CANCEL_LINKS)
-async def _cancel_links(turn: Turn, button: Button) -> None:  # noqa: ARG001
-    _show_people(turn, lambda: people.cancel_links(turn))
+def _cancel_links(turn: Turn, _: Button) -> str:
+    outcome = people.cancel_links(turn)
+    turn.edit(*people.everybody(turn))
+    return outcome
 
 
-def _show_people(turn: Turn, change: Callable[[], str] = str) -> None:
-    """Change something about people, answer with what was done, and list everybody."""
-    with turn.effect():
-        turn.answer(change())
-        turn.edit(*people.everybody(turn))
+# These read something slow first, do something after the transaction, or need two.
+HANDLERS |= {
+    **dict.fromkeys(MOVES, _move),
+    **dict.fromkeys((ButtonKind.LOG, ButtonKind.LOG_AGAIN), _log),
+    ButtonKind.EXTEND: _extend,
+    ButtonKind.CANCEL_WHEN_EMPTY: _cancel_when_empty,
+    ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),
+    ButtonKind.GROUP: lambda turn, button: grouped.show(turn, button.data["group"]),
+    ButtonKind.RERUN_FAILED: lambda turn, button: grouped.rerun_failed(turn, button.data["group"]),
+    ButtonKind.LINES: lambda turn, button: submit.queue_lines(turn, button.data["values"], button.data["text"]),
+    ButtonKind.SCRIPT: lambda turn, button: submit.queue_script(turn, button.data["values"], button.data["text"]),
+}

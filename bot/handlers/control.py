@@ -13,25 +13,20 @@ from runner.api.chat import format_duration
 if TYPE_CHECKING:
     from bot.inbound.turn import Turn
 
-
 DRAINING = "⏏️ Draining: running jobs finish, no more start."
 
 
-async def pause(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def pause(turn: Turn, _: str) -> None:
     """Pause the queue: start nothing more."""
     with turn.effect():
         turn.queue.pause()
-        turn.reply("⏸ Paused: nothing more starts; running jobs go on.", keyboards.resume())
+        turn.reply("⏸ Paused: running jobs go on, no more start.", keyboards.resume())
 
 
-async def resume(turn: Turn, rest: str = "") -> None:  # noqa: ARG001
+async def resume(turn: Turn, _: str) -> None:
     """Resume the queue, and say so."""
     with turn.effect():
-        outcome = resume_now(turn)
-        if turn.query_id is None:
-            turn.reply(outcome, keyboards.of_queue_link())
-        else:
-            turn.settle(f"{outcome} – {turn.caller.name}", keyboards.of_queue_link())
+        turn.reply(resume_now(turn), keyboards.of_queue_link())
 
 
 def resume_now(turn: Turn) -> str:
@@ -39,23 +34,15 @@ def resume_now(turn: Turn) -> str:
     turn.require(role_to_resume(turn.chat.queue))
     outcome = "▶️ Resumed." if turn.queue.reasons.why_paused() else "Nothing was paused."
     turn.queue.resume()
-    turn.answer(outcome)
     return outcome
 
 
-async def drain(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def drain(turn: Turn, _: str) -> None:
     """Let running jobs finish and start no more. Ask first if the message is old."""
     if turn.age_s > STALE_S:
         rows = [[Press(ButtonKind.DRAIN), Press(ButtonKind.DISMISS)]]
         turn.reply(f"You sent this {format_duration(turn.age_s)} ago, while I was away. Drain now?", rows)
-    else:
-        drain_now(turn)
-
-
-def drain_now(turn: Turn) -> None:
-    """Drain the queue without asking, and say so. The caller has checked the role."""
+        return
     with turn.effect():
         turn.queue.drain()
-        turn.answer(DRAINING)
-        say = turn.reply if turn.query_id is None else turn.edit
-        say(DRAINING, keyboards.resume())
+        turn.reply(DRAINING, keyboards.resume())

@@ -55,7 +55,7 @@ async def submit(turn: Turn, rest: str) -> None:
     own, command = ({}, text) if "\n" not in rest.strip() else read_text(text)
     if not command.strip():
         raise UserError(NO_COMMAND)
-    await queue_one(turn, {**values, **own}, command.strip())
+    await _queue(turn, [({**values, **own}, command.strip())])
 
 
 def _general(rest: str) -> tuple[dict[str, Any], str]:
@@ -68,10 +68,9 @@ def _general(rest: str) -> tuple[dict[str, Any], str]:
 async def batch(turn: Turn, rest: str) -> None:
     """Queue one job per line, without asking."""
     values, text = _general(rest)
-    lines = parse.lines(text)
-    if not lines:
+    if not parse.lines(text):
         raise UserError("One command per line, please:\n`/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4`")
-    await queue_lines(turn, values, lines)
+    await queue_lines(turn, values, text)
 
 
 async def attached(turn: Turn, caption: str) -> None:
@@ -85,11 +84,10 @@ async def attached(turn: Turn, caption: str) -> None:
     if words.strip() or name not in {"submit", "batch"}:
         raise UserError("The caption of a file takes only options, like `/submit -g 2 --name night`")
     text, file_name = await _downloaded(turn)
-    lines = parse.lines(text)
     if name == "batch":
-        await queue_lines(turn, values, lines)
+        await queue_lines(turn, values, text)
     else:
-        await _ask(turn, values, text, lines, file_name)
+        await _ask(turn, values, text, parse.lines(text), file_name)
 
 
 async def _downloaded(turn: Turn) -> tuple[str, str]:
@@ -151,8 +149,9 @@ def _job_name(file_name: str) -> str | None:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", file_name).strip("-")[:64] or None
 
 
-async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) -> None:
+async def queue_lines(turn: Turn, values: dict[str, Any], text: str) -> None:
     """Queue one job per line. A line's own options override the general ones."""
+    lines = parse.lines(text)
     if len(lines) > MOST_JOBS:
         raise UserError(f"{len(lines):,} jobs at once are too many; {MOST_JOBS} is the most.")
     jobs = []
@@ -167,9 +166,9 @@ async def queue_lines(turn: Turn, values: dict[str, Any], lines: Sequence[str]) 
     await _queue(turn, jobs)
 
 
-async def queue_one(turn: Turn, values: dict[str, Any], command: str, *, script: bool = False) -> None:
-    """Queue one job and say so."""
-    await _queue(turn, [(values, command)], script=script)
+async def queue_script(turn: Turn, values: dict[str, Any], text: str) -> None:
+    """Queue all lines as one script."""
+    await _queue(turn, [(values, text)], script=True)
 
 
 async def queue_sweep(turn: Turn, jobs: Sequence[tuple[dict[str, Any], str]], sweep: groups.Template) -> None:
@@ -277,13 +276,3 @@ def _first_workspace(chat: Chat) -> Workspace:
     workspace = validate(Workspace(name="home", dir="~", default=True))
     chat.queue.workspaces.put(workspace)
     return workspace
-
-
-async def lines_chosen(turn: Turn, data: dict[str, Any]) -> None:
-    """Queue each line as a job, as the pressed button said."""
-    await queue_lines(turn, data["values"], parse.lines(data["text"]))
-
-
-async def script_chosen(turn: Turn, data: dict[str, Any]) -> None:
-    """Queue all lines as one script, as the pressed button said."""
-    await queue_one(turn, data["values"], data["text"], script=True)

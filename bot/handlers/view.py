@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from bot.access.gate import STRANGER
 from bot.access.rights import Rights
+from bot.chat import Picture
 from bot.commands import Role
+from bot.pictures import plots
 from bot.text import keyboards, log_excerpt, views
-from bot.text.html import Shrink, bold, code, escape, fit
+from bot.text.html import CAPTION_UNITS, Shrink, bold, code, escape, fit, pre
+from bot.text.job_words import heading, sign
 from bot.text.log_excerpt import LOG_BYTES, QUICK_BYTES
 from runner.api.chat import clock
 from runner.errors import UserError
@@ -33,7 +36,7 @@ WORKSPACES_HINT = (
 )
 
 
-async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def start(turn: Turn, _: str) -> None:
     """Greet the caller and name the first commands."""
     chat, caller = turn.chat, turn.caller
     first = "/submit queues a job, /status shows the box" if caller.role >= Role.USER else "/status shows the box"
@@ -47,12 +50,12 @@ async def start(turn: Turn, rest: str) -> None:  # noqa: ARG001
             chat.set_menu(caller.id)  # Telegram takes no menu for people who never wrote to the bot
 
 
-async def help_(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def help_(turn: Turn, _: str) -> None:
     """List the commands that the caller may use."""
     turn.reply(views.help_text(turn.caller.role))
 
 
-async def whoami(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def whoami(turn: Turn, _: str) -> None:
     """Show the caller's id, role and number of unfinished jobs."""
     caller, chat = turn.caller, turn.chat
     person = chat.people.get(caller.id)
@@ -75,8 +78,7 @@ async def status(turn: Turn, rest: str) -> None:
             raise UserError("That is more than 10 jobs. Name at most 10 at once.")
         with turn.effect():
             for number in numbers:
-                job = turn.job(number)
-                turn.reply(job_view(turn.chat, job), keyboards.of_job(job, details=False), job_id=job.id)
+                show_job(turn, number)
         return
     turn.reply(*status_page(turn))
 
@@ -90,22 +92,24 @@ def status_page(turn: Turn) -> tuple[str, Any]:
     return views.status(view), keyboards.of_status(paused=bool(view.held))
 
 
-def job_view(chat: Chat, job: Job) -> str:
+def show_job(turn: Turn, job_id: int) -> None:
     """Describe one job in full."""
+    chat, job = turn.chat, turn.job(job_id)
     reason = chat.queue.reasons.of([job]).get(job.id)
     starts = chat.queue.view.outlook().start_words(job.id) if job.state is State.QUEUED else ""
-    return views.job_page(
+    html = views.job_page(
         job, indices=views.indices_of(chat.queue.view.gpus()), usage=chat.queue.view.usage(job.id),
         reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
     )  # fmt: skip
+    turn.reply(html, keyboards.of_job(job, details=False), job_id=job.id)
 
 
-async def gpus(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def gpus(turn: Turn, _: str) -> None:
     """Show each GPU."""
     turn.reply(views.gpus(views.BoxView(turn.chat)), keyboards.of_gpus())
 
 
-async def queue(turn: Turn, rest: str) -> None:  # noqa: ARG001
+async def queue(turn: Turn, _: str) -> None:
     """Show the queue, with buttons."""
     turn.reply(*queue_page(turn, 0))
 
@@ -137,8 +141,13 @@ async def log(turn: Turn, rest: str) -> None:
     job = turn.job(numbers[0])
     html = await log_view(turn.chat, job, lines)
     with turn.effect():
-        turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
-        turn.reply(html, keyboards.of_log(job), job_id=job.id)
+        send_log_view(turn, job, html)
+
+
+def send_log_view(turn: Turn, job: Job, html: str) -> None:
+    """Send the end of a job's output, and note who read it. Inside `effect`."""
+    turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
+    turn.reply(html, keyboards.of_log(job), job_id=job.id)
 
 
 async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
@@ -165,6 +174,27 @@ def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
     return "\n".join(last[-lines:])
 
 
+async def batch_fit(turn: Turn, rest: str) -> None:
+    """Show how a job's batch was found: what was measured, the line through it, the limit, the choice."""
+    show_fit(turn, turn.job(turn.numbers(rest, "`/fit 12`")[0]))
+
+
+def show_fit(turn: Turn, job: Job) -> None:
+    """Show how a job's batch was found as a picture, or as bars of text if none can be drawn."""
+    report = turn.chat.queue.view.probe(job.id)
+    if report is None and job.spec.probe is None:
+        raise UserError(f"#{job.id} was submitted without --probe, so nothing was measured.")
+    if report is None:
+        raise UserError(f"#{job.id} has not started yet. Its batch is found when it starts.")
+    head = f"{sign(job)} {heading(job)}\n{escape(report['said'])}"
+    plot = plots.of_fit(report)
+    not_drawn = [line for line in report["detail"] if line.startswith(("line:", "chosen:", "not used:"))]
+    caption = fit(["\n".join([head, *map(escape, not_drawn)])], CAPTION_UNITS)
+    bars = [pre("\n".join(report["bars"]))] if report["bars"] else []
+    html = fit(["\n".join([head, *bars, *map(escape, report["detail"])])])
+    turn.reply(html, keyboards.of_job(job), job_id=job.id, picture=Picture(plot, caption) if plot else None)
+
+
 async def workspaces(turn: Turn, rest: str) -> None:
     """List the workspaces or show one. Admins may choose the default."""
     words, all_workspaces = rest.split(), turn.chat.queue.workspaces
@@ -177,7 +207,7 @@ async def workspaces(turn: Turn, rest: str) -> None:
     elif words:
         turn.reply(_workspace(all_workspaces.get(words[0])))
     else:
-        lines = [f"{'★' if one.default else '•'} {bold(one.name)} {code(one.dir)}" for one in all_workspaces.all()]
+        lines = [f"{'★' if ws.default else '•'} {bold(ws.name)} {code(ws.dir)}" for ws in all_workspaces.all()]
         lines = lines or ["There are no workspaces yet, so jobs run in the account's home folder."]
         turn.reply(fit(["\n".join([*lines, "", escape(WORKSPACES_HINT)])]))
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.handlers.notify import NOISE
+from bot.handlers.people import NOISE
 from bot.text.box_notices import NoticeContext
 from bot.text.job_notices import in_few_words
 from bot.text.notice_forms import FORMS, LEAST_NEWS, News, To, form_of
