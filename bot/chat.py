@@ -156,20 +156,20 @@ class Chat:
     def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
         """Return rows of buttons that only this person can press, without those they may not use."""
         rights = Rights(self.queue, self.gate, person)
-        rows = [[one for one in row if isinstance(one, Link) or rights.may_press(one)] for row in rows]
-        asks = any(isinstance(one, Press) and one.rule.question for row in rows for one in row)
+        rows = [[button for button in row if isinstance(button, Link) or rights.may_press(button)] for row in rows]
+        asks = any(isinstance(button, Press) and button.rule.question for row in rows for button in row)
         question = self.buttons.make(person, QUESTION, once=True, lasts_s=QUESTION_S) if asks else ""
-        return [[self._button(person, one, question) for one in row] for row in rows if row]
+        return [[self._button(person, button, question) for button in row] for row in rows if row]
 
-    def _button(self, person: int, one: Press | Link, question: str) -> dict[str, str]:
+    def _button(self, person: int, button: Press | Link, question: str) -> dict[str, str]:
         """Make one button. Buttons of one question share its id: pressing one makes all of them invalid."""
-        if isinstance(one, Link):
-            return {"text": one.text, "url": one.url}
-        rule = one.rule
-        data = {**one.data, QUESTION: question} if rule.question else one.data
+        if isinstance(button, Link):
+            return {"text": button.text, "url": button.url}
+        rule = button.rule
+        data = {**button.data, QUESTION: question} if rule.question else button.data
         lasts_s = QUESTION_S if rule.question else None
-        nonce = self.buttons.make(person, rule.action, one.job_id, data, once=rule.question, lasts_s=lasts_s)
-        return {"text": one.text or rule.label, "data": nonce} | ({"style": rule.style} if rule.style else {})
+        nonce = self.buttons.make(person, rule.action, button.job_id, data, once=rule.question, lasts_s=lasts_s)
+        return {"text": button.text or rule.label, "data": nonce} | ({"style": rule.style} if rule.style else {})
 
     def say(
         self, chat: int, person: int, html: str, rows: Sequence[Sequence[Press | Link]] = (), *,

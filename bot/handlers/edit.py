@@ -49,7 +49,7 @@ async def edit(turn: Turn, rest: str) -> None:
 def how_to(job: Job) -> str:
     """Explain how to edit a job, with its present options. Raise UserError if it no longer waits."""
     if job.state is not State.QUEUED:
-        raise UserError(f"#{job.id} does not wait any more. Only a job that waits can be edited.")
+        raise UserError(f"#{job.id} no longer waits. Only a waiting job can be edited.")
     now = Shrink(f"{options_of(job.spec)} {job.spec.command}".strip(), pre if job.spec.script else code, keep="both")
     examples = (
         f"`/edit {job.id} --time 4h --priority high`\n`/edit {job.id} --clear time,after`\n"

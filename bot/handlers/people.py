@@ -64,7 +64,7 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
     """Return who has which role, with buttons to revoke roles that were given by pairing."""
     gate, people = turn.chat.gate, turn.chat.people
     lines, rows = [bold("Who may use this box")], []
-    for person_id, role in sorted(gate.everybody().items(), key=lambda one: (-one[1], one[0])):
+    for person_id, role in sorted(gate.everybody().items(), key=lambda person: (-person[1], person[0])):
         fixed = gate.is_from_settings(person_id)
         name = people.get(person_id).name or "not met yet"
         lines.append(f"{escape(name)} {code(str(person_id))} · {role.word}{' · by settings' if fixed else ''}")
@@ -132,7 +132,7 @@ def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
         Press(ButtonKind.NOISE, data={"noise": word}, text=f"{'● ' if word == person.noise else ''}{word}")
         for word in NOISE
     ]
-    return f"You are told {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).", [choices]
+    return f"You get {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).", [choices]
 
 
 def _clock(minutes: int) -> str:

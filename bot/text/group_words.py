@@ -68,7 +68,7 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
 def listed(standings: Sequence[Standing]) -> str:
     """List these groups, one line each."""
     if not standings:
-        return "There are no groups yet: /sweep makes one, and so does `/submit --group NAME …`"
+        return "There are no groups yet. /sweep makes one, and so does `/submit --group NAME …`"
     return fit(["\n".join([*map(_headline, standings), "", "`/group NAME` shows one of them."])])
 
 

@@ -56,9 +56,9 @@ def printable(text: str) -> str:
     return _MARKS.sub(r"\1", text)
 
 
-def _picture(found: re.Match[str]) -> str:
+def _picture(control: re.Match[str]) -> str:
     """Return the visible symbol of a control character, like ␛."""
-    return "\u2421" if found[0] == "\x7f" else chr(0x2400 + ord(found[0]))
+    return "\u2421" if control[0] == "\x7f" else chr(0x2400 + ord(control[0]))
 
 
 def escape(text: str) -> str:

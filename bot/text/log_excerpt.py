@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bot.secrets.redact import Redactor
 
 LOG_BYTES, QUICK_BYTES = 256 << 10, 48 << 10
-
-
 _LOOK = 256 * 1024
 """How many characters at the end of an output are searched."""
 LONGEST_LINE = 4096

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bot.commands import COMMANDS, HIDDEN, Command
+from bot.commands import Command, menu
 from bot.text import job_words
 from bot.text.box_notices import room_left
 from bot.text.html import Shrink, bold, code, escape, fit, italic, pre
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bot.commands import Role
-    from runner.api.chat import Outlook, Overview
+    from runner.api.chat import Outlook
     from runner.model import Job
 
 _FEW = 5
@@ -40,10 +39,10 @@ def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 class BoxView:
-    """Everything that the views show about the box at one moment. Jobs are looked up only if they are shown."""
+    """What the views show about the box at one moment. Jobs are looked up only by the views that show them."""
 
     def __init__(self, chat: Any) -> None:
-        self._chat = chat
+        self.chat = chat
         self.name = chat.settings.box
         self.up = chat.queue.runner_is_up()
         self.gpus = chat.queue.view.gpus()
@@ -52,64 +51,31 @@ class BoxView:
         self.trouble = snapshot.trouble if snapshot else None
         self.held = chat.named(chat.queue.reasons.why_paused() or "")
         self.disk = chat.queue.box.get(BoxKey.DISK_LOW)
-        self.name_of = chat.name_of
         self.bot_troubles = list(chat.troubles.values())
         self.undeliverable: list[tuple[str, int]] = []
         self.strangers = 0
 
-    @cached_property
-    def counts(self) -> Overview:
-        """Return how many jobs wait, run and ended."""
-        counts: Overview = self._chat.queue.view.overview()
-        return counts
-
-    @cached_property
-    def running(self) -> list[Job]:
-        """Return the live jobs."""
-        return [self._chat.shown(job) for job in self._chat.listing.live()]
-
-    @cached_property
-    def next(self) -> list[Job]:
-        """Return the first few waiting jobs."""
-        return [self._chat.shown(job) for job in self._chat.listing.queued(_FEW)]
-
-    @cached_property
-    def reasons(self) -> dict[int, str]:
-        """Return why each of these jobs waits, by job number."""
-        return {number: self._chat.named(why) for number, why in self._chat.queue.reasons.of(self.next).items()}
-
-    @cached_property
-    def ahead(self) -> Outlook:
-        """Return the forecast: when jobs start, and when the queue is empty."""
-        outlook: Outlook = self._chat.queue.view.outlook()
-        return outlook
-
-    @cached_property
-    def ended(self) -> list[Job]:
-        """Return the last few jobs that ended, the latest first."""
-        return [self._chat.shown(job) for job in self._chat.listing.finished(limit=_FEW)[::-1]]
-
 
 def status(view: BoxView) -> str:
     """Describe the whole box at a glance."""
-    now, indices = clock.now(), indices_of(view.gpus)
-    waiting = view.counts.queued + view.counts.not_yet
-    parts = [f"🌙 {bold(view.name)} · {view.counts.running} running · {waiting} queued"]
-    parts += _alarms(view)
-    parts += ["", *_gpu_lines(view)]
-    if view.running:
+    chat, now, indices = view.chat, clock.now(), indices_of(view.gpus)
+    counts = chat.queue.view.overview()
+    waiting = counts.queued + counts.not_yet
+    parts = [f"🌙 {bold(view.name)} · {counts.running} running · {waiting} queued"]
+    parts += [*_alarms(view), "", *_gpu_lines(view)]
+    if running := chat.listing.live():
+        shown = [chat.shown(job) for job in running[: 2 * _FEW]]
         parts += ["", bold("Running")]
-        parts += [job_words.running_line(job, indices, now, view.name_of) for job in view.running[: 2 * _FEW]]
-        parts += _more(len(view.running) - 2 * _FEW)
-    if view.next:
-        parts += ["", bold("Next")]
-        parts += _waiting(view.next, view.reasons, view.held, view.ahead)
-        parts += _more(waiting - len(view.next))
-        parts += _until_empty(view.ahead)
-    if view.ended:
-        parts += ["", bold("Last")]
-        parts += [job_words.ended_line(job, now) for job in view.ended]
-    parts += _day(view.counts.ended)
+        parts += [job_words.running_line(job, indices, now, chat.name_of) for job in shown]
+        parts += _more(len(running) - 2 * _FEW)
+    if following := [chat.shown(job) for job in chat.listing.queued(_FEW)]:
+        reasons = {number: chat.named(why) for number, why in chat.queue.reasons.of(following).items()}
+        ahead = chat.queue.view.outlook()
+        parts += ["", bold("Next"), *_waiting(following, reasons, view.held, ahead)]
+        parts += [*_more(waiting - len(following)), *_until_empty(ahead)]
+    if ended := chat.listing.finished(limit=_FEW)[::-1]:
+        parts += ["", bold("Last"), *(job_words.ended_line(chat.shown(job), now) for job in ended)]
+    parts += _day(counts.ended)
     return fit(["\n".join(parts)])
 
 
@@ -248,13 +214,13 @@ def output(job: Job, text: str, *, live: bool) -> str:
 
 def help_text(role: Role) -> str:
     """List the commands of this role, and the options of /submit if it is among them."""
-    shown = [command for command in COMMANDS if command.role <= role and command.name not in HIDDEN]
+    shown = menu(role)
     parts = [_help_line(command) for command in shown]
     if any(command.name == "submit" for command in shown):
         parts += ["", bold("Options of /submit")]
         for title, options in OPTION_SECTIONS.items():
             parts += [italic(title), *(f"{code(flags)} {escape(text)}" for flags, text in help_rows(options))]
-        parts += ["", "Reply to a job's message with /log, /kill or /rerun: it is that job you mean."]
+        parts += ["", "Reply to a job's message with /log, /kill or /rerun, and you need no number."]
     return fit(["\n".join(parts)])
 
 

@@ -68,7 +68,7 @@ async def test_what_runs_is_not_edited_and_the_button_tells_how(room):
     room.chat.queue.jobs.claim(1, [("cpu", 0)], "boot")
     assert "is already running" in text(await room.ask(room.uma, "/edit 1 --time 4h"))
     await room.tap(room.uma, details, "Edit")
-    assert "does not wait any more" in room.answers()[-1]
+    assert "no longer waits" in room.answers()[-1]
 
 
 @in_room()
