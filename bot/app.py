@@ -181,7 +181,8 @@ class Bot:
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
         try:
             await asyncio.wait([self._ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            await self._say_last_words()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(LAST_WORDS_S, self.sender.settled())
         finally:
             besides = [beating, *([self._asking] if self._asking else [])]
             for task in (*tasks, *besides):
@@ -226,10 +227,6 @@ class Bot:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.client.close()
-
-    async def _say_last_words(self) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await within(LAST_WORDS_S, self.sender.settled())
 
     def _rung(self, bell: Doorbell) -> None:
         bell.clear()

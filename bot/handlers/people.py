@@ -49,15 +49,12 @@ async def pair(turn: Turn, rest: str) -> None:
     with turn.effect():
         code_ = turn.chat.people.invite(word, turn.caller.actor)
         turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
+        rights = "" if word == "viewer" else ", with the shell rights of the account the runner runs under"
         link = f"https://t.me/{turn.chat.username}?start={code_}"
         turn.reply(
             f"The first person to open this within {PAIRING_S / 60:.0f} minutes becomes {bold(word)} of "
-            f"{bold(turn.chat.settings.box)}{_warning(word)}:\n{escape(link)}\n/pair takes it back."
+            f"{bold(turn.chat.settings.box)}{rights}:\n{escape(link)}\n/pair takes it back."
         )
-
-
-def _warning(role: str) -> str:
-    return "" if role == "viewer" else ", with the shell rights of the account the runner runs under"
 
 
 def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:

@@ -86,12 +86,6 @@ def pre(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def quote(text: str, expandable: bool = True) -> str:
-    """Return the text as a quotation. An expandable one shows only its beginning until it is tapped."""
-    tag = "blockquote expandable" if expandable else "blockquote"
-    return f"<{tag}>{escape(text)}</blockquote>"
-
-
 def link(text: str, url: str) -> str:
     """Return the text as a link, or as plain text if the address is not a usual http(s) one."""
     if printable(url) != url or not _LINK.fullmatch(url):

@@ -151,7 +151,7 @@ def queue(
 
 def job_page(
     job: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
-    name_of: Callable[[str], str], events: Sequence[str] = (), probe: str | None = None, starts: str = "",
+    name_of: Callable[[str], str], probe: str | None = None, starts: str = "",
 ) -> str:  # fmt: skip
     """Describe one job in full."""
     now = clock.now()
@@ -173,7 +173,6 @@ def job_page(
     if job.stop and not job.state.final:
         lines.append(f"stop asked by {escape(name_of(job.stop.by))}")
     lines.append(f"run {code(job.run_id)}")
-    lines += [escape(event) for event in events]
     return fit(["\n".join(line for line in lines if line)])
 
 

@@ -12,7 +12,6 @@ from bot.text.html import (
     italic,
     link,
     pre,
-    quote,
     shorten,
     units,
     visible_units,
@@ -56,8 +55,6 @@ def test_each_kind_of_text_escapes_what_it_is_given() -> None:
     assert italic("<1>") == "<i>&lt;1&gt;</i>"
     assert code("a&b") == "<code>a&amp;b</code>"
     assert pre("</pre>") == "<pre>&lt;/pre&gt;</pre>"
-    assert quote("<") == "<blockquote expandable>&lt;</blockquote>"
-    assert quote("<", expandable=False) == "<blockquote>&lt;</blockquote>"
 
 
 def test_a_link_keeps_its_address() -> None:
@@ -93,7 +90,7 @@ def test_units(text: str, count: int) -> None:
 
 
 def test_visible_units_count_what_is_seen() -> None:
-    html = bold("a<b") + pre("🚀&") + link("x", "https://a.b/?c=d&e") + quote("q")
+    html = bold("a<b") + pre("🚀&") + link("x", "https://a.b/?c=d&e") + italic("q")
     assert visible_units(html) == 3 + 3 + 1 + 1
     assert visible_units(html) == units(parse_html(html)[0])
 
