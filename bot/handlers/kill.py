@@ -9,7 +9,7 @@ from bot.handlers import groups
 from bot.inbound.turn import STALE_S
 from bot.text import job_words, keyboards
 from bot.text.html import bold, escape, fit
-from runner.api.chat import format_duration
+from runner.api.chat import format_duration, state_words
 from runner.errors import UserError
 from runner.model import State
 
@@ -101,7 +101,7 @@ def _doing(kinds: Collection[str]) -> str:
 
 def _already(jobs: Sequence[Job]) -> str:
     if len(jobs) == 1:
-        return f"#{jobs[0].id} has already ended ({jobs[0].state.value.lower()})."
+        return f"#{jobs[0].id} has already ended ({state_words(jobs[0])})."
     return "All of these have already ended."
 
 

@@ -45,7 +45,7 @@ async def pair(turn: Turn, rest: str) -> None:
         turn.reply(*everybody(turn))
         return
     if word not in ROLES:
-        raise UserError("For a link, send `/pair user`, `/pair viewer` or `/pair admin`. /pair alone lists who is in.")
+        raise UserError("For a link, send `/pair user`, `/pair viewer` or `/pair admin`. /pair alone lists everybody.")
     with turn.effect():
         code_ = turn.chat.people.invite(word, turn.caller.actor)
         turn.queue.audit.add(turn.caller.actor, "pair", {"role": word})
@@ -53,7 +53,7 @@ async def pair(turn: Turn, rest: str) -> None:
         link = f"https://t.me/{turn.chat.username}?start={code_}"
         turn.reply(
             f"The first person to open this within {PAIRING_S / 60:.0f} minutes becomes {bold(word)} of "
-            f"{bold(turn.chat.settings.box)}{rights}:\n{escape(link)}\n/pair takes it back."
+            f"{bold(turn.chat.settings.box)}{rights}:\n{escape(link)}\nTo cancel it, send /pair."
         )
 
 
@@ -85,8 +85,8 @@ def revoke(turn: Turn, person_id: int) -> str:
         return f"{name} has no role that was given by pairing."
     turn.queue.audit.add(turn.caller.actor, "revoke", {"person": person_id})
     turn.chat.set_menu(person_id)
-    turn.chat.tell_admins(f"🚪 {escape(turn.caller.name)} took {escape(name)}'s rights back.", but=turn.caller.id)
-    return f"{name} is out."
+    turn.chat.tell_admins(f"🚪 {escape(turn.caller.name)} revoked {escape(name)}'s role.", but=turn.caller.id)
+    return f"{name} may no longer use this box."
 
 
 def cancel_links(turn: Turn) -> str:

@@ -38,7 +38,7 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
     try:
         words = shlex.split(changes)
     except ValueError:
-        raise UserError("A quote among the changes is left open. Send it like `/rerun 12 --lr 3e-4`") from None
+        raise UserError("A quote is not closed. Send it like `/rerun 12 --lr 3e-4`") from None
     await asyncio.to_thread(reach, [job.spec.dir])
     with submission(turn, 1):
         new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)

@@ -153,7 +153,7 @@ async def queue_lines(turn: Turn, values: dict[str, Any], text: str) -> None:
     """Queue one job per line. A line's own options override the general ones."""
     lines = parse.lines(text)
     if len(lines) > MOST_JOBS:
-        raise UserError(f"{len(lines):,} jobs at once are too many; {MOST_JOBS} is the most.")
+        raise UserError(f"{len(lines):,} jobs are too many. Send at most {MOST_JOBS} at once.")
     jobs = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -175,7 +175,7 @@ async def queue_sweep(turn: Turn, jobs: Sequence[tuple[dict[str, Any], str]], sw
     """Queue the jobs of a sweep as one group."""
     if len(jobs) > MOST_JOBS:
         raise UserError(
-            f"{len(jobs):,} jobs at once are too many; {MOST_JOBS} is the most. Take a sample: `/sweep -n 100 …`"
+            f"{len(jobs):,} jobs are too many. Queue at most {MOST_JOBS} at once, or take a sample: `/sweep -n 100 …`"
         )
     await _queue(turn, jobs, sweep=sweep)
 
@@ -192,7 +192,7 @@ def submission(turn: Turn, count: int) -> Iterator[None]:
     with turn.effect():
         if turn.chat.queue.listing.queued_of(turn.caller.actor) + count > most:
             raise UserError(
-                f"{most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON), so nothing was queued."
+                f"At most {most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON), so nothing was queued."
                 " /queue shows what waits."
             )
         yield

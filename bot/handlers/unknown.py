@@ -40,7 +40,7 @@ async def words(turn: Turn, text: str) -> None:
     turn.reply(f"{run_it}/help lists all commands.")
 
 
-async def anything(turn: Turn, text: str) -> None:  # noqa: ARG001
+async def anything(turn: Turn, _: str) -> None:
     """Answer a photo, a voice message, a place and the like; in private only."""
     if turn.caller.private:
         turn.reply("I read text, and files with commands in them. /help lists what I can do.")

@@ -145,7 +145,7 @@ async def test_revoking_takes_effect_at_once(room):
     await room.tap(room.ada, shown, "No")
     await room.tap(room.ada, shown, "Revoke Sam")
     await room.tap(room.ada, shown, "Yes, revoke Sam")
-    assert room.answers()[-1] == "Sam is out."
+    assert room.answers()[-1] == "Sam may no longer use this box."
     assert "Sam" not in shown.text.text
     assert offered(room, room.sam) == {"start"}
     assert audited(room, "revoke") == [(f"tg:{room.ada.id}", {"person": room.sam.id})]
