@@ -131,7 +131,7 @@ class JobSpec(Record):
     stop_grace_s: float | None = None
     idle: str | None = None  # when it counts as idle, as runner.idle writes it; None: the box's rule
     hung: str | None = None
-    probe: dict[str, Any] | None = None  # how to find its batch size, as runner.api.probe_options writes it
+    probe: dict[str, Any] | None = None  # how to find its batch size, as runner.api.specs writes it
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:

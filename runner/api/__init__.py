@@ -2,5 +2,3 @@
 
 from runner.api.queue import Queue
 from runner.api.specs import job_spec
-
-__all__ = ["Queue", "job_spec"]

@@ -8,8 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.api.probe_options import BATCH, probe_asked
-from runner.api.specs import NO_RETRIES
+from runner.api.specs import BATCH, NO_RETRIES, probe_settings
 from runner.config.options import OPTIONS, Option
 from runner.errors import UserError
 from runner.model import JobSpec, Priority
@@ -28,15 +27,9 @@ for _option in OPTIONS:
     _long = [flag[2:] for flag in _option.flags if flag.startswith("--")]
     if _NAMES.setdefault(_option.key, _long[0]) in _long and _option.key not in _ALWAYS_THERE:
         _CLEARED |= dict.fromkeys(_long, _option.key)
-_NAMES |= {
-    "command": COMMAND,
-    "argv": COMMAND,
-    "script": COMMAND,
-    "parameters": COMMAND,
-    "environment": PLACE,
-    "env_file": PLACE,
-}
-_DEFAULTS = {one.name: one.default for one in fields(JobSpec) if one.default is not MISSING} | {"env": {}}
+_NAMES |= dict.fromkeys(("command", "argv", "script", "parameters"), COMMAND)
+_NAMES |= dict.fromkeys(("environment", "env_file"), PLACE)
+_DEFAULTS = {part.name: part.default for part in fields(JobSpec) if part.default is not MISSING} | {"env": {}}
 _PROBED = frozenset({"command", "argv", "script", "dir", "environment", "env", "env_file", "gpus", "probe"})
 _LONGEST_SHOWN = 60
 
@@ -45,7 +38,7 @@ def _clear(text: str) -> tuple[str, ...]:
     names = [part.strip().lstrip("-") for part in text.split(",")]
     for name in names:
         if name not in _CLEARED:
-            raise UserError(f"{name!r} cannot be taken away: choose among {', '.join(sorted(_CLEARED))}")
+            raise UserError(f"{name!r} cannot be cleared: choose from {', '.join(sorted(_CLEARED))}")
     return tuple(_CLEARED[name] for name in names)
 
 
@@ -87,19 +80,19 @@ def edited(spec: JobSpec, edit: Edit) -> JobSpec:
         changed |= {"command": edit.command, "argv": None, "script": edit.script}
     if changed.get("command", spec.command) != spec.command:
         changed["parameters"] = {}  # a sweep's parameters belong to the old command
-    found = replace(spec, **changed)
-    if values.get("snapshot") or (found.snapshot and found.dir != spec.dir):
-        found = replace(found, snapshot=edit.copies.get(found.dir, {}))
-    _refuse_disagreeing(found)
-    if values.get("retry_on") and not found.retries:
+    after = replace(spec, **changed)
+    if values.get("snapshot") or (after.snapshot and after.dir != spec.dir):
+        after = replace(after, snapshot=edit.copies.get(after.dir, {}))
+    _refuse_contradictions(after)
+    if values.get("retry_on") and not after.retries:
         raise UserError(NO_RETRIES)
-    return replace(found, probe=_probe(spec, found, edit))
+    return replace(after, probe=_probe(spec, after, edit))
 
 
 def to_copy(spec: JobSpec, edit: Edit) -> str | None:
     """Return the folder that needs a snapshot before this edit can be made; None if no snapshot is needed."""
-    found = edited(spec, edit)
-    return found.dir if found.snapshot == {} else None
+    after = edited(spec, edit)
+    return after.dir if after.snapshot == {} else None
 
 
 def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
@@ -115,34 +108,34 @@ def _placed(spec: JobSpec, edit: Edit) -> dict[str, Any]:
     return changed
 
 
-def _refuse_disagreeing(spec: JobSpec) -> None:
+def _refuse_contradictions(spec: JobSpec) -> None:
+    named, count = ",".join(spec.on), len(spec.on)
     if spec.on and spec.gpus == 0:
-        named, count = ",".join(spec.on), len(spec.on)
         raise UserError(
             f"--gpus 0 asks for no GPU, yet the job names some ({named}): add --gpus {count} if it needs them,"
             " or else --clear on"
         )
     if spec.gpus == 0 and (spec.gpu_mem_mib or spec.gpu_type):
         raise UserError("--gpus 0 asks for no GPU, yet the job says which: add --clear gpu-mem,gpu-type")
-    if spec.on and spec.gpus > len(spec.on):
-        named = ",".join(spec.on)
+    if spec.on and spec.gpus > count:
         raise UserError(
-            f"{spec.gpus} GPUs are more than the job names ({named}): add --gpus {len(spec.on)}, name more with --on,"
+            f"{spec.gpus} GPUs are more than the job names ({named}): add --gpus {count}, name more with --on,"
             " or --clear on"
         )
 
 
 def _probe(before: JobSpec, after: JobSpec, edit: Edit) -> dict[str, Any] | None:
-    asked, kept = edit.values.get("probe"), after.probe
+    """Return the probe settings of the edited job."""
+    asked, old = edit.values.get("probe"), after.probe
     same = (before.command, before.argv, before.script) == (after.command, after.argv, after.script)
     if asked is None and same and "probe" not in edit.values.get("clear", ()):
-        return kept
-    if kept is not None and _asks(before) and not _asks(after) and not kept.get("batch_arg"):
-        kept = None  # only the placeholder asked for a probe, and it is gone
+        return old
+    if old is not None and _asks(before) and not _asks(after) and not old.get("batch_arg"):
+        old = None  # only the placeholder asked for a probe, and it is gone
     if asked is not None and "profile" in asked:
-        kept = None  # two profiles at once would mix the settings of two programs
-    wanted = {"probe": {**(kept or {}), **(asked or {})}} if asked is not None or kept is not None else {}
-    return probe_asked(wanted, command=after.command, argv=after.argv, script=after.script)
+        old = None  # two profiles at once would mix the settings of two programs
+    wanted = None if asked is None and old is None else {**(old or {}), **(asked or {})}
+    return probe_settings(wanted, after.command, after.argv, script=after.script)
 
 
 def _asks(spec: JobSpec) -> bool:
@@ -152,10 +145,10 @@ def _asks(spec: JobSpec) -> bool:
 def differences(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
     """Return old and new value of each field that differs, as JSON types; for environment variables only names."""
     old, new = before.to_json(), after.to_json()
-    found = {key: (old[key], new[key]) for key in old if old[key] != new[key]}
-    if "env" in found:
-        found["env"] = (_without(old["env"], new["env"]), _without(new["env"], old["env"]))
-    return found
+    changed = {key: (old[key], new[key]) for key in old if old[key] != new[key]}
+    if "env" in changed:
+        changed["env"] = (_without(old["env"], new["env"]), _without(new["env"], old["env"]))
+    return changed
 
 
 def _without(variables: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
@@ -170,26 +163,26 @@ def affects_probe(changed: Mapping[str, Any]) -> bool:
 
 def in_words(changed: Mapping[str, tuple[Any, Any]]) -> str:
     """Return the changes in words: `time 6h → 4h, priority normal → high`. A command itself is not shown."""
-    said: dict[str, str] = {}
+    words: dict[str, str] = {}
     for key, (before, after) in changed.items():
         name = _NAMES[key]
         if name == COMMAND:
-            said[name] = "another command"
+            words[name] = "another command"
         elif name == PLACE and key != "workspace":
-            said.setdefault(name, "the workspace's environment as it is now")
+            words.setdefault(name, "the workspace's environment as it is now")
         elif key == "env":
-            said[name] = _variables(before, after)
+            words[name] = _variables(before, after)
         elif key == "snapshot" and after:
-            said[name] = "a copy of the code as it is now"
+            words[name] = "a copy of the code as it is now"
         else:
-            said[name] = f"{name} {as_typed(key, before)} → {as_typed(key, after)}"
-    return ", ".join(said.values())
+            words[name] = f"{name} {as_typed(key, before)} → {as_typed(key, after)}"
+    return ", ".join(words.values())
 
 
 def _variables(before: Sequence[str], after: Sequence[str]) -> str:
-    gone = [name for name in before if name not in after]
-    told = [f"env {', '.join(after)} set"] if after else []
-    return ", ".join([*told, *([f"env {', '.join(gone)} taken away"] if gone else [])])
+    removed = [name for name in before if name not in after]
+    parts = [("set", after), ("removed", removed)]
+    return ", ".join(f"env {', '.join(names)} {what}" for what, names in parts if names)
 
 
 def as_typed(key: str, value: Any) -> str:
@@ -228,12 +221,12 @@ def _settings(probe: Mapping[str, Any] | None) -> str:
 def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "none"
-    left_ms, told = round(seconds * 1000), ""
+    left_ms, text = round(seconds * 1000), ""
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         if count := left_ms // unit_ms:
-            told += f"{count}{unit}"
+            text += f"{count}{unit}"
         left_ms %= unit_ms
-    return told or "0s"
+    return text or "0s"
 
 
 _TYPED: dict[str, Callable[[Any], str]] = {
@@ -251,15 +244,15 @@ _TYPED: dict[str, Callable[[Any], str]] = {
 
 def options_of(spec: JobSpec) -> str:
     """Return a job's options that are not the defaults, as one would type them; variables without their values."""
-    told = []
+    words = []
     for key in dict.fromkeys(option.key for option in OPTIONS):
         value = getattr(spec, key)
         if key == "dir" or value == _DEFAULTS.get(key):
             continue
         if key in {"preemptible", "probe", "snapshot"}:
-            told.append(f"--{_NAMES[key]}")
+            words.append(f"--{_NAMES[key]}")
         elif key == "env":
-            told += [f"--env {name}=…" for name in spec.env]
+            words += [f"--env {name}=…" for name in spec.env]
         else:
-            told.append(f"--{_NAMES[key]} {as_typed(key, value)}")
-    return " ".join(told)
+            words.append(f"--{_NAMES[key]} {as_typed(key, value)}")
+    return " ".join(words)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runner import clock, rundir
 from runner.errors import UserError
 from runner.model import State
-from runner.store.groups import Group, Member, Template
+from runner.store.groups import Member, Template
 from runner.store.reruns import parents_first
 from runner.sweep.metrics import Metric, MetricValue, MetricValues
 from runner.sweep.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from runner.api.queue import Queue
     from runner.model import Job
+    from runner.store.groups import Group
     from runner.sweep.sweeps import Values
 
 SUGGESTED = 5
@@ -133,29 +134,3 @@ def kept_values(parameters: Mapping[str, Values]) -> dict[str, Any]:
         else list(values)
         for name, values in parameters.items()
     }
-
-
-__all__ = [
-    "Group",
-    "Member",
-    "Metric",
-    "MetricValue",
-    "MetricValues",
-    "Results",
-    "Standing",
-    "Template",
-    "as_csv",
-    "best_words",
-    "change",
-    "compared",
-    "count_words",
-    "find",
-    "folders",
-    "in_order",
-    "kept_values",
-    "members",
-    "plotted",
-    "rerun",
-    "standing",
-    "status_words",
-]

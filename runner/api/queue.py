@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from runner import clock, rundir
 from runner.api.edits import affects_probe, differences, edited, in_words, to_copy
 from runner.api.queue_order import QueueOrder
-from runner.api.spec_checks import SpecChecks
+from runner.api.specs import SpecChecks
 from runner.api.view import View
 from runner.api.waiting_reasons import WaitingReasons
 from runner.config import home

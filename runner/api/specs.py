@@ -1,21 +1,36 @@
-"""Make a spec from options, and refuse specs that could never run."""
+"""Make a job's spec from options, and refuse specs that can never run: on any box, or on this one."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runner.api.probe_options import probe_asked, refuse_unprobable
 from runner.commands.background_check import refuse_leaving
+from runner.config import home
 from runner.config.options import OPTIONS
 from runner.errors import UserError
-from runner.model import JobSpec, Priority
+from runner.gpu.availability import room_of
+from runner.gpu.published import read_published
+from runner.model import GpuHealth, JobSpec, Priority, State
+from runner.schedule.feasibility import never_fits
+from runner.schedule.request import request_of
+from runner.store.box import BoxKey
+from runner.store.box_limits import box_limits
+from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runner.api.queue import Queue
+    from runner.config.workspace import Workspace
+    from runner.model import Snapshot
+    from runner.schedule.choice import Room
+
 LONGEST_COMMAND = 1_000_000
+BATCH, ACCUMULATION = "{batch_size}", "{grad_accum}"
 # these options have the name and the value of a field of the spec
 _AS_GIVEN = {option.key for option in OPTIONS} - {"dir", "env", "gpus", "priority", "probe", "snapshot", "workspace"}
 _AS_GIVEN |= {"parameters"}
@@ -24,7 +39,7 @@ NO_RETRIES = "--retry-on says when a job is tried again, and --retries how often
 
 def job_spec(
     values: Mapping[str, Any], *, command: str, argv: Sequence[str] | None = None, script: bool = False, owner: str,
-    folder: str, environment_key: str, umask: int, workspace: Any = None,
+    folder: str, environment_key: str, umask: int, workspace: Workspace | None = None,
 ) -> JobSpec:  # fmt: skip
     """Return a spec from options as `runner.config.options` reads them. Raise UserError if options contradict each
     other, or one needs another."""
@@ -50,10 +65,42 @@ def job_spec(
         umask=umask,
         gpus=values.get("gpus", len(values.get("on", ())) or 1),
         priority=Priority(values.get("priority", "normal")),
-        probe=probe_asked(
-            values, command=command, argv=argv, script=script, workspace=workspace.probe if workspace else None
-        ),
+        probe=probe_settings(values.get("probe"), command, argv, script=script, workspace=workspace),
     )
+
+
+def probe_settings(
+    asked: Mapping[str, Any] | None, command: str, argv: Sequence[str] | None, *, script: bool,
+    workspace: Workspace | None = None,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Return the probe settings of a job; None if no probe is asked for. Raise UserError if they cannot work.
+
+    The job's options override its profile, and that overrides the workspace. Settings that none of them names are left
+    out: the box's own are used when the job starts.
+    """
+    has_placeholder = any(BATCH in text for text in ([command] if argv is None else argv))
+    if asked is None and not has_placeholder:
+        return None
+    place, job = dict(workspace.probe if workspace else {}), dict(asked or {})
+    theirs, own = place.pop("profile", None), job.pop("profile", None)
+    below = {} if own else _of_profile(theirs)  # two profiles at once would mix the settings of two programs
+    settings = {**below, **place, **_of_profile(own), **job}
+    if settings.get("batch_arg") and not has_placeholder and argv is None:
+        _refuse_unappendable(command, script=script)
+    return settings
+
+
+def _of_profile(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    from runner.config.profiles import named
+
+    profile = named(name, home.state_folder())
+    values = {key: getattr(profile, key) for key in profile.said}
+    return {"profile": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
+
+
+# -- specs that could not run on any box -------------------------------------------------------------
 
 
 def refuse_unrunnable(spec: JobSpec) -> None:
@@ -64,7 +111,7 @@ def refuse_unrunnable(spec: JobSpec) -> None:
         raise UserError("A command may have a million characters. Put the rest into a file that it reads.")
     if spec.argv is None and _is_shell(spec):
         refuse_leaving(spec.command)
-    refuse_unprobable(spec)
+    _refuse_unprobable(spec)
     if not os.path.isdir(spec.dir):
         raise UserError(f"The folder {spec.dir} does not exist (any more). Submit it from another, or with --dir.")
 
@@ -83,3 +130,93 @@ def _is_shell(spec: JobSpec) -> bool:
     """Return whether the command is run by a shell. A script in another language is not checked for `&`."""
     first = spec.command.partition("\n")[0]
     return not (spec.script and first.startswith("#!") and not first.rstrip().endswith("sh"))
+
+
+def _refuse_unappendable(command: str, *, script: bool) -> None:
+    """Raise UserError if an argument added at the end of the command would not reach the program."""
+    text = command.strip()
+    if script or "\n" in text or "#" in text or text.endswith((";", "&", ")", "}")) or re.search(r"[^|]\|[^|]", text):
+        raise UserError(
+            f"No argument can be added to the end of this. Put {BATCH} where the batch belongs, or let the program "
+            "read NIGHTSHIFT_BATCH_SIZE, and leave out --batch-arg and --profile, also those of the workspace."
+        )
+
+
+def _refuse_unprobable(spec: JobSpec) -> None:
+    """Raise UserError for a probe without a GPU, or for {grad_accum} without a probe."""
+    if spec.probe is None:
+        if any(ACCUMULATION in text for text in (spec.command, *(spec.argv or ()))):
+            raise UserError(f"{ACCUMULATION} is known only with --probe, or {BATCH} in the command.")
+    elif spec.gpus == 0:
+        raise UserError("A batch is found by the memory of a GPU, and this job asks for none: leave --probe out.")
+
+
+# -- specs that cannot run on this box ---------------------------------------------------------------
+
+
+class SpecChecks:
+    """What this box adds to a spec, and what it refuses."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def with_time_limit(self, spec: JobSpec) -> JobSpec:
+        """Return the spec, with the box's default time limit if it names none."""
+        usual_s = self._queue.box.get(BoxKey.TIMES, {}).get("usual_s")
+        return replace(spec, time_limit_s=usual_s) if spec.time_limit_s is None and usual_s is not None else spec
+
+    def check(self, spec: JobSpec) -> None:
+        """Raise UserError for a job that could never run here."""
+        if not spec.command.strip():
+            raise UserError(f"There is no command. Try: {self._queue.typed('submit -- python train.py')}")
+        refuse_unrunnable(spec)
+        self._refuse_too_long(spec)
+        self.refuse_unmet(spec)
+        published = read_published(self._queue.home)
+        snapshot = published[0] if published else None
+        is_blind = snapshot is not None and snapshot.trouble is not None and not snapshot.gpus
+        if snapshot is not None and not (spec.gpus and is_blind):  # GPUs that cannot be read may come back
+            self._refuse_too_large(spec, snapshot)
+        elif home.setting("GPUS") == "none" and spec.gpus:
+            raise UserError("This box is set up without GPUs (NIGHTSHIFT_GPUS=none). Use --gpus 0.")
+
+    def _refuse_too_large(self, spec: JobSpec, snapshot: Snapshot) -> None:
+        box = self._queue.box
+        rooms = _existing(snapshot, int(box.get(BoxKey.SLOTS, 1)))
+        limits = box_limits(self._queue.store)
+        if reason := never_fits(request_of(spec), rooms, int(box.get(BoxKey.CPU_SLOTS, 1)), limits):
+            raise UserError(_why_unsupported(snapshot) if spec.gpus and not rooms and snapshot.gpus else reason)
+
+    def _refuse_too_long(self, spec: JobSpec) -> None:
+        longest_s = self._queue.box.get(BoxKey.TIMES, {}).get("longest_s")
+        if longest_s is not None and (spec.time_limit_s is None or spec.time_limit_s > longest_s):
+            raise UserError(f"Jobs may run for {format_duration(longest_s)} here: use --time, up to that.")
+
+    def refuse_unmet(self, spec: JobSpec) -> None:
+        """Raise UserError if a job it depends on does not exist, or ended without the success it needs."""
+        for other in (*spec.after, *spec.after_ok):
+            state = self._queue.job(other).state
+            if other in spec.after_ok and state.final and state is not State.SUCCEEDED:
+                raise UserError(
+                    f"Job {other} has ended ({state.value.lower()}), so a job after its success would never start."
+                    f" {self._queue.typed(f'rerun {other}')} tries it again; --after {other} takes any end."
+                )
+
+    def refuse_snapshot_missing(self, spec: JobSpec) -> None:
+        """Raise UserError if the snapshot that a job is to run from has been removed."""
+        if spec.snapshot:
+            from runner.snapshot import code_copy
+
+            code_copy.refuse_gone(self._queue.home, spec)
+
+
+def _existing(snapshot: Snapshot, slots: int) -> list[Room]:
+    """Return the usable GPUs as if nothing ran on them."""
+    usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
+    return [room_of(replace(gpu, memory_used_mib=0), (), slots, None) for gpu in usable]
+
+
+def _why_unsupported(snapshot: Snapshot) -> str:
+    """Return why no GPU of the box can be used for jobs, in the driver's words."""
+    details = ". ".join(f"GPU {gpu.index} {gpu.detail}" for gpu in snapshot.gpus)
+    return f"This box has no GPU for jobs. {details}. For a job that needs none: --gpus 0"

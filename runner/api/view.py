@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runner import clock, rundir
-from runner.api.job_json import described
 from runner.errors import UserError
 from runner.gpu.availability import current_gpu_states
 from runner.gpu.published import read_published
-from runner.model import Phase
+from runner.model import JobSpec, Phase
 from runner.store.box import Box, BoxKey
 from runner.store.gpu_usage import Used
 from runner.store.jobs import Jobs
@@ -20,7 +20,7 @@ from runner.store.watchdog_state import Watches
 from runner.supervisor.log_reader import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from runner.api.outlook import Foresight, Outlook
     from runner.api.waiting_reasons import WaitingReasons
@@ -30,6 +30,30 @@ if TYPE_CHECKING:
     from runner.store.listing import Overview
 
 RECENT = timedelta(hours=24)
+_NO_ESTIMATE = dict.fromkeys(("estimated_start", "estimated_start_not_before", "estimated_start_not_after"))
+_OF_SPEC = (
+    "name", "command", "owner", "workspace", "dir", "snapshot", "priority", "gpus", "on", "gpu_type", "gpu_mem_mib",
+    "cpus", "ram_mib", "time_limit_s", "begin_at", "after_ok", "after", "preemptible", "group", "parameters",
+    "again_of",
+)  # fmt: skip
+_EMPTY_SPEC = json.loads(json.dumps(JobSpec(command="", owner="", dir="", environment="").to_json()))
+
+
+def described(row: Any, waiting_for: str | None, starts: Mapping[str, str | None] | None = None) -> dict[str, Any]:
+    """Return everything that `ls --json` says about a job, from its row. Making a Job of it would take much longer."""
+    spec = {**_EMPTY_SPEC, **json.loads(row["spec"])}
+    stop = {"reason": row["stop_reason"], "by": row["stop_by"], "at": row["stop_at"]} if row["stop_reason"] else None
+    return {
+        "id": row["id"],
+        **{"gpus_wanted" if name == "gpus" else name: spec[name] for name in _OF_SPEC},
+        **{name: row[name] for name in ("state", "reason", "exit_code", "signal", "phase", "attempt")},
+        "gpus": json.loads(row["gpus"]),
+        **{name: row[name] for name in ("batch_size", "run_id", "submitted_at", "started_at", "finished_at")},
+        "stop": stop,
+        "held_by": row["held_by"],
+        "waiting_for": waiting_for,
+        **(starts or _NO_ESTIMATE),
+    }
 
 
 class View:
@@ -93,16 +117,16 @@ class View:
 
     def evidence(self, job_id: int) -> dict[str, Any] | None:
         """Return the watchdogs' evidence against a job; None if there is none."""
-        found = self._watches.of([job_id]).get(job_id)
-        return found.evidence if found else None
+        watch = self._watches.of([job_id]).get(job_id)
+        return watch.evidence if watch else None
 
     def watched(self, job_id: int) -> dict[str, Any] | None:
         """Return what the watchdogs last stored about a job, and who kept it; None if nothing is stored."""
-        found = self._watches.of([job_id]).get(job_id)
-        if found is None:
+        watch = self._watches.of([job_id]).get(job_id)
+        if watch is None:
             return None
-        kept = {"by": found.keep.by, "until": found.keep.until_at} if found.keep else None
-        return {"idle": found.state.get("why"), "kept": kept, "evidence": found.evidence}
+        keep = {"by": watch.keep.by, "until": watch.keep.until_at} if watch.keep else None
+        return {"idle": watch.state.get("why"), "kept": keep, "evidence": watch.evidence}
 
     def usage(self, job_id: int) -> dict[str, Any] | None:
         """Return the GPU usage of the latest attempt, so far or in total; None if unknown."""

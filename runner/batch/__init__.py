@@ -12,27 +12,3 @@ from runner.batch.plan import BatchPlan
 from runner.batch.plateau import Plateau
 from runner.batch.report import bars, detail, summary
 from runner.batch.steps import Failed, GiveUp, Measured, OutOfMemory, Probe, Run, RunEnded, Unmeasured
-
-__all__ = [
-    "Accumulation",
-    "BatchPlan",
-    "BatchSettings",
-    "Failed",
-    "GiveUp",
-    "Measured",
-    "MemoryHistory",
-    "MemoryLine",
-    "OutOfMemory",
-    "Plateau",
-    "Point",
-    "Probe",
-    "Run",
-    "RunEnded",
-    "Unmeasured",
-    "accumulate",
-    "bars",
-    "budget_mib",
-    "choose",
-    "detail",
-    "summary",
-]

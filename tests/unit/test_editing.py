@@ -65,7 +65,7 @@ def test_what_is_named_is_set_and_the_rest_stays(queue):
 def test_values_of_variables_are_told_nowhere(queue):
     [job_id] = submit(queue, "true", env={"OLD": "hidden-old", "KEPT": "hidden-kept"})
     said = edit(queue, job_id, "--clear", "env", "--env", "NEW=hidden-new", "--env", "KEPT=hidden-kept")
-    assert said == f"Job {job_id} is edited: env NEW set, env OLD taken away."
+    assert said == f"Job {job_id} is edited: env NEW set, env OLD removed."
     written = json.dumps([queue.jobs.events(job_id), [dict(one) for one in queue.audit.rows()]])
     assert "hidden" not in written + said + options_of(queue.job(job_id).spec)
     assert queue.job(job_id).spec.env == {"NEW": "hidden-new", "KEPT": "hidden-kept"}
@@ -99,10 +99,10 @@ def test_what_is_cleared_is_as_if_it_had_never_been_said(queue):
     edit(queue, job_id, "--clear", "after,begin,on,name,group,retries,preemptible")
     assert queue.job(job_id).spec == replace(queue.job(first).spec, command="b")
     assert ready(queue) == [first, job_id]
-    with pytest.raises(UserError, match=r"'tim' cannot be taken away: choose among .*retry-on, snapshot, time"):
+    with pytest.raises(UserError, match=r"'tim' cannot be cleared: choose from .*retry-on, snapshot, time"):
         edit(queue, job_id, "--clear", "tim")
     for always in ("dir", "workspace", "profile"):
-        with pytest.raises(UserError, match="cannot be taken away"):
+        with pytest.raises(UserError, match="cannot be cleared"):
             edit(queue, job_id, "--clear", always)
 
 
