@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner.schedule.order import START_USE_S, by_usage, priority_of
-from runner.schedule.preemption import choose_victims, frees_in_s, has_memory, has_room, promised_mib
 from runner.schedule.quotas import Quotas, Reservation
 from runner.units import format_mib
 
@@ -81,14 +81,24 @@ class Room:
         """Return the MiB that a job gets here, or None for all of it."""
         return request.gpu_mem_mib if request.gpu_mem_mib is not None or self.slots == 1 else self.share_mib
 
-    def fits(self, request: Request) -> bool:
-        """Return whether its memory is enough for this job."""
-        need = self.need_mib(request)
-        if need is None:
+    def promised_mib(self, request: Request) -> int:
+        """Return the MiB that this job takes away from others here."""
+        return (self.share_mib or 0) if request.gpu_mem_mib is None else request.gpu_mem_mib
+
+    def fits(self, request: Request, without: Iterable[Running] = ()) -> bool:
+        """Return whether there is enough memory for this job, once the jobs in `without` are gone."""
+        need_mib = self.need_mib(request)
+        if need_mib is None:
             return True
         if self.memory_mib is None:
             return request.gpu_mem_mib is None
-        return need <= self.memory_mib
+        freed_mib = sum(self.promised_mib(job.request) for job in without if self.uuid in job.gpus)
+        return need_mib <= self.memory_mib + freed_mib
+
+    def has_room(self, request: Request, without: Iterable[Running]) -> bool:
+        """Return whether this job would find a slot and enough memory here if these jobs were gone."""
+        gone = [job for job in without if self.uuid in job.gpus]
+        return bool(self.free_slots or gone) and self.fits(request, gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,24 +187,23 @@ class _Pass:
 
     def consider(self, job: Waiting) -> None:
         """Start a job, or note why it waits and reserve what it needs."""
-        kind = job.request, priority_of(job, self._limits.age_s)
-        if why := self._blocked.get(kind) or self._quotas.why_not(job):
-            self.plan.waiting[job.id] = self._blocked[kind] = why
-        elif job.request.gpus == 0:
-            self._give_cpu_slot(job)
-        else:
-            self._give_gpus(job)
-
-    def _give_cpu_slot(self, job: Waiting) -> None:
-        if self._cpu_slots:
+        priority = priority_of(job, self._limits.age_s)
+        if why := self._blocked.get((job.request, priority)) or self._quotas.why_not(job):
+            self._wait(job, priority, why)
+        elif job.request.gpus:
+            self._give_gpus(job, priority)
+        elif self._cpu_slots:
             self._start(job, (("", self._cpu_slots.pop(0)),), ())
-            return
-        why = "waits for a CPU slot"
-        self.plan.waiting[job.id] = self._blocked[job.request, priority_of(job, self._limits.age_s)] = why
-        self._quotas.reserve(Reservation(job.id, job.request))
+        else:
+            self._wait(job, priority, "waits for a CPU slot")
+            self._quotas.reserve(Reservation(job.id, job.request))
 
-    def _give_gpus(self, job: Waiting) -> None:
-        request, priority = job.request, priority_of(job, self._limits.age_s)
+    def _wait(self, job: Waiting, priority: int, why: str) -> None:
+        """Note why this job waits, and all others like it."""
+        self.plan.waiting[job.id] = self._blocked[job.request, priority] = why
+
+    def _give_gpus(self, job: Waiting, priority: int) -> None:
+        request = job.request
         allowed = [room for room in self._rooms.values() if room.suits(request)]
         free = [room for room in allowed if room.usable and room.fits(request)]
         open_to_it = [room for room in free if self._may_take(room, request, priority)]
@@ -203,7 +212,7 @@ class _Pass:
             self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen)
             return
         self.plan.waiting[job.id] = self._why(request, allowed, free, open_to_it)
-        able = [room for room in allowed if not room.sick and has_memory(room, request, self._running)]
+        able = [room for room in allowed if not room.sick and room.fits(request, self._running)]
         if len(able) >= request.gpus:
             self._reserve(job, priority, able, free)
 
@@ -219,7 +228,7 @@ class _Pass:
         self._running.append(Running(job.id, request, uuids, request.limit_s, job.waited_s))
         self._blocked.clear()
         for room in rooms:
-            left_mib = None if room.memory_mib is None else max(0, room.memory_mib - promised_mib(room, request))
+            left_mib = None if room.memory_mib is None else max(0, room.memory_mib - room.promised_mib(request))
             # two jobs that start together on one GPU would both count the same memory as free
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
             self._rooms[room.uuid] = room.left(room.free_slots[1:], left_mib, why_not)
@@ -245,12 +254,12 @@ class _Pass:
             self._quotas.reserve(Reservation(job.id, request, priority))
             return
         missing = request.gpus - len(unreserved)
-        lower = [one for one in self._running if self._may_be_preempted(one, priority)]
-        leaving = [one for one in self._running if one.id in self._leaving]
+        lower = [other for other in self._running if self._may_be_preempted(other, priority)]
+        leaving = [other for other in self._running if other.id in self._leaving]
         victims = choose_victims(coming, request, missing, leaving, lower)
         if victims is None:
             # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
-            ends = {one.id: 0.0 for one in (*leaving, *lower)}
+            ends = {other.id: 0.0 for other in (*leaving, *lower)}
             frees = {room.uuid: frees_in_s(room, request, self._running, ends) for room in able}
             short = sorted((room for room in coming if room.usable), key=lambda room: frees[room.uuid])
             starts_in_s = sorted(frees.values())[request.gpus - 1]
@@ -259,17 +268,17 @@ class _Pass:
         else:
             starts_in_s = 0.0
             gone = [*leaving, *victims]
-            taken = sorted(coming, key=lambda room: not has_room(room, request, gone))[:missing]
+            taken = sorted(coming, key=lambda room: not room.has_room(request, gone))[:missing]
             self._awaited |= {room.uuid for room in taken}
-            self._leaving |= {one.id for one in victims}
-            self.plan.preemptions.extend(Preemption(one.id, job.id) for one in victims)
+            self._leaving |= {victim.id for victim in victims}
+            self.plan.preemptions.extend(Preemption(victim.id, job.id) for victim in victims)
         reservation = Reservation(job.id, request, priority, starts_in_s)
         self._reserved |= {room.uuid: reservation for room in (*unreserved, *taken)}
         self._quotas.reserve(reservation)
 
-    def _may_be_preempted(self, one: Running, priority: int) -> bool:
-        lower = priority_of(one, self._limits.age_s) < priority
-        return one.request.preemptible and lower and one.id not in self._leaving
+    def _may_be_preempted(self, job: Running, priority: int) -> bool:
+        lower = priority_of(job, self._limits.age_s) < priority
+        return job.request.preemptible and lower and job.id not in self._leaving
 
     def _why(self, request: Request, allowed: Sequence[Room], free: Sequence[Room], open_to_it: Sequence[Room]) -> str:
         """Return one sentence for people about why a job waits."""
@@ -282,6 +291,43 @@ class _Pass:
         short = [room for room in allowed if room.usable and not room.fits(request)]
         troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
         return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
+
+
+def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: Mapping[int, float]) -> float:
+    """Return in how many seconds there is room at the latest, by the time limits of running jobs; inf if unknown.
+
+    `ends`: earlier ends for jobs that are stopping or can be preempted.
+    """
+    if room.has_room(request, ()):
+        return 0.0
+
+    def end_of(job: Running) -> float:
+        return ends.get(job.id, math.inf if job.ends_in_s is None else job.ends_in_s)
+
+    here = sorted((job for job in running if room.uuid in job.gpus), key=end_of)
+    return next((end_of(job) for count, job in enumerate(here, 1) if room.has_room(request, here[:count])), math.inf)
+
+
+def choose_victims(
+    rooms: Sequence[Room], request: Request, missing: int, leaving: Sequence[Running], preemptible: Sequence[Running]
+) -> list[Running] | None:
+    """Return which jobs to preempt so that a job gets `missing` of these GPUs, or None if preempting all is not enough.
+
+    Preempt the lowest priority first, then the jobs that started last: they lose the least work. Preempt no job
+    without need.
+    """
+
+    def enough(victims: Sequence[Running]) -> bool:
+        return sum(room.has_room(request, [*leaving, *victims]) for room in rooms) >= missing
+
+    victims = sorted(preemptible, key=lambda job: (job.request.priority, job.ran_s, job.waited_s))
+    if not enough(victims):
+        return None
+    for victim in reversed(victims):
+        others = [other for other in victims if other is not victim]
+        if enough(others):
+            victims = others
+    return victims
 
 
 def _troubles(rooms: Iterable[Room]) -> list[str]:
@@ -297,7 +343,7 @@ def is_full(rooms: Iterable[Room], cpu_slots: Sequence[int], running: Iterable[R
     """Return whether nothing could start: no slot is free, and no job can be preempted."""
     if cpu_slots or any(room.usable for room in rooms):
         return False
-    return not any(one.request.preemptible for one in running)
+    return not any(job.request.preemptible for job in running)
 
 
 def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:

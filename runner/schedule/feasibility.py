@@ -27,8 +27,8 @@ def _beyond_gpus(request: Request, existing: Sequence[Room]) -> str | None:
         return "This box has no GPUs. For a job that needs none: --gpus 0"
     for name in request.on:
         if not any(room.matches((name,)) for room in existing):
-            known = ", ".join(str(room.index) for room in existing)
-            return f"There is no GPU {name} on this box (it has: {known})."
+            indices = ", ".join(str(room.index) for room in existing)
+            return f"There is no GPU {name} on this box (it has: {indices})."
     if request.gpu_type and not any(is_of_type(room.name, request.gpu_type) for room in existing):
         kinds = ", ".join(sorted({room.name for room in existing if room.name})) or "none whose name is known"
         return f"No GPU of this box is of type {request.gpu_type} (it has: {kinds})."
@@ -55,6 +55,6 @@ def _beyond_share(request: Request, limits: BoxLimits) -> str | None:
     at_most = limits.gpus_each_low if low else limits.gpus_each
     if at_most is None or request.gpus <= at_most:
         return None
-    said = f"Here one person may have {counted(at_most)} at once, and the job wants {request.gpus}."
+    refusal = f"Here one person may have {counted(at_most)} at once, and the job wants {request.gpus}."
     more_if_low = not low and (limits.gpus_each_low is None or limits.gpus_each_low >= request.gpus)
-    return f"{said} At low priority it may: -p low" if more_if_low else said
+    return f"{refusal} At low priority it may: -p low" if more_if_low else refusal

@@ -1,4 +1,4 @@
-"""BoxLimits over the whole box: jobs of a group at a time, a person's GPUs, cores and memory of the host. Pure.
+"""Limits over the whole box: jobs of a group at a time, a person's GPUs, cores and memory of the host. Pure.
 
 A job that waits for room also reserves what it will need of these. Otherwise a later job could take the last of them.
 Then the first job would wait for that, and would no longer reserve the GPUs that come free meanwhile.
@@ -14,8 +14,6 @@ from runner.units import format_mib
 if TYPE_CHECKING:
     from runner.schedule.choice import BoxLimits, Running, Waiting
     from runner.schedule.request import Request
-
-HOST = "the host"
 
 
 class Reservation(NamedTuple):
@@ -59,7 +57,7 @@ class Quotas:
         group, at_most = request.group, self._limits.groups.get(request.group or "")
         if group is None or at_most is None:
             return None
-        running = sum(one.request.group == group for one in self._running)
+        running = sum(job.request.group == group for job in self._running)
         if running >= at_most:
             return f"at most {at_most} of {group} at once"
         reservation = self._groups.get(group)
@@ -92,8 +90,8 @@ class Quotas:
         return math.inf if at_most is None else at_most
 
     def _left_of_share(self, request: Request) -> float:
-        mine = [one for one in self._running if one.request.owner == request.owner]
-        return self._share(request) - sum(len(one.gpus) for one in mine if _counts_for(request, one.request))
+        mine = [job for job in self._running if job.request.owner == request.owner]
+        return self._share(request) - sum(len(job.gpus) for job in mine if _counts_for(request, job.request))
 
     # -- the host ----------------------------------------------------------------------------------
 
@@ -101,8 +99,8 @@ class Quotas:
         request, limits, reservation = job.request, self._limits, self._host
         if not (request.cpus or request.ram_mib):
             return None
-        cpus = math.inf if limits.cpus is None else limits.cpus - sum(one.request.cpus for one in self._running)
-        used_mib = sum(one.request.ram_mib for one in self._running)
+        cpus = math.inf if limits.cpus is None else limits.cpus - sum(other.request.cpus for other in self._running)
+        used_mib = sum(other.request.ram_mib for other in self._running)
         ram_mib = math.inf if limits.ram_mib is None else limits.ram_mib - used_mib
         why = None
         if request.cpus > max(0, cpus):
