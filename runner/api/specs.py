@@ -95,9 +95,7 @@ def _of_profile(name: str | None) -> dict[str, Any]:
         return {}
     from runner.config.profiles import named
 
-    profile = named(name, home.state_folder())
-    values = {key: getattr(profile, key) for key in profile.said}
-    return {"profile": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
+    return {"profile": name, **named(name, home.state_folder())}
 
 
 # -- specs that could not run on any box -------------------------------------------------------------

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runner.batch.plateau import QUIET_S
 from runner.errors import UserError
 from runner.model import Record
 
-_SHORTEST_S, _LONGEST_S = 5.0, 3600.0
-_QUIET_LEAST_S = 0.5
-_LARGEST = 1 << 20
+_BOUNDS = {
+    **dict.fromkeys(("default", "own", "round_to", "round_from", "cap"), (1, 1 << 20)),
+    "margin": (0.1, 1.0),
+    "round_loss": (0.0, 1.0),
+    "limit_s": (5.0, 3600.0),
+    "quiet_s": (0.5, 3600.0),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +35,10 @@ class BatchSettings(Record):
     bounded: bool = False  # the probe's own arguments make it end, after training and evaluation
 
     def __post_init__(self) -> None:
-        for name in ("default", "round_to", "round_from", "cap"):
-            _within(name, getattr(self, name), 1, _LARGEST)
-        if self.own is not None:
-            _within("own", self.own, 1, _LARGEST)
-        _within("margin", self.margin, 0.1, 1.0)
-        _within("round_loss", self.round_loss, 0.0, 1.0)
-        _within("limit_s", self.limit_s, _SHORTEST_S, _LONGEST_S)
-        _within("quiet_s", self.quiet_s, _QUIET_LEAST_S, _LONGEST_S)
+        for name, (least, most) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise UserError(f"{name} of a batch size is {value:g}: write a value from {least:g} to {most:g}")
 
     @property
     def first(self) -> int:
@@ -45,7 +46,7 @@ class BatchSettings(Record):
         return min(self.default, self.cap)
 
     @property
-    def users(self) -> int:
+    def fallback(self) -> int:
         """Return the batch to run at if nothing can be measured."""
         return self.own if self.own is not None else self.first
 
@@ -60,11 +61,6 @@ class BatchSettings(Record):
         return max(batch, 1)
 
 
-def _within(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise UserError(f"{name} of a batch size is {value:g}: write a value from {least:g} to {most:g}")
-
-
 def budget_mib(total_mib: int, reserved_mib: int, used_mib: int, slots: int = 1) -> int:
     """Return how many MiB a job may use: its slot's share of the GPU, and no more than is free.
 
@@ -75,17 +71,11 @@ def budget_mib(total_mib: int, reserved_mib: int, used_mib: int, slots: int = 1)
     return max(min(usable // max(slots, 1), usable - used_mib), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Accumulation:
+class Accumulation(NamedTuple):
     """A batch size, and how many batches make one step of the optimiser."""
 
     batch: int
     steps: int
-
-    @property
-    def effective(self) -> int:
-        """Return how many samples one step of the optimiser sees on one GPU."""
-        return self.batch * self.steps
 
 
 def accumulate(batch: int, effective: int, gpus: int = 1) -> Accumulation:

@@ -1,15 +1,24 @@
-"""A line through the measured points, and the largest batch that it allows. Pure."""
+"""Memory by batch: lines through measured points, and what earlier jobs of a kind needed. Pure."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runner.batch.steps import Run
+from runner.model import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from runner.batch.batch_settings import BatchSettings
+    from runner.batch.plan import BatchPlan
 
 FLAT_MIB = 64.0  # readings closer than this may differ by chance
 FARTHER = 8
+KEPT_RUNS = 5
+TRUSTED_FACTOR = 2  # a line is a guess beyond this many times the largest batch ever seen
 
 
 class Point(NamedTuple):
@@ -70,9 +79,7 @@ def flat(one: Point, other: Point) -> bool:
 def steepest(one: Point, other: Point) -> MemoryLine:
     """Return the steepest line that two readings this close allow, through the higher one."""
     slope = (abs(other.mib - one.mib) + FLAT_MIB) / abs(other.batch - one.batch)
-    top = max(one, other)
-    mib = max(one.mib, other.mib)
-    return MemoryLine(mib - slope * top.batch, slope)
+    return MemoryLine(max(one.mib, other.mib) - slope * max(one.batch, other.batch), slope)
 
 
 def proportional(point: Point, target_mib: float) -> int:
@@ -81,3 +88,65 @@ def proportional(point: Point, target_mib: float) -> int:
     If the result is larger than the measured batch, it is safe: F + p·d·r ≤ r·(F + p·d) for F ≥ 0 and r ≥ 1.
     """
     return math.floor(point.batch * target_mib / point.mib)
+
+
+# -- what earlier jobs needed ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHistory(Record):
+    """Memory by batch size, measured by probes and corrected by whole runs."""
+
+    fixed_mib: float
+    per_sample_mib: float
+    points: tuple[Point, ...]  # of probes
+    runs: tuple[Point, ...] = ()  # batch and peak of the latest whole runs
+    most: int | None = None  # larger batches failed for another reason than memory
+    probed_s: float = 0.0
+
+    @classmethod
+    def of(cls, plan: BatchPlan) -> MemoryHistory | None:
+        """Return what a plan has measured, or None if it has measured nothing."""
+        if plan.line is None or not plan.points:
+            return None
+        return cls(
+            fixed_mib=plan.line.fixed_mib,
+            per_sample_mib=plan.line.per_sample_mib,
+            points=plan.points,
+            most=max(point.batch for point in plan.points) if plan.failure else None,
+            probed_s=plan.probed_s,
+        )
+
+    @property
+    def line(self) -> MemoryLine:
+        """Return the line through the probes, with the steepest slope of whole runs: those include evaluation."""
+        slopes = [(run.mib - self.fixed_mib) / run.batch for run in self.runs]
+        return MemoryLine(self.fixed_mib, max(slopes) if slopes else self.per_sample_mib)
+
+    def refined(self, batch: int, peak_mib: float, *, whole: bool) -> MemoryHistory:
+        """Add the peak of a run. A run that did not finish may have seen too little, so it can only raise the line."""
+        if not whole and peak_mib <= self.line.at(batch):
+            return self
+        if not whole and not self.runs:
+            return replace(self, per_sample_mib=(peak_mib - self.fixed_mib) / batch)
+        return replace(self, runs=(*self.runs, Point(batch, peak_mib))[-KEPT_RUNS:])
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MemoryHistory:
+        """Build it from the output of to_json."""
+        points = {name: tuple(Point(*point) for point in data.get(name, ())) for name in ("points", "runs")}
+        return super(MemoryHistory, cls).from_json({**data, **points})
+
+
+def choose(history: MemoryHistory, budget_mib: float, settings: BatchSettings) -> Run | None:
+    """Return a run at the largest batch that is safe by what is known, or None if a probe is better."""
+    cap = min(settings.cap, history.most or settings.cap)
+    seen = [point.batch for point in (*history.points, *history.runs)]
+    batch = history.line.largest(settings.margin * budget_mib, cap)
+    below = history.fixed_mib <= 0 and batch < min(seen)  # such a line is too low for smaller batches
+    # if even the cap would use at most half of what may be used, any batch is safe
+    is_sure = history.line.at(settings.cap) <= settings.margin * budget_mib / 2
+    beyond = batch > TRUSTED_FACTOR * max(seen) and not is_sure
+    if batch < 1 or below or beyond:
+        return None
+    return Run(settings.rounded(batch), "its memory is known from an earlier job of its kind", confident=True)

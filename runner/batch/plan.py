@@ -31,14 +31,11 @@ NEAR = 2  # times the largest batch that ran: the real run does not go further w
 READINGS_S = 1.0  # memory may seem to settle only because of the time between readings
 AGAIN = 0.4  # of the first probe's quiet time: that one has shown how soon memory settles
 FAR_ENOUGH = 64  # a batch this large, and eight times the first, would have shown how much a sample takes
+DOES_NOT_FIT = "out of memory even at batch 1: this job does not fit on this GPU"
 PREALLOCATED = 0.5  # of the budget: if this much is used at every batch, it was allocated in advance
 
-_STEPS: dict[str, type[Probe | Run | GiveUp | RunEnded]] = {  # by their names in JSON
-    "Probe": Probe,
-    "Run": Run,
-    "GiveUp": GiveUp,
-    "Done": RunEnded,
-}
+# by their names in JSON
+_STEPS: dict[str, type[Step]] = {"Probe": Probe, "Run": Run, "GiveUp": GiveUp, "Done": RunEnded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +60,16 @@ class BatchPlan(Record):
     @classmethod
     def start(cls, settings: BatchSettings, budget_mib: float) -> BatchPlan:
         """Start with the first probe. If the GPU has no memory left, start the real run at the user's batch."""
-        plan = cls(settings=settings, budget_mib=budget_mib, step=RunEnded(0))
         if budget_mib <= 0:
-            return replace(plan, step=plan._users("there is no memory left on the GPU to measure with"))
+            return cls.unprobed(settings, budget_mib, "there is no memory left on the GPU to measure with")
+        plan = cls(settings=settings, budget_mib=budget_mib, step=RunEnded(0))
         return replace(plan, step=plan._probe(settings.first, "first"))
 
     @classmethod
     def unprobed(cls, settings: BatchSettings, budget_mib: float, why: str) -> BatchPlan:
         """Start the real run at the user's batch, because nothing could be measured."""
         plan = cls(settings=settings, budget_mib=budget_mib, step=RunEnded(0))
-        return replace(plan, step=plan._users(why))
+        return replace(plan, step=plan._fallback_run(why))
 
     @classmethod
     def remembered(cls, settings: BatchSettings, budget_mib: float, line: MemoryLine, run: Run) -> BatchPlan:
@@ -97,7 +94,7 @@ class BatchPlan(Record):
 
     def unmeasured(self, why: str) -> BatchPlan:
         """Return the plan with a run at the user's batch. Earlier measurements are neither used nor remembered."""
-        return replace(self, line=None, step=self._users(why))
+        return replace(self, line=None, step=self._fallback_run(why))
 
     def _after_probe(self, probe: Probe, outcome: Outcome) -> BatchPlan:
         if isinstance(outcome, OutOfMemory):
@@ -131,10 +128,10 @@ class BatchPlan(Record):
         """Return the step after a probe that ran out of memory."""
         if not self.points:
             if batch == 1:
-                return GiveUp("out of memory even at batch 1: this job does not fit on this GPU")
+                return GiveUp(DOES_NOT_FIT)
             return self._probe(max(batch // 2, 1), "smaller")
         if self._is_flat():
-            return self._users(_prealloc(self.points[-1].mib, self.budget_mib))
+            return self._fallback_run(_prealloc(self.points[-1].mib, self.budget_mib))
         below = self._largest_that_ran()
         if batch - below <= 1 or self.tries >= MOST_TRIES:
             return self._run(below, f"batch {batch} ran out of memory and this one ran", confident=True)
@@ -200,14 +197,12 @@ class BatchPlan(Record):
             return replace(self, step=RunEnded(run.batch))
         plan = replace(self, restarts=self.restarts + 1, too_large=min(run.batch, self.too_large or run.batch))
         if run.batch == 1:
-            return replace(plan, step=GiveUp("out of memory even at batch 1: this job does not fit on this GPU"))
+            return replace(plan, step=GiveUp(DOES_NOT_FIT))
         if plan.restarts > MOST_RESTARTS:
-            return replace(
-                plan, step=GiveUp(f"out of memory {plan.restarts} times, the last time at batch {run.batch}")
-            )
-        batch = plan._back_from(run, outcome)
+            why = f"out of memory {plan.restarts} times, the last time at batch {run.batch}"
+            return replace(plan, step=GiveUp(why))
         why = f"batch {run.batch} ran out of memory"
-        return replace(plan, step=Run(batch, why, run.confident))
+        return replace(plan, step=Run(plan._back_from(run, outcome), why, run.confident))
 
     def _back_from(self, run: Run, outcome: OutOfMemory) -> int:
         """Return the next smaller safe batch."""
@@ -289,10 +284,10 @@ class BatchPlan(Record):
     def _run(self, batch: int, why: str, *, confident: bool) -> Run:
         return Run(self.settings.rounded(batch), why, confident)
 
-    def _users(self, why: str) -> Run:
+    def _fallback_run(self, why: str) -> Run:
         """Return a run at the user's batch, or at half of the smallest batch that ran out of memory, if not larger."""
-        known_bad = self.too_large is not None and self.settings.users >= self.too_large
-        batch = max((self.too_large or 0) // 2, 1) if known_bad else self.settings.users
+        known_bad = self.too_large is not None and self.settings.fallback >= self.too_large
+        batch = max((self.too_large or 0) // 2, 1) if known_bad else self.settings.fallback
         return Run(batch, why, confident=False)
 
     # -- JSON -----------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def _how(plan: BatchPlan, *, over: bool) -> str:
     """Say how the batch was found: probed, known, or the user's own and why."""
     step = plan.step
     assert isinstance(step, Run | RunEnded)
-    if isinstance(step, Run) and not step.confident and step.batch == plan.settings.users and not plan.restarts:
+    if isinstance(step, Run) and not step.confident and step.batch == plan.settings.fallback and not plan.restarts:
         whose = "your own" if plan.settings.own is not None else "the default"
         return f"{whose}, not probed" if over else f"{whose}, because {step.why}"
     if isinstance(step, Run) and plan.is_halved:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runner.batch.batch_settings import BatchSettings
@@ -21,34 +21,24 @@ from runner.errors import UserError
 from runner.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 FILE = "profiles.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(BatchSettings):
     """How to pass a batch size to a program, and how to search for one."""
 
-    name: str = "default"
     probe_args: tuple[str, ...] = ()  # added to the command of a probe, to make it end soon
     batch_arg: str | None = None  # added as `ARG=N`; None: a placeholder, or only the environment variable
     run_id_arg: str | None = None
-    default: int = 8
-    margin: float = 0.92
-    round_to: int = 8
-    round_from: int = 64
-    round_loss: float = 0.05
-    cap: int = 4096
-    limit_s: float = 120.0
-    quiet_s: float = 10.0
-    said: tuple[str, ...] = ()  # fields set in the profile, even to the usual value; the box sets the others
 
-    def settings(self, own: int | None = None) -> BatchSettings:
-        """Return the settings of the batch search. `own`: the job's own batch size."""
-        parts = {name: value for name, value in asdict(self).items() if name in _SETTINGS}
-        return BatchSettings(**parts, own=own, bounded=bool(self.probe_args))
+    def settings(self) -> BatchSettings:
+        """Return only the settings of the batch search."""
+        parts = {name: getattr(self, name) for name in _SETTINGS}
+        return BatchSettings(**{**parts, "bounded": bool(self.probe_args)})
 
     def arguments(self, batch: int, run_id: str, *, probing: bool, placed: Sequence[str] = ()) -> list[str]:
         """Return the arguments to add to the command. `placed`: placeholders that the command already contains."""
@@ -60,9 +50,9 @@ class Profile:
         return added
 
 
-_SETTINGS = {field.name for field in fields(BatchSettings)}
+_SETTINGS = BatchSettings.__dataclass_fields__.keys()
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "probe_args": (list, tuple),
+    "probe_args": list,
     "batch_arg": (str, type(None)),
     "run_id_arg": (str, type(None)),
     "default": int,
@@ -81,35 +71,27 @@ def _with_value(arg: str, value: str) -> str:
     return arg + value if arg.endswith(("=", " ")) else f"{arg}={value}"
 
 
-def from_json(name: str, data: Mapping[str, Any]) -> Profile:
-    """Build a profile from an object of its fields. Raise UserError that names the wrong field."""
+def check(name: str, data: Any) -> None:
+    """Raise UserError unless this is a name for a profile, and an object of its fields."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r} is no name for a profile: letters, digits, dot, dash and underscore, at most 64")
     if not isinstance(data, dict):
         raise UserError(f"profile {name}: it must be an object of settings, like {{'batch_arg': '--batch-size'}}")
     for field, value in data.items():
-        _check(name, field, value)
-    parts = {**data, "probe_args": tuple(data.get("probe_args", ())), "said": tuple(data)}
-    profile = Profile(name=name, **parts)
+        if field not in _FIELDS:
+            raise UserError(f"profile {name}: there is no setting {field!r}; there are {', '.join(_FIELDS)}")
+        if isinstance(value, bool) or not isinstance(value, _FIELDS[field]):
+            raise UserError(f"profile {name}: {field} cannot be {value!r}")
+    if not all(isinstance(word, str) for word in data.get("probe_args", ())):
+        raise UserError(f"profile {name}: probe_args must be a list of words")
     try:
-        profile.settings()
-    except UserError as wrong:
-        raise UserError(f"profile {name}: {wrong}") from None
-    return profile
+        Profile.from_json(data)
+    except UserError as error:
+        raise UserError(f"profile {name}: {error}") from None
 
 
-def _check(name: str, field: str, value: object) -> None:
-    if field not in _FIELDS:
-        raise UserError(f"profile {name}: there is no setting {field!r}; there are {', '.join(_FIELDS)}")
-    if isinstance(value, bool) or not isinstance(value, _FIELDS[field]):
-        raise UserError(f"profile {name}: {field} cannot be {value!r}")
-    if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
-        raise UserError(f"profile {name}: {field} must be a list of words")
-
-
-NANOGPT = from_json(
-    "nanogpt",
-    {
+SHIPPED: dict[str, dict[str, Any]] = {
+    "nanogpt": {
         "probe_args": ["--max_tokens=1000000", "--wandb_log=False"],
         "batch_arg": "--batch_size",
         "run_id_arg": "--version",
@@ -119,11 +101,8 @@ NANOGPT = from_json(
         "round_from": 8,  # the blog post rounds every size it finds
         "round_loss": 1.0,
         "cap": 4096,
-    },
-)
-SHIPPED = {NANOGPT.name: NANOGPT}
-
-
+    }
+}
 _SHORT = {"limit": "limit_s", "quiet": "quiet_s"}
 
 
@@ -132,7 +111,7 @@ def parse_settings(text: str) -> dict[str, Any]:
     settings = dict(_parse_setting(part) for part in text.split(",") if part.strip())
     if not settings:
         raise UserError("write settings and values, like margin=85%,cap=512")
-    Profile(**settings).settings()
+    Profile(**settings)  # refuses values that are too small or too large
     return settings
 
 
@@ -153,22 +132,27 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         raise UserError(f"{name} cannot be {value!r}") from None
 
 
-def read(home: str) -> dict[str, Profile]:
-    """Return all profiles by name: the built-in ones, and those in the state folder, which may replace them."""
+def read(home: str) -> dict[str, dict[str, Any]]:
+    """Return all profiles by name: the built-in ones, and those in the state folder, which may replace them.
+
+    Each has only the fields that are set in it: the workspace and the box set the others.
+    """
     path = os.path.join(home, FILE)
     try:
         with open(path, encoding="utf-8") as file:
             own = json.load(file)
     except FileNotFoundError:
         return dict(SHIPPED)
-    except (OSError, ValueError) as wrong:
-        raise UserError(f"{path} cannot be read: {wrong}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
     if not isinstance(own, dict):
         raise UserError(f"{path} must hold an object of profiles, by name")
-    return SHIPPED | {name: from_json(name, data) for name, data in own.items()}
+    for name, data in own.items():
+        check(name, data)
+    return SHIPPED | own
 
 
-def named(name: str, home: str) -> Profile:
+def named(name: str, home: str) -> dict[str, Any]:
     """Return the profile with this name. Raise UserError that lists the existing ones."""
     profiles = read(home)
     if name not in profiles:

@@ -82,7 +82,7 @@ def _probe(settings: Mapping[str, Any]) -> dict[str, Any]:
     from runner.config import home, profiles
 
     own = {name: value for name, value in settings.items() if name != "profile"}
-    profiles.Profile(**own).settings()
+    profiles.Profile(**own)  # refuses values that are too small or too large
     if "profile" in settings:
         profiles.named(settings["profile"], home.state_folder())
     return dict(settings)

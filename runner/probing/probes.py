@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runner.batch import BatchPlan, MemoryHistory, OutOfMemory, Run, budget_mib, summary
-from runner.commands import memory_kind
+from runner.commands import job_kinds
 from runner.commands.argv import names_in
 from runner.config.profiles import Profile
 from runner.engines import attempt_spec
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NEIGHBOURS_MIB = 512  # less is a desktop or a monitoring tool
 NEIGHBOURS_PART = 0.05  # of the memory, if no processes are listed: some drivers count reserved memory as used
 SEEN_EVERY_S = 4.0  # if a run was read less often, its peak may have been missed
-_PROFILE = ("probe_args", "batch_arg", "run_id_arg", "default", "margin", "round_to", "round_from", "round_loss",
-            "cap", "limit_s", "quiet_s")  # fmt: skip
 
 
 class Probes:
@@ -65,7 +63,7 @@ class Probes:
             placed=names_in(command, ("batch_size", "run_id")),
             profile=profile,
             effective=options.get("effective"),
-            words=tuple(memory_kind.words_of(job.spec.command, job.spec.argv)),
+            words=tuple(job_kinds.words_of(job.spec.command, job.spec.argv)),
             readings=os.path.join(self._settings.home, published.FILE),
             gpus={uuid: before_mib.get(uuid) for uuid in job.gpus},
         )
@@ -78,8 +76,8 @@ class Probes:
     def _kind(self, job: Job, gpus: list[Gpu], variables: Mapping[str, str], profile: Profile) -> MemoryKind:
         models = {gpu.name for gpu in gpus}
         gpu = models.pop() if len(models) == 1 else None
-        key = memory_kind.key(
-            words=memory_kind.words_of(job.spec.command, job.spec.argv), folder=job.spec.dir, version="", gpu=gpu,
+        key = job_kinds.key(
+            words=job_kinds.words_of(job.spec.command, job.spec.argv), folder=job.spec.dir, version="", gpu=gpu,
             gpus=len(job.gpus), env={**variables, **job.spec.env}, batch_arg=profile.batch_arg,
             run_id_arg=profile.run_id_arg,
         )  # fmt: skip
@@ -89,8 +87,7 @@ class Probes:
     def _plan(
         self, job: Job, attempt: int, profile: Profile, gpus: list[Gpu], before_mib: Mapping[str, int]
     ) -> BatchPlan:
-        assert job.spec.probe is not None
-        settings = profile.settings(own=job.spec.probe.get("own"))
+        settings = profile.settings()
         if unified := next((gpu for gpu in gpus if gpu.unified), None):
             unmeasurable = f"GPU {unified.index} has no memory of its own, so that of a batch cannot be measured"
             return BatchPlan.unprobed(settings, 0, unmeasurable)
@@ -163,7 +160,7 @@ class Probes:
 
 def _profile(options: Mapping[str, Any], settings: Settings) -> Profile:
     """Return the job's own options, on top of the box's settings."""
-    parts: dict[str, Any] = {
+    box: dict[str, Any] = {
         "default": settings.probe_batch,
         "margin": settings.probe_margin / 100,
         "cap": settings.probe_cap,
@@ -172,9 +169,7 @@ def _profile(options: Mapping[str, Any], settings: Settings) -> Profile:
         "limit_s": settings.probe_limit,
         "quiet_s": settings.probe_quiet,
     }
-    parts |= {name: options[name] for name in _PROFILE if name in options}
-    parts["probe_args"] = tuple(parts.get("probe_args", ()))
-    return Profile(**parts)
+    return Profile.from_json({**box, **options})
 
 
 def _budget(gpu: Gpu, slots: int) -> int | None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.commands.duration_kind import kinds_of
+from runner.commands.job_kinds import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of

@@ -11,7 +11,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from runner import clock
-from runner.commands.duration_kind import kinds_of
+from runner.commands.job_kinds import kinds_of
 from runner.model import JobSpec
 from runner.schedule.request import lane_of, request_of
 from runner.store.box import BoxKey

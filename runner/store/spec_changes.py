@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner import clock
-from runner.commands.duration_kind import kinds_of
+from runner.commands.job_kinds import kinds_of
 from runner.schedule.request import lane_of, request_of
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from runner import rundir
 from runner.batch import BatchPlan, Failed, GiveUp, Probe, Run, Unmeasured, accumulate, choose
-from runner.commands import memory_kind
+from runner.commands import job_kinds
 from runner.commands.argv import realised
 from runner.supervisor.gpu_memory import Gauge
 from runner.supervisor.output import OutputWriter
@@ -63,7 +63,7 @@ class _Probed:
     def find(self) -> Trial | None:
         """Probe until the batch is known. Return None then, or the last probe if the attempt ends with it."""
         self._write()
-        self._version = memory_kind.code_version(self._spec.dir, self._order.words)
+        self._version = job_kinds.code_version(self._spec.dir, self._order.words)
         self._plan = self._remembered() or self._plan
         number, trial = 0, None
         while isinstance(self._plan.step, Probe):

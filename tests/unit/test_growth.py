@@ -27,7 +27,7 @@ from runner.api.chat import read_text
 from runner.batch import oom
 from runner.commands.arguments import changed
 from runner.commands.background_check import refuse_leaving
-from runner.commands.memory_kind import kind_of, words_of
+from runner.commands.job_kinds import kind_of, words_of
 from runner.commands.shell_parser import pieces
 from runner.config.env_file import read_env_file
 from runner.errors import UserError

@@ -2,8 +2,10 @@ import json
 
 import pytest
 
-from runner.config.profiles import FILE, NANOGPT, Profile, from_json, named, parse_settings, read
+from runner.config.profiles import FILE, SHIPPED, Profile, check, named, parse_settings, read
 from runner.errors import UserError
+
+NANOGPT = Profile.from_json(SHIPPED["nanogpt"])
 
 
 def test_nanogpt_has_the_blogs_values():
@@ -17,10 +19,10 @@ def test_nanogpt_has_the_blogs_values():
 
 
 def test_without_a_profile_nothing_is_added():
-    plain = Profile()
+    plain = Profile(own=3)
     assert plain.arguments(24, "3f9ede8c", probing=True) == []
-    settings = plain.settings(own=3)
-    assert (settings.bounded, settings.margin, settings.users) == (False, 0.92, 3)
+    settings = plain.settings()
+    assert (settings.bounded, settings.margin, settings.fallback) == (False, 0.92, 3)
 
 
 def test_what_a_placeholder_has_filled_in_is_not_added_again():
@@ -33,11 +35,12 @@ def test_an_argument_may_bring_its_own_sign():
 
 
 def test_own_profiles_are_read_from_the_state_folder(tmp_path):
-    assert read(str(tmp_path)) == {"nanogpt": NANOGPT}
+    assert read(str(tmp_path)) == SHIPPED
     own = {"vision": {"batch_arg": "--batch-size", "probe_args": ["--max-steps=30"]}, "nanogpt": {"margin": 0.8}}
     (tmp_path / FILE).write_text(json.dumps(own))
-    assert named("vision", str(tmp_path)).arguments(4, "x", probing=True) == ["--max-steps=30", "--batch-size=4"]
-    assert named("nanogpt", str(tmp_path)).margin == 0.8
+    vision = Profile.from_json(named("vision", str(tmp_path)))
+    assert vision.arguments(4, "x", probing=True) == ["--max-steps=30", "--batch-size=4"]
+    assert named("nanogpt", str(tmp_path)) == {"margin": 0.8}
     with pytest.raises(UserError, match="nanogpt, vision"):
         named("audio", str(tmp_path))
 
@@ -56,7 +59,7 @@ def test_own_profiles_are_read_from_the_state_folder(tmp_path):
 )
 def test_what_is_wrong_with_a_profile_is_named(data, words):
     with pytest.raises(UserError, match=words):
-        from_json("mine", data)
+        check("mine", data)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a/b": {}}', '"x"'])

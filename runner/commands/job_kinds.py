@@ -1,10 +1,10 @@
-"""Finds jobs of the same kind, which are expected to use the same amount of GPU memory.
+"""Find jobs that are likely to use the same GPU memory, or to take equally long.
 
-A kind consists of the command, the folder, the version of the code, the model and number of GPUs, and the environment
-variables that affect memory. Some options are left out of the command: the batch (it is what probing looks for), the
-run id, and names that do not change how much memory training takes, like seeds, learning rates, run names and
-output folders. `--name` and `--version` stay in: they may name a model. If one of the ignored options does change the
-memory, the real run runs out of memory, and the measurement is forgotten.
+For durations, a kind consists of the command, the folder and the number of GPUs. For memory, also of the version of the
+code, the model of the GPUs, and the environment variables that affect memory. Some options are left out of the command:
+the batch (it is what probing looks for), the run id, and names that do not change how much memory training takes, like
+seeds, learning rates, run names and output folders. `--name` and `--version` stay in: they may name a model. If one of
+the ignored options does change the memory, the real run runs out of memory, and the measurement is forgotten.
 
 The version of the code is the size and modification time of the Python and configuration files below the working
 folder, and of files that the command names. That is quick, needs no git, and is safe: a touched file means a new probe.
@@ -16,12 +16,14 @@ import hashlib
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runner.commands.shell_parser import split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from runner.model import JobSpec
 
 HARMLESS = frozenset(
     {
@@ -42,6 +44,7 @@ _NOT_CODE = frozenset(
     }
 )
 MOST_FILES, MOST_ENTRIES, DEEPEST = 2000, 20_000, 6
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _VARIABLES = re.compile(r"PYTORCH_|TORCH_|XLA_|TF_|JAX_|CUDA_MODULE_LOADING$|CUBLAS_|CUDNN_|NCCL_BUFFSIZE$")
 
 
@@ -112,7 +115,7 @@ def _plain(name: str) -> str:
 
 def _is_option(word: str) -> bool:
     """Return whether a word is an option rather than a value; `-1` and `-1e-4` are values."""
-    return word.startswith("-") and not re.fullmatch(r"-\d+(?:\.\d*)?(?:[eE][-+]?\d+)?", word)
+    return word.startswith("-") and not _NUMBER.fullmatch(word)
 
 
 def _code_files(folder: str) -> Iterator[str | None]:
@@ -144,3 +147,36 @@ def _stamp(path: str) -> list[int]:
 
 def _digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
+
+
+# -- equal duration ----------------------------------------------------------------------------------
+
+
+class Kinds(NamedTuple):
+    """Two keys of a job: `kind` is shared by nearly identical jobs, `shape` by similar ones."""
+
+    kind: str  # the same command, except for seeds, learning rates, run names and output folders
+    shape: str  # the same program with the same options, whatever their values
+
+
+def kinds_of(spec: JobSpec) -> Kinds:
+    """Return the keys under which the duration of a job is stored."""
+    words = spec.argv if spec.argv is not None else spec.command.split()
+    where = (spec.dir, str(spec.gpus))
+    return Kinds(_short_digest((*kind_of(words), *where)), _short_digest((*_shape(words), *where)))
+
+
+def _shape(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words without the values of options and of `name=value`, and without bare numbers."""
+    after_option = False
+    for word in words:
+        is_option = _is_option(word)
+        if is_option or "=" in word:
+            yield word.partition("=")[0]
+        elif not (after_option or _NUMBER.fullmatch(word)):
+            yield word
+        after_option = is_option and "=" not in word
+
+
+def _short_digest(words: Sequence[str]) -> str:
+    return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

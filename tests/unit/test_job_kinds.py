@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from runner.commands.memory_kind import MOST_FILES, code_version, key, kind_of, words_of
+from runner.commands.job_kinds import MOST_FILES, code_version, key, kind_of, words_of
 
 PLAIN = ["python", "train.py", "--model", "gpt2", "--batch_size", "8", "--seed", "1"]
 
@@ -108,11 +108,11 @@ def test_a_file_that_the_command_names_counts(tmp_path):
 
 
 def test_too_much_code_is_unknown(tmp_path, monkeypatch):
-    monkeypatch.setattr("runner.commands.memory_kind.MOST_FILES", 3)
+    monkeypatch.setattr("runner.commands.job_kinds.MOST_FILES", 3)
     made(tmp_path, **{f"m{n}.py": "x" for n in range(5)})
     assert version(tmp_path) is None
-    monkeypatch.setattr("runner.commands.memory_kind.MOST_FILES", MOST_FILES)
-    monkeypatch.setattr("runner.commands.memory_kind.MOST_ENTRIES", 3)
+    monkeypatch.setattr("runner.commands.job_kinds.MOST_FILES", MOST_FILES)
+    monkeypatch.setattr("runner.commands.job_kinds.MOST_ENTRIES", 3)
     assert version(tmp_path) is None
 
 
