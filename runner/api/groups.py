@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock, rundir
 from runner.errors import UserError
-from runner.model import State
+from runner.model import LIVE_STATES, State
 from runner.store.groups import Member, Template
 from runner.store.reruns import parents_first
 from runner.sweep.metrics import Metric, MetricValue, MetricValues
@@ -54,12 +54,12 @@ class Standing:
 
 def find(queue: Queue, name: str) -> Group:
     """Return the group of this name. Raise UserError, with the latest groups, if there is none."""
-    found = queue.groups.get(name)
-    if found is None:
-        known = queue.groups.latest(SUGGESTED)
-        there = f" The latest: {', '.join(known)}." if known else " There are none yet: --group NAME makes one."
-        raise UserError(f"There is no group {name!r}.{there}")
-    return found
+    group = queue.groups.get(name)
+    if group is None:
+        latest = ", ".join(queue.groups.latest(SUGGESTED))
+        hint = f"The latest: {latest}." if latest else "There are none yet: --group NAME makes one."
+        raise UserError(f"There is no group {name!r}. {hint}")
+    return group
 
 
 def standing(queue: Queue, name: str) -> Standing:
@@ -70,7 +70,7 @@ def standing(queue: Queue, name: str) -> Standing:
 
 def _left_s(queue: Queue, name: str, counts: Mapping[State, int]) -> float | None:
     """Return the seconds until all are done, from the average duration and how many run now; None if unknown."""
-    running = counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0)
+    running = sum(counts.get(state, 0) for state in LIVE_STATES)
     usual_s = queue.groups.usual_s(name) if running else None
     if usual_s is None:
         return None
@@ -82,7 +82,7 @@ def _left_s(queue: Queue, name: str, counts: Mapping[State, int]) -> float | Non
 def members(queue: Queue, name: str) -> list[Job]:
     """Return its jobs, without those that did not succeed and were run again."""
     find(queue, name)
-    return [job for one in queue.groups.current(name) if (job := queue.jobs.get(one.id))]
+    return [job for member in queue.groups.current(name) if (job := queue.jobs.get(member.id))]
 
 
 def folders(queue: Queue, jobs: Sequence[Job]) -> dict[int, str]:
@@ -93,17 +93,17 @@ def folders(queue: Queue, jobs: Sequence[Job]) -> dict[int, str]:
 def change(queue: Queue, name: str, changes: Mapping[str, Any]) -> str:
     """Change the limit (`at_most`) or the `metric` of a group. Return a sentence about it."""
     find(queue, name)
-    said = []
+    words = []
     with queue.store.transaction():
         if "at_most" in changes:
             queue.groups.limit(name, changes["at_most"])
-            said.append(f"at most {changes['at_most']} at once" if changes["at_most"] else "no limit")
+            words.append(f"at most {changes['at_most']} at once" if changes["at_most"] else "no limit")
         if metric := changes.get("metric"):
             queue.groups.change(name, {"metric": metric.to_json()})
-            said.append(f"compared by {metric.name}, the {metric.best} is best")
-        queue.audit.add(queue.actor, "group", {"group": name, "change": said})
+            words.append(f"compared by {metric.name}, the {metric.best} is best")
+        queue.audit.add(queue.actor, "group", {"group": name, "change": words})
     queue.ring()
-    return f"{name}: {', '.join(said)}."
+    return f"{name}: {', '.join(words)}."
 
 
 def rerun(

@@ -49,28 +49,28 @@ class Outlook:
 
     def start(self, job_id: int) -> Estimate:
         """Return when a job starts."""
-        found = self.forecast.starts.get(job_id)
-        return found if found is not None else self.behind().get(job_id, NOBODY_KNOWS)
+        estimate = self.forecast.starts.get(job_id)
+        return estimate if estimate is not None else self.behind().get(job_id, NOBODY_KNOWS)
 
     def described(self) -> dict[int, dict[str, str | None]]:
         """Return the start times of all jobs in the forecast, for the JSON output."""
         return {
             job_id: {
-                "estimated_start": self._text(found.about_s),
-                "estimated_start_not_before": self._text(found.earliest_s),
-                "estimated_start_not_after": self._text(found.latest_s),
+                "estimated_start": self._text(start.about_s),
+                "estimated_start_not_before": self._text(start.earliest_s),
+                "estimated_start_not_after": self._text(start.latest_s),
             }
-            for job_id, found in {**self.behind(), **self.forecast.starts}.items()
+            for job_id, start in {**self.behind(), **self.forecast.starts}.items()
         }
 
     def start_words(self, job_id: int) -> str:
         """Return when a job starts, in words; empty if unknown."""
-        found = self.start(job_id)
-        if found.about_s is not None:
-            return f"about {self._clock(found.about_s, NEAREST_S)}" if found.about_s else "any moment"
-        if found.latest_s is not None:
-            return f"by about {self._clock(found.latest_s, NEAREST_S)}"
-        return f"not before {self._clock(found.earliest_s)}" if (found.earliest_s or 0.0) >= SOON_S else ""
+        start = self.start(job_id)
+        if start.about_s is not None:
+            return f"about {self._clock(start.about_s, NEAREST_S)}" if start.about_s else "any moment"
+        if start.latest_s is not None:
+            return f"by about {self._clock(start.latest_s, NEAREST_S)}"
+        return f"not before {self._clock(start.earliest_s)}" if (start.earliest_s or 0.0) >= SOON_S else ""
 
     def done_words(self) -> str:
         """Return when the queue is empty, in words; "" if nothing waits or nothing starts."""
@@ -78,21 +78,20 @@ class Outlook:
             return ""
         done, doubt = self.forecast.done, self._doubt()
         if done.about_s is not None:
-            said = f"empty at about {self._when(done.about_s, NEAREST_S)}, if nothing takes longer than usual"
+            words = f"empty at about {self._when(done.about_s, NEAREST_S)}, if nothing takes longer than usual"
         elif done.latest_s is not None:
-            said = f"empty by about {self._when(done.latest_s, NEAREST_S)}: {doubt}"
+            words = f"empty by about {self._when(done.latest_s, NEAREST_S)}: {doubt}"
         elif (done.earliest_s or 0.0) >= SOON_S:
-            said = f"not empty before {self._when(done.earliest_s or 0.0)}: {doubt}"
+            words = f"not empty before {self._when(done.earliest_s or 0.0)}: {doubt}"
         else:
-            said = f"end unknown: {doubt}"
-        return f"{said}; {self.held:,} held" if self.held else said
+            words = f"end unknown: {doubt}"
+        return f"{words}; {self.held:,} held" if self.held else words
 
     def _doubt(self) -> str:
-        found = self.forecast
-        if found.unknown:
-            return f"{_jobs(found.unknown)} of unknown length"
-        if found.bounded:
-            return f"{_jobs(found.bounded)} known by the time limit only"
+        if self.forecast.unknown:
+            return f"{_jobs(self.forecast.unknown)} of unknown length"
+        if self.forecast.bounded:
+            return f"{_jobs(self.forecast.bounded)} known by the time limit only"
         return "not all can be foreseen"
 
     def _when(self, after_s: float, up_s: float = 0.0) -> str:
@@ -123,7 +122,7 @@ class Foresight:
 
     def __init__(self) -> None:
         self._facts: tuple[Any, ...] = ()
-        self._kept: Outlook | None = None
+        self._cached: Outlook | None = None
 
     def outlook(
         self, store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool
@@ -134,13 +133,13 @@ class Foresight:
             Listing(store).last_event(), rooms, cpu_slots, leases, stands_still,
             limits.groups, limits.gpus_each, limits.gpus_each_low, limits.cpus, limits.ram_mib, limits.age_s,
         )  # fmt: skip
-        kept = self._kept
-        if kept and facts == self._facts and timedelta() <= clock.now() - kept.at < timedelta(seconds=KEPT_S):
-            return kept
-        found = outlook(store, rooms, cpu_slots, leases, limits, stands_still=stands_still)
+        cached = self._cached
+        if cached and facts == self._facts and timedelta() <= clock.now() - cached.at < timedelta(seconds=KEPT_S):
+            return cached
+        fresh = outlook(store, rooms, cpu_slots, leases, limits, stands_still=stands_still)
         if not store.connection.in_transaction:  # uncommitted changes may be rolled back
-            self._facts, self._kept = facts, found
-        return found
+            self._facts, self._cached = facts, fresh
+        return fresh
 
 
 def outlook(
@@ -153,14 +152,15 @@ def outlook(
         return Outlook(at, Forecast(), stands_still=True)
     queued = list(islice(start_order(line.waiting(EXACTLY), limits), EXACTLY))
     not_ready, running = line.not_ready(EXACTLY + 1), line.running()
-    free = [one for one in not_ready[:EXACTLY] if not one.held]
-    after = Dependencies(store).of(one.job.id for one in free)
+    unheld = [entry for entry in not_ready[:EXACTLY] if not entry.held]
+    after = Dependencies(store).of(entry.job.id for entry in unheld)
     later = [
-        Later(one.job, frozenset(other.job_id for other in after.get(one.job.id, ())), one.begins_in_s) for one in free
+        Later(entry.job, frozenset(blocker.job_id for blocker in after.get(entry.job.id, ())), entry.begins_in_s)
+        for entry in unheld
     ]
     durations = Durations(store)
-    known = durations.of([job.id for job in queued] + [job.id for job in running] + [one.job.id for one in later])
-    lengths = {number: one.length for number, one in known.items()}
+    numbers = [job.id for job in queued] + [job.id for job in running] + [entry.job.id for entry in later]
+    lengths = {number: duration.length for number, duration in durations.of(numbers).items()}
     lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping and not job.comes_back}  # within its grace
     rest = durations.of_the_rest([job.id for job in queued])
     if len(not_ready) > EXACTLY:  # the dependencies of those behind are not read
@@ -169,23 +169,23 @@ def outlook(
         queued=queued, later=later, running=running, rooms=rooms, cpu_slots=cpu_slots, limits=limits, lengths=lengths,
         held=[_held(lease) for lease in leases], rest=rest,
     )  # fmt: skip
-    count = len(queued) + len(later) + sum(one.count for one in rest)
-    found, exactly = forecast(scene), {job.id for job in queued}
+    count = len(queued) + len(later) + sum(jobs.count for jobs in rest)
+    prediction, exactly = forecast(scene), {job.id for job in queued}
 
     @cache
     def behind() -> Mapping[int, Estimate]:
-        return _behind(store, limits, found, exactly) if count > len(exactly) else {}
+        return _behind(store, limits, prediction, exactly) if count > len(exactly) else {}
 
-    return Outlook(at, found, count, sum(one.held for one in not_ready[:EXACTLY]), behind=behind)
+    return Outlook(at, prediction, count, sum(entry.held for entry in not_ready[:EXACTLY]), behind=behind)
 
 
-def _behind(store: Store, limits: BoxLimits, found: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
+def _behind(store: Store, limits: BoxLimits, prediction: Forecast, exactly: Collection[int]) -> dict[int, Estimate]:
     """Estimate when the jobs start that were only summed up."""
     ready = islice(Line(store).start_order(limits, ROUGHLY), ROUGHLY)
     rest = [job for job in ready if job.id not in exactly]
-    known = Durations(store).of([job.id for job in rest])
-    jobs = [Behind(job.id, job.request.gpus, known[job.id].length) for job in rest if job.id in known]
-    return starts_behind(jobs, found.sooner, found.later)
+    durations = Durations(store).of([job.id for job in rest])
+    jobs = [Behind(job.id, job.request.gpus, durations[job.id].length) for job in rest if job.id in durations]
+    return starts_behind(jobs, prediction.sooner, prediction.later)
 
 
 def _held(lease: Lease) -> HeldSlot:

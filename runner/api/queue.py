@@ -234,10 +234,11 @@ class Queue:
             edits.put(job, spec)
             if affects_probe(changed):
                 edits.forget_batch(job)
-            self.jobs.note(job_id, None, "edited", {"by": self.actor, "what": in_words(changed), "changed": changed})
-            self.audit.add(self.actor, "edit", {"job": job_id, "what": in_words(changed)})
+            words = in_words(changed)
+            self.jobs.note(job_id, None, "edited", {"by": self.actor, "what": words, "changed": changed})
+            self.audit.add(self.actor, "edit", {"job": job_id, "what": words})
         self.ring()
-        return f"Job {job_id} is edited: {in_words(changed)}."
+        return f"Job {job_id} is edited: {words}."
 
     def _check_edited(self, job_id: int, spec: JobSpec, edit: Edit) -> None:
         """Check an edited job, but only newly named dependencies: its old ones may have ended or been deleted."""

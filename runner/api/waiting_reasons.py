@@ -64,9 +64,10 @@ class WaitingReasons:
     def _of(self, queued: Sequence[QueuedJob]) -> dict[int, str]:
         if not queued:
             return {}
-        blockers = Dependencies(self._store).of(one.job.id for one in queued)
-        reasons = {one.job.id: why for one in queued if (why := self._why_not_ready(one, blockers.get(one.job.id, [])))}
-        ready = [one.job for one in queued if one.job.id not in reasons]
+        blockers = Dependencies(self._store).of(entry.job.id for entry in queued)
+        whys = {entry.job.id: self._why_not_ready(entry, blockers.get(entry.job.id, [])) for entry in queued}
+        reasons = {job_id: why for job_id, why in whys.items() if why}
+        ready = [entry.job for entry in queued if entry.job.id not in reasons]
         general = self.why_nothing_starts()
         if general or not ready:
             trial = self.trial_job() if general else None
@@ -102,13 +103,13 @@ class WaitingReasons:
         free_cpu_slots = range(cpu_taken, cpu_slots)
         return choose(list(queued.values()), rooms, free_cpu_slots, self._line.running(), box_limits(self._store))
 
-    def _why_not_ready(self, one: QueuedJob, blockers: Sequence[Blocker]) -> str | None:
+    def _why_not_ready(self, entry: QueuedJob, blockers: Sequence[Blocker]) -> str | None:
         """Return why a job may not start even if there is room; None if it may."""
-        if one.held_by:
-            return f"held by {one.held_by}; {self._typed(f'release {one.job.id}')} lets it start"
+        if entry.held_by:
+            return f"held by {entry.held_by}; {self._typed(f'release {entry.job.id}')} lets it start"
         if blockers:
             return "after " + ", ".join(f"#{other.job_id}" for other in blockers)
-        return begin_words(one)
+        return begin_words(entry)
 
     def why_nothing_starts(self) -> str | None:
         """Return why no job at all starts: no runner, a pause or a drain; None if jobs may start."""
@@ -168,15 +169,15 @@ def _retry_words(job: Job) -> str:
     return f"retry {used} of {job.spec.retries}" if used > 0 else "retry"
 
 
-def begin_words(one: QueuedJob) -> str | None:
+def begin_words(entry: QueuedJob) -> str | None:
     """Return when a job may start, in words; None if its begin time has passed or it has none."""
     now = clock.now()
-    if one.begin_at is None or one.begin_at <= now:
+    if entry.begin_at is None or entry.begin_at <= now:
         return None
-    if one.retry:
-        return f"{one.retry} in {format_duration(ceil((one.begin_at - now).total_seconds()))}"
-    day = "%d %b" if one.begin_at - now < NEXT_TIME_OF_YEAR else "%d %b %Y"
-    return f"begins at {one.begin_at.astimezone().strftime(f'%H:%M on {day}')}"
+    if entry.retry:
+        return f"{entry.retry} in {format_duration(ceil((entry.begin_at - now).total_seconds()))}"
+    day = "%d %b" if entry.begin_at - now < NEXT_TIME_OF_YEAR else "%d %b %Y"
+    return f"begins at {entry.begin_at.astimezone().strftime(f'%H:%M on {day}')}"
 
 
 def _queued_job_in(row: Any) -> QueuedJob:

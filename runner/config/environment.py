@@ -10,7 +10,6 @@ from runner.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from subprocess import Popen
 
 _PREFIX = "NIGHTSHIFT_"
 
@@ -20,8 +19,7 @@ _OF_A_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "__PYVENV_LAUNCHER__"}
 _OF_A_TERMINAL = {"COLUMNS", "LINES", "WINDOW", "WINDOWID", "STY", "TMUX", "TMUX_PANE", "GPG_TTY"}
 _OF_A_LOGIN = {"SSH_TTY", "SSH_CLIENT", "SSH_CONNECTION"}
 # Set by nightshift: a job sees the GPUs it holds, not the ones its submitter saw.
-_GIVEN = {"CUDA_VISIBLE_DEVICES"}
-_UNWANTED = _OF_A_SHELL | _OF_A_TERMINAL | _OF_A_LOGIN | _GIVEN
+_UNWANTED = {"CUDA_VISIBLE_DEVICES"} | _OF_A_SHELL | _OF_A_TERMINAL | _OF_A_LOGIN
 _OF_A_VENV = {"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"}
 
 _LOGIN_LIMIT_S = 30.0
@@ -30,11 +28,11 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def captured(environ: Mapping[str, str]) -> dict[str, str]:
     """Return a submitter's environment without nightshift's own variables, its venv, and those of the terminal."""
-    variables = {name: value for name, value in environ.items() if not _unwanted(name)}
+    variables = {k: v for k, v in environ.items() if k not in _UNWANTED and not k.startswith(_PREFIX)}
     if not carries_own_venv(environ):
         return variables
     if _is_own_venv(variables.get("VIRTUAL_ENV", "")):
-        variables = {name: value for name, value in variables.items() if not _of_a_venv(name)}
+        variables = {k: v for k, v in variables.items() if k not in _OF_A_VENV and not k.startswith("_OLD_VIRTUAL_")}
     folders = [folder for folder in variables.get("PATH", "").split(":") if not _is_own_bin(folder)]
     return {**variables, "PATH": ":".join(folders) or _PATH}
 
@@ -43,14 +41,6 @@ def carries_own_venv(environ: Mapping[str, str]) -> bool:
     """Return whether nightshift's own virtual environment is active there. Jobs never get it."""
     folders = environ.get("PATH", "").split(":")
     return _is_own_venv(environ.get("VIRTUAL_ENV", "")) or any(map(_is_own_bin, folders))
-
-
-def _unwanted(name: str) -> bool:
-    return name.startswith(_PREFIX) or name in _UNWANTED
-
-
-def _of_a_venv(name: str) -> bool:
-    return name in _OF_A_VENV or name.startswith("_OLD_VIRTUAL_")
 
 
 def _is_own_venv(folder: str) -> bool:
@@ -77,20 +67,10 @@ def fingerprint(env: Mapping[str, str]) -> str:
 
 
 def for_job(
-    base: Mapping[str, str],
-    over: Mapping[str, str],
-    *,
-    job_id: int,
-    attempt: int,
-    run_id: str,
-    gpu_uuids: Sequence[str],
-    home: str,
-    folder: str | None = None,
-    batch_size: int | None = None,
-    submit_folder: str | None = None,
-    cpus: int = 0,
-    ram_mib: int = 0,
-) -> dict[str, str]:
+    base: Mapping[str, str], over: Mapping[str, str], *, job_id: int, attempt: int, run_id: str,
+    gpu_uuids: Sequence[str], home: str, folder: str | None = None, batch_size: int | None = None,
+    submit_folder: str | None = None, cpus: int = 0, ram_mib: int = 0,
+) -> dict[str, str]:  # fmt: skip
     """Return all variables of an attempt: captured ones, then the user's `--env`, then nightshift's own. Later wins."""
     env = {"PYTHONUNBUFFERED": "1", **base, **over}
     env |= {
@@ -102,16 +82,14 @@ def for_job(
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "PATH": _with_command(env.get("PATH") or _PATH, home),
     }
-    if batch_size is not None:
-        env["NIGHTSHIFT_BATCH_SIZE"] = str(batch_size)
-    if cpus:
-        env["NIGHTSHIFT_JOB_CPUS"] = str(cpus)
-    if ram_mib:
-        env["NIGHTSHIFT_JOB_RAM_MIB"] = str(ram_mib)
-    if submit_folder is not None:
-        env["NIGHTSHIFT_SUBMIT_DIR"] = submit_folder
-    if folder is not None:
-        env["PWD"] = folder
+    optional = {
+        "NIGHTSHIFT_BATCH_SIZE": batch_size,
+        "NIGHTSHIFT_JOB_CPUS": cpus or None,
+        "NIGHTSHIFT_JOB_RAM_MIB": ram_mib or None,
+        "NIGHTSHIFT_SUBMIT_DIR": submit_folder,
+        "PWD": folder,
+    }
+    env |= {name: str(value) for name, value in optional.items() if value is not None}
     env.pop("NIGHTSHIFT_TOKEN", None)
     return env
 
@@ -152,37 +130,25 @@ def _login_script(folder: str, activate: str | None, result: str) -> str:
 def _run_login_shell(folder: str, script: str, output: str) -> int | None:
     """Run a script in a login shell. Return its exit code, or None if it was killed after the time limit."""
     import subprocess
+    from signal import SIGKILL
 
     with open(output, "wb") as file:
         for shell in ("bash", "sh"):
             try:
                 process = subprocess.Popen(
-                    [shell, "-lc", script],
-                    cwd=folder,
-                    env=_bare_environment(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    start_new_session=True,
-                )
+                    [shell, "-lc", script], cwd=folder, env=_bare_environment(), stdin=subprocess.DEVNULL,
+                    stdout=file, stderr=file, start_new_session=True,
+                )  # fmt: skip
+                return process.wait(_LOGIN_LIMIT_S)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise UserError(f"cannot start a shell in {folder}: {error.strerror}") from None
-            return _exit_code(process)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, SIGKILL)
+                process.wait()
+                return None
     raise UserError("there is neither bash nor sh on this box")
-
-
-def _exit_code(process: Popen[bytes]) -> int | None:
-    from signal import SIGKILL
-    from subprocess import TimeoutExpired
-
-    try:
-        return process.wait(_LOGIN_LIMIT_S)
-    except TimeoutExpired:
-        os.killpg(process.pid, SIGKILL)
-        process.wait()
-        return None
 
 
 def _bare_environment() -> dict[str, str]:
@@ -191,12 +157,7 @@ def _bare_environment() -> dict[str, str]:
 
     try:
         entry = getpwuid(os.getuid())
-        user = {
-            "HOME": entry.pw_dir,
-            "USER": entry.pw_name,
-            "LOGNAME": entry.pw_name,
-            "SHELL": entry.pw_shell,
-        }
+        user = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
     except KeyError:  # a container may run under a user id that has no name
         user = {"HOME": "/"}
     inherited = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "SHELL") if os.environ.get(name)}

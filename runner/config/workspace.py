@@ -17,14 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Files that a login shell reads before it runs the activate line.
-_PROFILES = (
-    "/etc/profile",
-    "/etc/bash.bashrc",
-    "~/.bash_profile",
-    "~/.bash_login",
-    "~/.profile",
-    "~/.bashrc",
-)
+_PROFILES = ("/etc/profile", "/etc/bash.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bashrc")
 _PROFILE_FOLDER = "/etc/profile.d"
 _SOURCED = r"(?:^|[;&|({\n])[^\S\n]*(?:source|\.)\s+((?:[^\s;&|'\"]|'[^']*'|\"[^\"]*\")+)"
 

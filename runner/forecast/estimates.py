@@ -77,8 +77,8 @@ class Forecast:
 
 def forecast(scene: Scene) -> Forecast:
     """Simulate the scheduler from now on."""
-    waiting = [job.id for job in scene.queued] + [one.job.id for one in scene.later]
-    lengths = [(1, scene.lengths.get(number, UNKNOWN)) for number in (*waiting, *(one.id for one in scene.running))]
+    waiting = [job.id for job in (*scene.queued, *(later.job for later in scene.later))]
+    lengths = [(1, scene.lengths.get(number, UNKNOWN)) for number in (*waiting, *(job.id for job in scene.running))]
     lengths += [(rest.count, rest.length) for rest in scene.rest]
     sooner = Simulation(scene, hopeful=True).play()
     sure = all(length.known for _, length in lengths) and not sooner.hoped
@@ -132,8 +132,7 @@ def _first_free(jobs: Iterable[tuple[int, int, float | None]], ends: Ends) -> di
     for number, gpus, takes_s in jobs:
         slots_s, count = (gpus_s, gpus) if gpus else (cpus_s, 1)
         if count > len(slots_s):
-            if slots_s:
-                slots_s.clear()
+            slots_s.clear()
             continue
         starts_s = [heapq.heappop(slots_s) for _ in range(count)][-1]
         starts[number] = starts_s

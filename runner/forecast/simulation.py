@@ -116,8 +116,11 @@ class Simulation:
         self._limits = replace(scene.limits, use=self._use)
         self._shared = any(room.slots > 1 for room in scene.rooms)
         self._rooms = {room.uuid: self._as_hoped(room) for room in scene.rooms}
-        self._held = {uuid: [one for one in scene.held if one.gpu == uuid] for uuid in ("", *self._rooms)}
-        self._memory_mib = {room.uuid: self._unpromised_mib(room) for room in self._rooms.values()}
+        self._held = {uuid: [slot for slot in scene.held if slot.gpu == uuid] for uuid in ("", *self._rooms)}
+        self._memory_mib = {  # without any of our jobs
+            room.uuid: None if room.memory_mib is None else room.memory_mib + self._promised_mib(room)
+            for room in scene.rooms
+        }
         self._freed_s = {(room.uuid, slot): 0.0 for room in self._rooms.values() for slot in range(room.slots)}
         self._freed_s |= {("", slot): 0.0 for slot in range(scene.cpu_slots)}
         self._lengths = dict(scene.lengths)
@@ -129,7 +132,7 @@ class Simulation:
         for job in scene.queued:
             self._queue(job)
         for running in scene.running:
-            self._begin(running, running.id, [one for one in scene.held if one.job_id == running.id])
+            self._begin(running, running.id, [slot for slot in scene.held if slot.job_id == running.id])
             if running.comes_back:
                 self._preempt(running.id)
 
@@ -151,30 +154,29 @@ class Simulation:
     def is_whole(self) -> bool:
         """Return whether every job has ended, and the rest is of known length."""
         seen = not (self._lanes or self._later or self._runs)
-        return seen and all(one.length.most_s is not None for one in self._scene.rest)
+        return seen and all(rest.length.most_s is not None for rest in self._scene.rest)
 
     def ends(self) -> Ends:
         """Return when each slot is free of simulated jobs. Empty if some of them never started."""
         if self._lanes or self._later:
             return Ends((), ())
-        usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
         frees_s: dict[tuple[str, int], float | None] = dict(self._freed_s)
-        frees_s |= {(one.gpu, one.slot): run.ends_s for run in self._runs.values() for one in run.held}
-        known = [(gpu, free_s) for (gpu, _), free_s in frees_s.items() if free_s is not None]
-        return Ends(
-            tuple(free_s for gpu, free_s in known if gpu in usable), tuple(free_s for gpu, free_s in known if not gpu)
-        )
+        frees_s |= {(slot.gpu, slot.slot): run.ends_s for run in self._runs.values() for slot in run.held}
+        return self._usable({place: free_s for place, free_s in frees_s.items() if free_s is not None})
 
     def done_s(self, rest: Iterable[Rest]) -> float | None:
         """Return when the last job has ended, with the rest spread over the slots. None: there is no slot for it."""
-        works = [(one.gpus, one.count * self._as_long_as(one.length)) for one in rest]
-        on_gpus = sum(gpus * work_s for gpus, work_s in works)
-        on_cpus = sum(work_s for gpus, work_s in works if not gpus)
+        works = [(jobs.gpus, jobs.count * self._as_long_as(jobs.length)) for jobs in rest]
+        freed = self._usable(self._freed_s)
+        gpus_end_s = _spread(sum(gpus * work_s for gpus, work_s in works), freed.gpus_s)
+        cpus_end_s = _spread(sum(work_s for gpus, work_s in works if not gpus), freed.cpus_s)
+        return None if gpus_end_s is None or cpus_end_s is None else max(self._now_s, gpus_end_s, cpus_end_s)
+
+    def _usable(self, frees_s: Mapping[tuple[str, int], float]) -> Ends:
+        """Return when the slots come free, without those of GPUs that cannot be used."""
         usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
-        gpus_s = [freed_s for (gpu, _), freed_s in self._freed_s.items() if gpu in usable]
-        cpus_s = [freed_s for (gpu, _), freed_s in self._freed_s.items() if not gpu]
-        ends = [_spread(on_gpus, gpus_s), _spread(on_cpus, cpus_s)]
-        return None if None in ends else max(self._now_s, *(end for end in ends if end is not None))
+        gpus_s = tuple(free_s for (gpu, _), free_s in frees_s.items() if gpu in usable)
+        return Ends(gpus_s, tuple(free_s for (gpu, _), free_s in frees_s.items() if not gpu))
 
     # -- the initial state -------------------------------------------------------------------------
 
@@ -182,30 +184,25 @@ class Simulation:
         """Return the GPU, usable in the hopeful simulation even if others use it now: they may leave. Never if sick."""
         return replace(room, why_not=None) if self._hopeful and not room.sick else room
 
-    def _unpromised_mib(self, room: Room) -> int | None:
-        """Return its memory without any of our jobs."""
-        return None if room.memory_mib is None else room.memory_mib + self._promised_mib(room)
-
     def _promised_mib(self, room: Room) -> int:
-        promised = [room.share_mib if one.memory_mib is None else one.memory_mib for one in self._held[room.uuid]]
+        promised = [room.share_mib if slot.memory_mib is None else slot.memory_mib for slot in self._held[room.uuid]]
         return sum(mib or 0 for mib in promised)
 
     def _left_out(self) -> set[int]:
         """Return jobs that others wait for but that are not simulated: they may end at once, or never."""
         scene = self._scene
-        seen = (
-            {job.id for job in scene.queued} | {one.job.id for one in scene.later} | {job.id for job in scene.running}
-        )
-        return {number for one in scene.later for number in one.after} - seen
+        seen = {job.id for job in scene.queued} | {later.job.id for later in scene.later}
+        seen |= {job.id for job in scene.running}
+        return {number for later in scene.later for number in later.after} - seen
 
     # -- one moment --------------------------------------------------------------------------------
 
     def _admit(self) -> None:
         """Queue the jobs whose time has come and whose dependencies have ended."""
-        due = [one for one in self._later if one.begins_in_s <= self._now_s and one.after <= self._over]
-        for one in due:
-            self._later.remove(one)
-            self._queue(one.job)
+        for later in list(self._later):
+            if later.begins_in_s <= self._now_s and later.after <= self._over:
+                self._later.remove(later)
+                self._queue(later.job)
 
     def _pass(self) -> bool:
         """Do what the scheduler would do now. Return whether it did anything."""
@@ -214,8 +211,7 @@ class Simulation:
         if not queued:
             return False
         running = [run.at(self._now_s) for run in self._runs.values()]
-        taken = {one.slot for one in self._held[""]}
-        cpu_slots = free_slots(self._scene.cpu_slots, taken)
+        cpu_slots = free_slots(self._scene.cpu_slots, {slot.slot for slot in self._held[""]})
         plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False)
         self._follow(plan, {job.id: job for job in queued})
         return bool(plan.starts or plan.preemptions)
@@ -256,7 +252,7 @@ class Simulation:
         self._queue(Waiting(number, run.job.request, run.position, run.job.waited_s - self._now_s))
 
     def _next_s(self) -> float | None:
-        begins = [one.begins_in_s for one in self._later if one.begins_in_s > self._now_s]
+        begins = [later.begins_in_s for later in self._later if later.begins_in_s > self._now_s]
         return min([*begins, *(end_s for end_s, _ in self._ends[:1])], default=None)
 
     def _advance(self, seconds: float) -> None:
@@ -271,10 +267,8 @@ class Simulation:
         insort(self._lanes.setdefault(job.request, []), (job.position, job.id, job))
 
     def _unqueue(self, job: Waiting) -> None:
-        left = [entry for entry in self._lanes[job.request] if entry[1] != job.id]
-        if left:
-            self._lanes[job.request] = left
-        else:
+        self._lanes[job.request] = [entry for entry in self._lanes[job.request] if entry[1] != job.id]
+        if not self._lanes[job.request]:
             del self._lanes[job.request]
 
     def _begin(self, job: Running, position: float, held: list[HeldSlot]) -> None:
@@ -284,9 +278,9 @@ class Simulation:
         self._runs[job.id] = _Run(job, position, held, self._now_s, ends_s)
         if ends_s is not None:
             heapq.heappush(self._ends, (ends_s, job.id))
-        for one in held:
-            if one not in self._held.get(one.gpu, ()):
-                self._held.setdefault(one.gpu, []).append(one)
+        for slot in held:
+            if slot not in self._held.get(slot.gpu, ()):
+                self._held.setdefault(slot.gpu, []).append(slot)
         self._update_rooms(held)
 
     def _as_long_as(self, length: Length) -> float:
@@ -300,16 +294,16 @@ class Simulation:
 
     def _free(self, run: _Run) -> None:
         del self._runs[run.job.id]
-        for one in run.held:
-            self._held[one.gpu].remove(one)
-            self._freed_s[one.gpu, one.slot] = self._now_s
+        for slot in run.held:
+            self._held[slot.gpu].remove(slot)
+            self._freed_s[slot.gpu, slot.slot] = self._now_s
         self._update_rooms(run.held)
 
     def _update_rooms(self, held: Iterable[HeldSlot]) -> None:
         """Update the GPUs after a job started or ended."""
-        for gpu in {one.gpu for one in held} & self._rooms.keys():
+        for gpu in {slot.gpu for slot in held} & self._rooms.keys():
             room, memory_mib = self._rooms[gpu], self._memory_mib[gpu]
-            free = free_slots(room.slots, {one.slot for one in self._held[gpu]})
+            free = free_slots(room.slots, {slot.slot for slot in self._held[gpu]})
             left_mib = None if memory_mib is None else max(0, memory_mib - self._promised_mib(room))
             self._rooms[gpu] = room.left(free, left_mib, room.why_not)
 

@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
-from runner.model import State
+from runner.model import LIVE_STATES, State
 from runner.sweep.sweeps import as_number
 from runner.units import format_duration
 
@@ -88,12 +88,16 @@ def best_words(results: Results) -> str:
 
 def count_words(counts: Mapping[State, int]) -> str:
     """Return how many jobs have ended and how: `8 succeeded, 1 failed`."""
-    ends = {
-        "succeeded": counts.get(State.SUCCEEDED, 0),
-        "failed": sum(counts.get(state, 0) for state in FAILED),
-        "stopped": counts.get(State.CANCELLED, 0),
-    }
-    return ", ".join(f"{count:,} {word}" for word, count in ends.items() if count) or "nothing"
+    ends = {"succeeded": (State.SUCCEEDED,), "failed": FAILED, "stopped": (State.CANCELLED,)}
+    return ", ".join(_counted({word: _count(counts, *states) for word, states in ends.items()})) or "nothing"
+
+
+def _count(counts: Mapping[State, int], *states: State) -> int:
+    return sum(counts.get(state, 0) for state in states)
+
+
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    return [f"{count:,} {word}" for word, count in counts.items() if count]
 
 
 def status_words(counts: Mapping[State, int], left_s: float | None = None, in_vain: int = 0) -> str:
@@ -104,13 +108,13 @@ def status_words(counts: Mapping[State, int], left_s: float | None = None, in_va
     total, done = sum(counts.values()), counts.get(State.SUCCEEDED, 0)
     parts = [f"{'all' if done == total else f'{done:,} of'} {total:,} done" if total > 1 or not done else "done"]
     rest = {
-        "failed": sum(counts.get(state, 0) for state in FAILED),
+        "failed": _count(counts, *FAILED),
         "cancelled by dependency": in_vain,
-        "stopped": counts.get(State.CANCELLED, 0) - in_vain,
-        "running": counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0),
-        "waiting": counts.get(State.QUEUED, 0),
+        "stopped": _count(counts, State.CANCELLED) - in_vain,
+        "running": _count(counts, *LIVE_STATES),
+        "waiting": _count(counts, State.QUEUED),
     }
-    parts += [f"{count:,} {word}" for word, count in rest.items() if count]
+    parts += _counted(rest)
     parts += [f"about {format_duration(left_s)} left"] if left_s is not None else []
     return ", ".join(parts)
 
