@@ -114,14 +114,10 @@ def _staying(command: str) -> str:
         return command
     alone = not parts[at].in_loop and sum(part.role == "background" for part in parts) == 1
     if alone and not any(part.role in ("command", "assignment") for part in parts[at:]):
-        return _unwrapped(_in_foreground(command, parts, at))
+        stands_alone = at + 1 == len(parts) or parts[at + 1].text in (")", "\n")
+        return _unwrapped(command[: parts[at - 1].end] + ("" if stands_alone else ";") + command[parts[at].end :])
     # `wait $!` also returns the exit code of the work; a plain `wait` does not.
     return _with_wait(command, parts[at:], "wait $!" if alone else "wait")
-
-
-def _in_foreground(command: str, parts: list[Piece], at: int) -> str:
-    stands_alone = at + 1 == len(parts) or parts[at + 1].text in (")", "\n")
-    return command[: parts[at - 1].end] + ("" if stands_alone else ";") + command[parts[at].end :]
 
 
 def _with_wait(command: str, tail: list[Piece], wait: str) -> str:

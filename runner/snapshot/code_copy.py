@@ -199,12 +199,12 @@ def _copy(tree: Tree, files: dict[str, File | str], top: str, limits: CopyLimits
         os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
     for path, file in files.items():
         limits.refuse_too_long(tree.root)
-        copy = os.path.join(top, path)
+        source, copy = os.path.join(tree.root, path), os.path.join(top, path)
         if isinstance(file, str):
             os.symlink(file, copy)
             continue
-        if content(os.path.join(tree.root, path), copy, file.size) != file:
-            raise ChangingError(os.path.join(tree.root, path))
+        if content(source, copy, file.size) != file:
+            raise ChangingError(source)
         os.chmod(copy, file.mode | stat.S_IRUSR)
         os.utime(copy, ns=(file.mtime_ns, file.mtime_ns))
     for path in tree.data:
@@ -214,16 +214,17 @@ def _copy(tree: Tree, files: dict[str, File | str], top: str, limits: CopyLimits
 def _refuse_changed(tree: Tree, files: dict[str, File | str]) -> None:
     """Raise ChangingError if a file changed since it was read: the copy must show one moment."""
     for path, file in files.items():
-        if isinstance(file, File) and _state(os.path.join(tree.root, path)) != [file.size, file.mtime_ns]:
-            raise ChangingError(os.path.join(tree.root, path))
+        source = os.path.join(tree.root, path)
+        if isinstance(file, File) and _state(source) != [file.size, file.mtime_ns]:
+            raise ChangingError(source)
 
 
 def _state(path: str) -> list[int] | None:
     try:
-        seen = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return [seen.st_size, seen.st_mtime_ns] if stat.S_ISREG(seen.st_mode) else None
+    return [status.st_size, status.st_mtime_ns] if stat.S_ISREG(status.st_mode) else None
 
 
 def _sync(folder: str) -> None:

@@ -82,7 +82,8 @@ def _by_git(root: str) -> Tree:
             continue
         mode = _mode(os.path.join(root, name))
         if stat.S_ISDIR(mode):
-            inner = _inner(os.path.join(root, name))
+            inner_root = os.path.join(root, name)  # git lists only its name: a repository inside another one
+            inner = _by_git(inner_root) if os.path.exists(os.path.join(inner_root, GIT)) else _by_names(inner_root)
             for kind, paths in ((files, inner.files), (data, inner.data), (left_out, inner.left_out)):
                 kind.update(f"{name}/{path}" for path in paths)
         elif mode:  # git also lists files that were deleted
@@ -91,11 +92,6 @@ def _by_git(root: str) -> Tree:
     data.update(_empty_folders(root, (path.rstrip("/") for path in new if path.endswith("/")), data))
     data.difference_update({parent for path in files for parent in parents(path)})
     return Tree(root, tuple(sorted(files)), tuple(sorted(data)), tuple(sorted(left_out)), commit=_commit(root))
-
-
-def _inner(folder: str) -> Tree:
-    """Return the tree of a folder that git lists only by name: a repository inside another one."""
-    return _by_git(folder) if os.path.exists(os.path.join(folder, GIT)) else _by_names(folder)
 
 
 def _empty_folders(root: str, folders: Iterable[str], data: set[str]) -> Iterator[str]:
@@ -166,9 +162,12 @@ def _by_names(root: str, without: str = "") -> Tree:
     while waiting:
         here = waiting.pop()
         try:
-            entries = _listed(os.path.join(root, here))
+            with os.scandir(os.path.join(root, here)) as listing:
+                entries = list(listing)
         except FileNotFoundError:
             continue  # it was just removed, like a temporary folder
+        except OSError as error:
+            raise UserError(f"{os.path.join(root, here)} cannot be copied: {error.strerror}.") from error
         if not entries and here:
             data.append(here)
         for entry in entries:
@@ -183,16 +182,6 @@ def _by_names(root: str, without: str = "") -> Tree:
                 left_out.append(path)
         _refuse_too_many(root, len(files) + len(data) + len(waiting))
     return Tree(root, tuple(sorted(files)), tuple(sorted(data)), tuple(sorted(left_out)))
-
-
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{folder} cannot be copied: {error.strerror}.") from error
 
 
 def _is_data(entry: os.DirEntry[str]) -> bool:

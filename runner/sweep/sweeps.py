@@ -218,7 +218,7 @@ def combinations(
             else f"{name} is a range, which has no grid: list its values, or leave out --sampling-mode grid"
         )
     _refuse_too_many(samples)
-    drawn = {name: _drawn(name, one, samples, rng) for name, one in ranges.items()}
+    drawn = {name: _drawn(name, drawn_from, samples, rng) for name, drawn_from in ranges.items()}
     cells: list[int] = []
     while len(cells) < samples:
         cells += _indices(total, min(total, samples - len(cells)), rng)
