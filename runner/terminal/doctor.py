@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding
+from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding, check
 from runner.terminal.session import AS_JSON, print_json
 from runner.text.table import paint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
 NEEDS_FIXING = 2
 _COLOURS = {OK: "green", INFO: "bright_black", WARN: "yellow", FAIL: "red"}
@@ -47,9 +46,10 @@ def examine(load: bool = False) -> Iterator[Finding]:
     """Yield all findings: first the host, then settings, state folder, runner, GPUs and chat."""
     from runner.terminal.checks import host, setup
 
-    for check in (host.python, host.pidfd, host.subreaper, host.proc, host.bash, host.clock):
-        yield from _guarded(check.__name__, check)
-    yield from _guarded("variables", lambda: setup.variables(os.environ))
+    for examined in (host.python, host.pidfd, host.subreaper, host.proc, host.bash, host.clock, host.clock_steps):
+        yield from examined()
+    yield from setup.variables(os.environ)
+    yield from host.binding()
     yield from _examine_state(load)
 
 
@@ -58,28 +58,28 @@ def _examine_state(load: bool) -> Iterator[Finding]:
     from runner.errors import NightshiftError
     from runner.terminal.checks import host, setup
 
-    yield from _guarded("binding", host.binding)
     try:
         loaded = settings.load()
     except NightshiftError as error:
         yield Finding(FAIL, "settings", str(error), "correct it in the environment or in .env of the state folder")
         return
-    yield from _guarded("settings", lambda: setup.settings(loaded))
-    yield from _guarded("env file", lambda: setup.env_file_rights(home.env_file() or os.path.join(loaded.home, ".env")))
+    yield from setup.settings(loaded)
+    yield from setup.env_file_rights(home.env_file() or os.path.join(loaded.home, ".env"))
     usable = True
     for finding in _examine_folder(loaded.home, loaded.backup_dir):
         usable = usable and finding.level != FAIL
         yield finding
     if not usable:
         return  # the other checks need the folder and would fail for the same reason
-    yield from _guarded("runner", lambda: setup.runner(loaded.home))
-    yield from _guarded("limits", lambda: host.limits(loaded.home))
-    yield from _guarded("GPUs", lambda: host.driver(loaded.home, loaded.gpus))
+    yield from setup.runner(loaded.home)
+    yield from host.limits(loaded.home)
+    yield from host.driver(loaded.home, loaded.gpus)
     if load:
-        yield from _guarded("GPU load", lambda: host.under_load(loaded.home, loaded.gpus))
-    yield from _guarded("chat", _chat)
+        yield from host.under_load(loaded.home, loaded.gpus)
+    yield from _chat()
 
 
+@check("chat")
 def _chat() -> Iterator[Finding]:
     from runner.terminal.cli import CHAT_CHECKS
 
@@ -95,17 +95,9 @@ def _examine_folder(folder: str, backup_dir: str | None) -> Iterator[Finding]:
         fix = "set NIGHTSHIFT_HOME to a folder you may write to"
         yield Finding(FAIL, "state folder", f"{folder} cannot be made: {error.strerror}", fix)
         return
-    for check in (setup.folder, setup.disk, setup.sockets, host.inotify):
-        yield from _guarded(check.__name__, partial(check, folder))
-    yield from _guarded("sqlite", setup.sqlite)
-    yield from _guarded("database", lambda: setup.database(folder))
-    yield from _guarded("audit", lambda: setup.audit(folder))
-    yield from _guarded("backup", lambda: setup.backup(backup_dir))
-
-
-def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """Yield what a check finds. If the check itself fails, yield that as a finding."""
-    try:
-        yield from check()
-    except Exception as error:
-        yield Finding(FAIL, name, f"could not be checked: {error}", "fix what it names, then run this again")
+    for examined in (setup.owner, setup.rights, setup.disk, setup.free_space, setup.sockets, host.inotify):
+        yield from examined(folder)
+    yield from setup.sqlite()
+    yield from setup.database(folder)
+    yield from setup.audit(folder)
+    yield from setup.backup(backup_dir)

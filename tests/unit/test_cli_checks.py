@@ -3,8 +3,7 @@ import time
 
 import pytest
 
-from runner.terminal import doctor
-from runner.terminal.checks import host, setup
+from runner.terminal.checks import check, host, setup
 
 
 def only(findings):
@@ -12,13 +11,9 @@ def only(findings):
     return found
 
 
-def named(findings, name):
-    return next(found for found in findings if found.name == name)
-
-
 def test_a_network_mount_is_refused_with_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setattr(setup, "filesystem_of", lambda *_: "nfs4")
-    found = named(setup.disk(str(tmp_path)), "its disk")
+    found = only(setup.disk(str(tmp_path)))
     assert found.level == "fail"
     assert f"NIGHTSHIFT_BACKUP_DIR={tmp_path}" in found.fix
 
@@ -28,12 +23,12 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch, free_mib, level):
     usage = os.statvfs(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free_mib << 20}))
     assert usage.f_favail > 1000 or usage.f_files == 0
-    assert setup.room(str(tmp_path), "free space").level == level
+    assert only(setup.free_space(str(tmp_path))).level == level
 
 
 def test_anothers_folder_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 4242)
-    assert named(setup.folder(str(tmp_path)), "state folder").level == "fail"
+    assert only(setup.owner(str(tmp_path))).level == "fail"
 
 
 def test_an_sqlite_that_can_damage_a_queue_is_told(monkeypatch):
@@ -75,7 +70,7 @@ def test_an_orphan_that_goes_elsewhere_is_told(monkeypatch):
 def test_a_clock_that_is_set_back_is_told(monkeypatch):
     readings = iter([1000.0, 940.0])
     monkeypatch.setattr(time, "time", lambda: next(readings))
-    found = named(host.clock(), "clock steps")
+    found = only(host.clock_steps())
     assert (found.level, "-60" in found.text) == ("warn", True)
 
 
@@ -123,7 +118,7 @@ def test_a_check_that_breaks_is_a_finding():
     def broken():
         raise RuntimeError("oh")
 
-    found = only(doctor._guarded("thing", broken))
+    found = only(check("thing")(broken)())
     assert (found.level, found.text) == ("fail", "could not be checked: oh")
 
 

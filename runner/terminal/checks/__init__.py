@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
+
+    Answer: TypeAlias = "str | Iterable[Finding] | None"
+
+P = ParamSpec("P")
 OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 
 
@@ -16,6 +23,30 @@ class Finding(NamedTuple):
     fix: str | None = None
 
 
-def verdict(good: bool, name: str, text: str, otherwise: str, fix: str, *, level: str = FAIL) -> Finding:
-    """Return an OK finding with `text`, or one at `level` with `otherwise` and the fix."""
-    return Finding(OK, name, text) if good else Finding(level, name, otherwise, fix)
+class Problem(Exception):  # noqa: N818 - no error of the program
+    """What a check found wrong, and how to fix it."""
+
+    def __init__(self, text: str, fix: str | None = None, level: str = FAIL) -> None:
+        super().__init__(text)
+        self.fix, self.level = fix, level
+
+
+def check(name: str) -> Callable[[Callable[P, Answer]], Callable[P, Iterator[Finding]]]:
+    """Make a check of a function that returns what is fine, raises Problem, or yields findings itself.
+
+    If the function fails in any other way, that is a finding too.
+    """
+
+    def decorate(examine: Callable[P, Answer]) -> Callable[P, Iterator[Finding]]:
+        def findings(*arguments: P.args, **options: P.kwargs) -> Iterator[Finding]:
+            try:
+                answer = examine(*arguments, **options)
+                yield from [Finding(OK, name, answer)] if isinstance(answer, str) else answer or ()
+            except Problem as problem:
+                yield Finding(problem.level, name, str(problem), problem.fix)
+            except Exception as error:
+                yield Finding(FAIL, name, f"could not be checked: {error}", "fix what it names, then run this again")
+
+        return findings
+
+    return decorate

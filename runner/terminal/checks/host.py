@@ -21,7 +21,7 @@ from runner.gpu.sampler_client import SamplerClient
 from runner.gpu.sim import state
 from runner.processes import linux, process_lock
 from runner.supervisor import cgroup
-from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding, verdict
+from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding, Problem, check
 from runner.terminal.wait import Changes
 
 if TYPE_CHECKING:
@@ -39,43 +39,34 @@ HOW_TO_ENFORCE = (
 )
 
 
-def python() -> Iterator[Finding]:
+@check("python")
+def python() -> str:
     """Check the version of Python."""
     version = platform.python_version()
-    yield verdict(
-        sys.version_info >= OLDEST_PYTHON,
-        "python",
-        f"{version} ({sys.executable})",
-        f"{version} is too old",
-        "install nightshift with Python 3.10 or newer",
-    )
+    if sys.version_info < OLDEST_PYTHON:
+        raise Problem(f"{version} is too old", "install nightshift with Python 3.10 or newer")
+    return f"{version} ({sys.executable})"
 
 
-def pidfd() -> Iterator[Finding]:
+@check("pidfd")
+def pidfd() -> str:
     """Check that the kernel gives handles for processes (pidfd)."""
+    kernel = f"Linux {platform.release()}"
     try:
         os.close(os.pidfd_open(os.getpid()))
-        works = True
     except OSError:
-        works = False
-    yield verdict(
-        works,
-        "pidfd",
-        f"Linux {platform.release()}",
-        f"Linux {platform.release()} does not hand out pidfds",
-        "Linux 5.3 or newer is needed; a sandbox (seccomp) may forbid pidfd_open",
-    )
+        fix = "Linux 5.3 or newer is needed; a sandbox (seccomp) may forbid pidfd_open"
+        raise Problem(f"{kernel} does not hand out pidfds", fix) from None
+    return kernel
 
 
-def subreaper() -> Iterator[Finding]:
+@check("subreaper")
+def subreaper() -> str:
     """Check that orphans of a job become children of its supervisor."""
-    yield verdict(
-        orphans_come_to_us(),
-        "subreaper",
-        "orphans of a job come to its supervisor",
-        "orphans of a job do not come to its supervisor: strays could outlive it",
-        "a sandbox forbids prctl(PR_SET_CHILD_SUBREAPER): run outside of it",
-    )
+    if not orphans_come_to_us():
+        fix = "a sandbox forbids prctl(PR_SET_CHILD_SUBREAPER): run outside of it"
+        raise Problem("orphans of a job do not come to its supervisor: strays could outlive it", fix)
+    return "orphans of a job come to its supervisor"
 
 
 def orphans_come_to_us() -> bool:
@@ -104,28 +95,29 @@ def _adopts_an_orphan() -> bool:
     return int(os.read(hear, 20)) == os.getpid()
 
 
-def proc() -> Iterator[Finding]:
+@check("/proc")
+def proc() -> str:
     """Check that /proc can be read: a job's processes are found there."""
     try:
-        seen = os.getpid() in linux.Family().pids and os.path.exists("/proc/self/environ")
+        readable = os.getpid() in linux.Family().pids and os.path.exists("/proc/self/environ")
     except OSError:
-        seen = False
-    yield verdict(
-        seen,
-        "/proc",
-        "readable",
-        "cannot be read: processes of jobs could not be found",
-        "mount /proc in the container",
-    )
+        readable = False
+    if not readable:
+        raise Problem("cannot be read: processes of jobs could not be found", "mount /proc in the container")
+    return "readable"
 
 
-def bash() -> Iterator[Finding]:
+@check("bash")
+def bash() -> str:
     """Check for bash, which runs the commands."""
-    found = shutil.which("bash")
-    yield verdict(found is not None, "bash", str(found), "not found: commands are run by it", "install bash")
+    path = shutil.which("bash")
+    if path is None:
+        raise Problem("not found: commands are run by it", "install bash")
+    return path
 
 
-def inotify(folder: str) -> Iterator[Finding]:
+@check("inotify")
+def inotify(folder: str) -> str:
     """Check whether changes of files are reported at once."""
     path = os.path.join(folder, f".doctor.{os.getpid()}")
     with closing(Changes(folder)) as changes:
@@ -133,67 +125,60 @@ def inotify(folder: str) -> Iterator[Finding]:
             file.write("?")
         began = time.monotonic()
         changes.wait(1.0)
-        reported = time.monotonic() - began < 0.9
+        waited_s = time.monotonic() - began
         os.unlink(path)
-    yield verdict(
-        reported,
-        "inotify",
-        "changes are reported at once",
-        "changes are not reported: `log -f` and `wait` notice them every 5 s only",
-        "raise fs.inotify.max_user_instances with sysctl",
-        level=WARN,
-    )
+    if waited_s >= 0.9:
+        text = "changes are not reported: `log -f` and `wait` notice them every 5 s only"
+        raise Problem(text, "raise fs.inotify.max_user_instances with sysctl", WARN)
+    return "changes are reported at once"
 
 
-def clock() -> Iterator[Finding]:
-    """Check that the wall clock shows a plausible year and does not jump."""
+@check("clock")
+def clock() -> str:
+    """Check that the wall clock shows a plausible year."""
     now = time.localtime()
-    zone = time.strftime("%Z %z", now)
-    yield verdict(
-        now.tm_year in SANE_YEARS,
-        "clock",
-        f"{time.strftime('%Y-%m-%d %H:%M:%S', now)} {zone}",
-        f"says it is the year {now.tm_year}",
-        "set the clock, and let NTP keep it (timedatectl set-ntp true)",
-        level=WARN,
-    )
+    if now.tm_year not in SANE_YEARS:
+        fix = "set the clock, and let NTP keep it (timedatectl set-ntp true)"
+        raise Problem(f"says it is the year {now.tm_year}", fix, WARN)
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z %z", now)
+
+
+@check("clock steps")
+def clock_steps() -> str:
+    """Check that the wall clock does not jump."""
     wall, steady = time.time(), time.monotonic()
     time.sleep(0.05)
     drift_s = (time.time() - wall) - (time.monotonic() - steady)
-    yield verdict(
-        abs(drift_s) < 0.02,
-        "clock steps",
-        "wall and monotonic clock agree",
-        f"the wall clock moved by {drift_s:+.2f} s within a moment",
-        "something keeps setting it: times of jobs will look odd",
-        level=WARN,
-    )
+    if abs(drift_s) >= 0.02:
+        text = f"the wall clock moved by {drift_s:+.2f} s within a moment"
+        raise Problem(text, "something keeps setting it: times of jobs will look odd", WARN)
+    return "wall and monotonic clock agree"
 
 
-def limits(home: str) -> Iterator[Finding]:
+@check("limits")
+def limits(home: str) -> str:
     """Check whether the kernel enforces --cpus and --ram of jobs. Useful, but not required."""
     pid = process_lock.holder(home, RUNNER_LOCK)
     if pid is None:
-        yield Finding(INFO, "limits", "whether --cpus and --ram of jobs are enforced is known when a runner is up")
-        return
+        raise Problem("whether --cpus and --ram of jobs are enforced is known when a runner is up", level=INFO)
     try:
         enforced = cgroup.controllers(cgroup.delegated(pid))
     except cgroup.NotEnforcedError as why:
         text = f"--cpus and --ram are reserved and passed to the job, but not enforced: {why}"
-        yield Finding(INFO, "limits", text, HOW_TO_ENFORCE)
-        return
+        raise Problem(text, HOW_TO_ENFORCE, INFO) from None
     what = " and ".join({cgroup.CPU: "--cpus", cgroup.MEMORY: "--ram"}[name] for name in enforced)
-    yield Finding(OK, "limits", f"{what} of jobs are enforced by control groups")
+    return f"{what} of jobs are enforced by control groups"
 
 
-def binding() -> Iterator[Finding]:
+@check("binding")
+def binding() -> str:
     """Check that nvidia-ml-py is installed and recent, and no other package that provides the same module."""
     version = _version_of("nvidia-ml-py")
     namesakes = [name for name in ("pynvml", "nvidia-ml-py3") if _version_of(name)]
-    good = version is not None and not namesakes and _numbers(version) >= OLDEST_BINDING
     installed = f"nvidia-ml-py {version or 'is not installed'}"
-    also = f", beside {' and '.join(namesakes)}" if namesakes else ""
-    yield verdict(good, "binding", installed, installed + also, WRONG_BINDING)
+    if version is None or namesakes or _numbers(version) < OLDEST_BINDING:
+        raise Problem(installed + (f", beside {' and '.join(namesakes)}" if namesakes else ""), WRONG_BINDING)
+    return installed
 
 
 def _version_of(name: str) -> str | None:
@@ -207,6 +192,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
+@check("GPUs")
 def driver(home: str, gpus: str) -> Iterator[Finding]:
     """Check whether the driver answers, by fresh readings of the runner or by a private sampler."""
     if gpus == "none":
@@ -239,6 +225,7 @@ def _sampled(home: str, gpus: str) -> Snapshot:
         return sampler.sample(timeout_s=60.0)
 
 
+@check("GPU load")
 def under_load(home: str, gpus: str) -> Iterator[Finding]:
     """Load each free GPU and watch it: `doctor --gpu`."""
     for result in load_check.check(home, gpus):
