@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runner.api import Queue
-    from runner.model import Job, JobSpec
+    from runner.model import Job
+
+    Lines = Iterator[tuple[str, str | None]]  # labels and texts; a line without a text is left out
 
 LABEL = 12
 
@@ -52,12 +54,13 @@ def show(job_id: int, as_json: bool, fit: bool) -> None:
             return
         if fit and job.spec.probe is None:
             raise UserError(f"Job {job.id} was submitted without --probe, so no batch size was measured.")
-        click.echo(_headline(job))
-        if fit:
-            _draw_fit(queue, job)
-            return
-        for label, text in _lines(queue, job):
-            click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
+        click.echo(f"{f'Job {job.id}':<{LABEL}} {paint(state_words(job), colour(job.state))}")
+        for label, text in _batch(queue, job) if fit else _lines(queue, job):
+            if text is not None:
+                click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
+        probe = queue.view.probe(job.id) if fit else None
+        for line in probe["bars"] if probe else ():
+            click.echo(line)
 
 
 def _described(queue: Queue, job: Job) -> dict[str, Any]:
@@ -88,12 +91,8 @@ def _snapshot(queue: Queue, job: Job) -> dict[str, Any] | None:
 
 
 def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"gpus": json.loads(row["gpus"]), **{name: _json(row[name]) for name in ("exit", "probe")}}
-    return {**row, **told, "usage": usage_of(row)}
-
-
-def _json(text: str | None) -> Any:
-    return json.loads(text) if text else None
+    parsed = {name: json.loads(row[name]) if row[name] else None for name in ("gpus", "exit", "probe")}
+    return {**row, **parsed, "usage": usage_of(row)}
 
 
 def _run_dir(queue: Queue, job: Job) -> str | None:
@@ -101,12 +100,7 @@ def _run_dir(queue: Queue, job: Job) -> str | None:
     return folder if os.path.isdir(folder) else None
 
 
-def _headline(job: Job) -> str:
-    return f"{f'Job {job.id}':<{LABEL}} {paint(state_words(job), colour(job.state))}"
-
-
-def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the lines to print, as label and text."""
+def _lines(queue: Queue, job: Job) -> Lines:
     indices = gpu_indices(queue)
     yield from _what(job)
     yield from _where(job, queue.home)
@@ -115,58 +109,42 @@ def _lines(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     yield from _waiting(queue, job)
     yield from _takes(queue, job)
     yield "Submitted", long_time(job.submitted_at)
-    if job.started_at:
-        yield "Started", long_time(job.started_at)
-    if job.finished_at:
-        yield "Ended", long_time(job.finished_at)
-    if took := duration_words(job, clock.now()):
-        yield ("Took" if job.finished_at else "Runs for"), took
+    yield "Started", long_time(job.started_at) if job.started_at else None
+    yield "Ended", long_time(job.finished_at) if job.finished_at else None
+    yield "Took" if job.finished_at else "Runs for", duration_words(job, clock.now()) or None
     yield from _batch(queue, job)
     yield from _usage(queue, job)
     yield from _watch(queue, job)
     yield from _end(queue, job)
     yield "Run id", job.run_id
-    if folder := _run_dir(queue, job):
-        yield "Run dir", folder
+    yield "Run dir", _run_dir(queue, job)
     yield from _attempts(queue, job)
     yield from _events(queue, job, indices)
 
 
-def _what(job: Job) -> Iterator[tuple[str, str]]:
-    if job.spec.name:
-        yield "Name", job.spec.name
-    lines = job.spec.command.rstrip("\n").split("\n")
-    yield ("Script" if job.spec.script else "Command"), lines[0]
-    for line in lines[1:]:
+def _what(job: Job) -> Lines:
+    spec = job.spec
+    first, *more = spec.command.rstrip("\n").split("\n")
+    yield "Name", spec.name
+    yield "Script" if spec.script else "Command", first
+    for line in more:
         yield "", line
-    if job.spec.group:
-        yield "Group", job.spec.group
-    if job.spec.parameters:
-        yield "Parameters", ", ".join(f"{name} = {value}" for name, value in job.spec.parameters.items())
-    if job.spec.again_of:
-        yield "Again", f"the same as job {job.spec.again_of}"
+    yield "Group", spec.group
+    yield "Parameters", ", ".join(f"{name} = {value}" for name, value in spec.parameters.items()) or None
+    yield "Again", f"the same as job {spec.again_of}" if spec.again_of else None
 
 
-def _where(job: Job, home: str) -> Iterator[tuple[str, str]]:
+def _where(job: Job, home: str) -> Lines:
     spec = job.spec
     yield "Owner", spec.owner
-    if spec.workspace:
-        yield "Workspace", spec.workspace
+    yield "Workspace", spec.workspace
     yield "Folder", spec.dir
-    if spec.snapshot:
-        yield from _copy_of_code(spec, home)
-    if spec.env:
-        yield "Variables", ", ".join(sorted(spec.env)) + " (values not shown)"
-    if spec.env_file:
-        yield "Env file", spec.env_file
-
-
-def _copy_of_code(spec: JobSpec, home: str) -> Iterator[tuple[str, str]]:
-    yield "Code", f"as submitted: {code_copy.words(spec)}"
-    if not code_copy.is_taken(spec):
-        return
-    folder = code_copy.tree_folder(home, spec)
-    yield "", folder if os.path.isdir(folder) else "(the copy has been removed)"
+    yield "Code", f"as submitted: {code_copy.words(spec)}" if spec.snapshot else None
+    if spec.snapshot and code_copy.is_taken(spec):
+        folder = code_copy.tree_folder(home, spec)
+        yield "", folder if os.path.isdir(folder) else "(the copy has been removed)"
+    yield "Variables", f"{', '.join(sorted(spec.env))} (values not shown)" if spec.env else None
+    yield "Env file", spec.env_file or None
 
 
 def _gpus(job: Job, indices: Mapping[str, int]) -> str:
@@ -178,25 +156,18 @@ def _gpus(job: Job, indices: Mapping[str, int]) -> str:
     return f"{job.spec.gpus} wanted{of}"
 
 
-def _limits(job: Job) -> Iterator[tuple[str, str]]:
-    if job.spec.priority.rank:
-        yield "Priority", job.spec.priority.value
-    if job.spec.time_limit_s is not None:
-        yield "Time limit", format_duration(job.spec.time_limit_s)
-    if resources := _host_room(job.spec):
-        yield "Asks for", resources
-    if job.spec.retries:
-        yield "Retries", str(job.spec.retries)
-    if job.stop:
-        yield "Stop", f"asked for by {job.stop.by}"
-
-
-def _host_room(spec: JobSpec) -> str:
+def _limits(job: Job) -> Lines:
+    spec = job.spec
     cores = counted(spec.cpus, "CPU core") if spec.cpus else ""
-    return ", ".join(part for part in (cores, f"{format_mib(spec.ram_mib)} of memory" if spec.ram_mib else "") if part)
+    memory = f"{format_mib(spec.ram_mib)} of memory" if spec.ram_mib else ""
+    yield "Priority", spec.priority.value if spec.priority.rank else None
+    yield "Time limit", format_duration(spec.time_limit_s) if spec.time_limit_s is not None else None
+    yield "Asks for", ", ".join(part for part in (cores, memory) if part) or None
+    yield "Retries", str(spec.retries) if spec.retries else None
+    yield "Stop", f"asked for by {job.stop.by}" if job.stop else None
 
 
-def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _waiting(queue: Queue, job: Job) -> Lines:
     if job.state is State.QUEUED:
         ahead = Listing(queue.store).ahead_of(job.id)
         before = f"; {counted(ahead, 'job')} before it" if ahead else ""
@@ -204,7 +175,7 @@ def _waiting(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield "Starts", queue.view.outlook().start_words(job.id) or "at a time unknown"
 
 
-def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _takes(queue: Queue, job: Job) -> Lines:
     """Yield how long the job is expected to take or, once it runs, when it should end, and from which runs."""
     if job.state.final:
         return
@@ -218,24 +189,22 @@ def _takes(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield "Ends", f"about {long_time(clock.now() + timedelta(seconds=length.least_s))} {runs}"
 
 
-def _end(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _end(queue: Queue, job: Job) -> Lines:
     """Yield what the supervisor recorded at the end of the last attempt."""
-    made = queue.jobs.attempts(job.id)
-    end = _attempt(made[-1])["exit"] if made else None
+    attempts = queue.jobs.attempts(job.id)
+    end = _attempt(attempts[-1])["exit"] if attempts else None
     if not end:
         return
-    if end.get("spawn_error"):
-        yield "Why", end["spawn_error"]
+    yield "Why", end.get("spawn_error") or None
     if end.get("host_kills") and "memory" in end.get("enforced", ()):
         yield "Why", f"it used more memory than it had asked for ({format_mib(job.spec.ram_mib)}): submit it with more"
     yield "Used", f"{format_duration(end['cpu_s'])} of CPU, {format_mib(end['max_rss_mib'])} of memory at most"
-    if end.get("dropped_bytes"):
-        yield "Output", f"{end['dropped_bytes']:,} bytes of it found no room on the disk"
-    if end.get("strays"):
-        yield "Left behind", f"{counted(end['strays'], 'process', 'processes')}, ended"
+    dropped, strays = end.get("dropped_bytes"), end.get("strays")
+    yield "Output", f"{dropped:,} bytes of it found no room on the disk" if dropped else None
+    yield "Left behind", f"{counted(strays, 'process', 'processes')}, ended" if strays else None
 
 
-def _usage(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _usage(queue: Queue, job: Job) -> Lines:
     """Yield how the job has used its GPUs, as far as that is known."""
     used = queue.view.usage(job.id) if job.gpus else None
     if not used or not used["samples"]:
@@ -250,7 +219,7 @@ def _usage(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     yield "GPU use", ", ".join(parts) or "unknown"
 
 
-def _watch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _watch(queue: Queue, job: Job) -> Lines:
     """Yield what the watchdogs found about the job, and who asked to keep it."""
     watched = queue.view.watched(job.id) or {}
     if watched.get("idle") and not job.state.final:
@@ -258,11 +227,11 @@ def _watch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
     if job.reason in {Reason.IDLE, Reason.HUNG} and watched.get("evidence"):
         for number, line in enumerate(watched["evidence"]["text"].splitlines()):
             yield ("" if number else "Why"), line
-    if kept := watched.get("kept"):
-        yield "Kept", kept_words(kept)
+    if keep := watched.get("kept"):
+        yield "Kept", kept_words(keep)
 
 
-def _batch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _batch(queue: Queue, job: Job) -> Lines:
     """Yield the batch the job runs with, and how it was found."""
     probe = queue.view.probe(job.id)
     if probe is not None:
@@ -273,15 +242,7 @@ def _batch(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield "Batch", "is found when it starts"
 
 
-def _draw_fit(queue: Queue, job: Job) -> None:
-    for label, text in _batch(queue, job):
-        click.echo(f"{label:<{LABEL}} {printable(text)}".rstrip())
-    probe = queue.view.probe(job.id)
-    for line in probe["bars"] if probe else ():
-        click.echo(line)
-
-
-def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
+def _attempts(queue: Queue, job: Job) -> Lines:
     """Yield a line per attempt if there were several; a single one is described by the lines above."""
     attempts = [_attempt(row) for row in queue.jobs.attempts(job.id)]
     if len(attempts) < 2:
@@ -297,7 +258,7 @@ def _attempts(queue: Queue, job: Job) -> Iterator[tuple[str, str]]:
         yield f"Attempt {attempt['number']}", outcome
 
 
-def _events(queue: Queue, job: Job, indices: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _events(queue: Queue, job: Job, indices: Mapping[str, int]) -> Lines:
     yield "", ""
     before = None
     for event in queue.jobs.events(job.id):
