@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from runner import clock
-from runner.model import State
+from runner.model import FINAL_STATES, State
 from runner.store.listing import Listing
 from runner.terminal.session import open_queue, print_json, print_json_list
 from runner.text import words
@@ -21,24 +21,26 @@ if TYPE_CHECKING:
     from runner.api.outlook import Outlook
     from runner.model import Job
 
-FINISHED_SHOWN, QUEUED_SHOWN = 10, 20
+_KINDS = {
+    "failed": [State.FAILED, State.LOST],
+    "succeeded": [State.SUCCEEDED],
+    "running": [State.STARTING, State.RUNNING],
+    "queued": [State.QUEUED],
+}
 REASON_WIDTH = 48
 
 
 class Choice(NamedTuple):
-    """Which jobs to list, and how many of each kind; -1 means no limit."""
+    """Which jobs to list, and how many of those that ended or wait; -1 means no limit."""
 
-    ended: frozenset[State]
-    running: bool
-    queued: bool
+    states: frozenset[State]
     ended_limit: int
     queued_limit: int
 
     @property
-    def states(self) -> list[State]:
-        """Return all states of the chosen jobs."""
-        live = [State.STARTING, State.RUNNING] if self.running else []
-        return [*self.ended, *live, *([State.QUEUED] if self.queued else [])]
+    def ended(self) -> frozenset[State]:
+        """Return the chosen states of jobs that have ended."""
+        return self.states & FINAL_STATES
 
 
 @click.command("ls")
@@ -53,7 +55,9 @@ class Choice(NamedTuple):
 def ls(limit: int | None, only_commands: bool, as_json: bool, everything: bool, **chosen: bool) -> None:
     """List jobs: by default those that run, those that wait, and the latest that ended."""
     short = not (any(chosen.values()) or everything or only_commands or as_json)
-    choice = _choice(limit, short, **chosen)
+    states = frozenset(state for kind, states in _KINDS.items() if chosen[kind] for state in states) or frozenset(State)
+    ended_limit, queued_limit = (limit, limit) if limit is not None else (10, 20) if short else (-1, -1)
+    choice = Choice(states, ended_limit, queued_limit)
     with open_queue() as queue:
         listing = Listing(queue.store)
         if as_json and limit is None:
@@ -65,30 +69,13 @@ def ls(limit: int | None, only_commands: bool, as_json: bool, everything: bool, 
         elif only_commands:
             _print_commands(jobs)
         else:
-            _print_jobs(queue, jobs, _not_shown(queue, jobs, choice), _older(queue, jobs, choice))
-
-
-def _choice(limit: int | None, short: bool, *, failed: bool, succeeded: bool, running: bool, queued: bool) -> Choice:
-    all_kinds = not (failed or succeeded or running or queued)
-    ended = {
-        State.FAILED: failed,
-        State.LOST: failed,
-        State.SUCCEEDED: succeeded,
-        State.CANCELLED: False,
-    }
-    return Choice(
-        ended=frozenset(state for state, is_chosen in ended.items() if is_chosen or all_kinds),
-        running=running or all_kinds,
-        queued=queued or all_kinds,
-        ended_limit=limit if limit is not None else FINISHED_SHOWN if short else -1,
-        queued_limit=limit if limit is not None else QUEUED_SHOWN if short else -1,
-    )
+            _print_jobs(queue, jobs, choice)
 
 
 def _find(listing: Listing, choice: Choice) -> list[Job]:
     jobs = listing.finished(choice.ended, choice.ended_limit) if choice.ended else []
-    jobs += listing.live() if choice.running else []
-    return jobs + (listing.queued(choice.queued_limit) if choice.queued else [])
+    jobs += listing.live() if State.RUNNING in choice.states else []
+    return jobs + (listing.queued(choice.queued_limit) if State.QUEUED in choice.states else [])
 
 
 def _print_commands(jobs: list[Job]) -> None:
@@ -97,18 +84,20 @@ def _print_commands(jobs: list[Job]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> None:
-    if not (jobs or not_shown or older):
+def _print_jobs(queue: Queue, jobs: list[Job], choice: Choice) -> None:
+    queued = _left_out(queue, jobs, choice.states & {State.QUEUED}, choice.queued_limit)
+    ended = _left_out(queue, jobs, choice.ended, choice.ended_limit)
+    if not (jobs or queued or ended):
         print("There are no jobs. Queue one: nightshift submit -- python train.py")
         return
     reasons, common = _reasons(queue, jobs)
     ahead = queue.view.outlook() if reasons or common else None
     if jobs:
         _print_table(queue, jobs, reasons, ahead)
-    if not_shown:
-        print(f"… and {not_shown:,} more queued")
-    if older:
-        print(f"… and {older:,} that ended before: nightshift ls --all")
+    if queued:
+        print(f"… and {queued:,} more queued")
+    if ended:
+        print(f"… and {ended:,} that ended before: nightshift ls --all")
     if common:
         print(f"\nWaiting: {common}.")
     elif any(job.state.live for job in jobs) and not queue.runner_is_up():
@@ -116,6 +105,13 @@ def _print_jobs(queue: Queue, jobs: list[Job], not_shown: int, older: int) -> No
     if ahead and (done := ahead.done_words()):
         print(f"{'' if common else chr(10)}The queue: {done}.")
     _print_what_is_due(queue)
+
+
+def _left_out(queue: Queue, jobs: list[Job], states: frozenset[State], limit: int) -> int:
+    """Return how many more jobs are in these states than are listed."""
+    if not states or limit < 0:
+        return 0
+    return max(0, queue.jobs.count(*states) - sum(job.state in states for job in jobs))
 
 
 def _print_what_is_due(queue: Queue) -> None:
@@ -131,30 +127,21 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
     starts = {job.id: start for job in jobs if ahead and (start := ahead.start_words(job.id))}
     rows = []
     for job in jobs:
-        when = job.finished_at or job.started_at or job.submitted_at
-        rows.append(
-            Row(
-                [
-                    str(job.id),
-                    words.state_words(job),
-                    words.gpu_words(job, indices),
-                    words.duration_words(job, now),
-                    words.short_time(when, now),
-                    words.title(job),
-                    *([_starts(job, starts)] if starts else []),
-                    *([reasons.get(job.id, "")] if reasons else []),
-                ],
-                {1: words.colour(job.state)},
-            )
-        )
+        start = starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
+        cells = [
+            str(job.id),
+            words.state_words(job),
+            words.gpu_words(job, indices),
+            words.duration_words(job, now),
+            words.short_time(job.finished_at or job.started_at or job.submitted_at, now),
+            words.title(job),
+            *([start] if starts else []),
+            *([reasons.get(job.id, "")] if reasons else []),
+        ]
+        rows.append(Row(cells, {1: words.colour(job.state)}))
     more = [*(["STARTS"] if starts else []), *(["WAITS FOR"] if reasons else [])]
     headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *more]
     print_table(headers, rows, cut=(5, 5 + len(more), 1) if reasons else (5, 1), right=(0, 3))
-
-
-def _starts(job: Job, starts: Mapping[int, str]) -> str:
-    """Return when a queued job starts, or `unknown`; empty for other jobs."""
-    return starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
 
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:
@@ -163,20 +150,6 @@ def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | No
     if len(set(reasons.values())) == 1:
         return {}, next(iter(reasons.values()))
     return {job_id: shortened(reason, REASON_WIDTH) for job_id, reason in reasons.items()}, None
-
-
-def _not_shown(queue: Queue, jobs: list[Job], choice: Choice) -> int:
-    """Return how many more jobs wait than are listed."""
-    if not choice.queued or choice.queued_limit < 0:
-        return 0
-    return max(0, queue.jobs.count(State.QUEUED) - sum(job.state is State.QUEUED for job in jobs))
-
-
-def _older(queue: Queue, jobs: list[Job], choice: Choice) -> int:
-    """Return how many more jobs have ended than are listed."""
-    if not choice.ended or choice.ended_limit < 0:
-        return 0
-    return max(0, queue.jobs.count(*choice.ended) - sum(job.state.final for job in jobs))
 
 
 def gpu_indices(queue: Queue) -> dict[str, int]:
