@@ -12,8 +12,7 @@ from runner.errors import UserError
 from runner.sweep.metrics import last_values, parse_metric
 from runner.sweep.results import ran_s
 from runner.sweep.sweep_options import metric_in, parse_at_most
-from runner.terminal.completion import group_names
-from runner.terminal.session import AS_JSON, open_queue, print_json, say
+from runner.terminal.session import AS_JSON, group_names, open_queue, print_json, say
 from runner.text import words
 from runner.text.table import Row, print_table
 
@@ -32,21 +31,13 @@ LISTED = 20
 @click.option("--metric", metavar="val_loss", help="Compare jobs by this number in their output.")
 @click.option("--smallest", is_flag=True, help="The smallest is best.")
 @click.option("--largest", is_flag=True, help="The largest is best.")
-def group(
-    name: str | None,
-    as_csv: bool,
-    as_json: bool,
-    at_most: str | None,
-    metric: str | None,
-    smallest: bool,
-    largest: bool,
-) -> None:
+def group(name: str | None, as_csv: bool, as_json: bool, **changes: Any) -> None:
     """Show the progress and the results of a group of jobs, best first. Without a name, list the latest groups.
 
     A sweep is a group, and so are jobs submitted with the same --group. For --metric, give the name of the number as
     the job prints it, or a pattern.
     """
-    changes = _changes(at_most, metric, smallest, largest)
+    changes = _changes(**changes)
     with open_queue() as queue:
         if name is None:
             if changes or as_csv:
@@ -131,9 +122,12 @@ def _print(standing: Standing, results: Results) -> None:
         print(words.printable(f"{best} (the {results.metric.best if results.metric else ''} is best)"))
     elif results.metric:
         print(f"No job has printed {words.printable(results.metric.name)} so far.")
-    if not results.rows:
-        return
-    print()
+    if results.rows:
+        print()
+        _print_table(results)
+
+
+def _print_table(results: Results) -> None:
     names, now = results.names, clock.now()
     metric = [results.metric.name] if results.metric else []
     rows = []
@@ -144,8 +138,6 @@ def _print(standing: Standing, results: Results) -> None:
         cells += [words.state_words(row.job), words.duration_words(row.job, now)]
         cells += [] if names else [words.title(row.job)]
         rows.append(Row(cells, {len(names) + len(metric) + 1: words.colour(row.job.state)}))
-    headers = ["ID", *names, *metric, "STATE", "TIME", *([] if names else ["JOB"])]
-    cut = range(1, 1 + len(names)) if names else (len(headers) - 1,)
-    print_table(
-        [words.printable(one) for one in headers], rows, cut=tuple(cut), right=(0, len(names) + len(metric) + 2)
-    )
+    headers = [*map(words.printable, ["ID", *names, *metric]), "STATE", "TIME", *([] if names else ["JOB"])]
+    cut = range(1, 1 + len(names)) if names else [len(headers) - 1]
+    print_table(headers, rows, cut=cut, right=(0, len(names) + len(metric) + 2))

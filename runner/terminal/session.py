@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import closing
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from runner.errors import UserError
-from runner.terminal.completion import group_names, job_numbers
+from runner.errors import NightshiftError, UserError
 from runner.units import parse_job_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from click.shell_completion import CompletionItem
-
     from runner.api import Queue
+    from runner.model import Job
+    from runner.store.connection import Store
     from runner.store.groups import Member
 
     NumberType = click.ParamType[int]
 else:
     NumberType = click.ParamType  # generic only in later versions of click
 
+T = TypeVar("T")
+
 FEW = 100  # a list with up to this many entries is indented for people
+OFFERED, WIDEST = 50, 60  # jobs or groups that are offered as completions, and cells for the text about each
 
 
 def open_queue() -> Queue:
@@ -60,6 +65,47 @@ class JobNumber(NumberType):
         """Return the latest jobs, without those already typed."""
         typed = {str(value) for values in ctx.params.values() if isinstance(values, tuple) for value in values}
         return [item for item in job_numbers(incomplete, unfinished=self._unfinished) if item.value not in typed]
+
+
+def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
+    """Return the live jobs and the newest others, if their numbers begin with what was typed."""
+    from runner.store.listing import Listing
+    from runner.text.table import shortened
+    from runner.text.words import state_words, title
+
+    typed = incomplete.removeprefix("#")
+
+    def find(store: Store) -> list[Job]:
+        listing = Listing(store)
+        live = [job for job in listing.live() if str(job.id).startswith(typed)]
+        newest = listing.numbered(typed, OFFERED, unfinished=unfinished)
+        return list({job.id: job for job in (*live, *newest)}.values())
+
+    texts = {job.id: shortened(f"{state_words(job)}: {title(job)}", WIDEST) for job in _looked_up(find)}
+    return [CompletionItem(str(job_id), help=text) for job_id, text in texts.items()]
+
+
+def group_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return those of the latest groups whose names begin with what was typed."""
+    from runner.store.groups import Groups
+
+    names = _looked_up(lambda store: Groups(store).latest(OFFERED))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _looked_up(look: Callable[[Store], list[T]]) -> list[T]:
+    """Return what `look` finds, or nothing if the queue cannot be opened: no errors while somebody types."""
+    from runner.config import home
+    from runner.store.connection import DATABASE, open_store
+
+    try:
+        folder = home.state_folder()
+        if not os.path.exists(os.path.join(folder, DATABASE)):
+            return []
+        with closing(open_store(folder, begin=False)) as store:
+            return look(store)
+    except (NightshiftError, OSError):
+        return []
 
 
 class Spans(NamedTuple):

@@ -13,7 +13,7 @@ from runner.config.options import parse_variable
 from runner.config.profiles import parse_settings
 from runner.config.workspace import Workspace, environment_of, validate
 from runner.errors import UserError
-from runner.terminal.command_group import HELP_NAMES, Commands, Entry
+from runner.terminal.cli import HELP_NAMES, Commands, Entry
 from runner.terminal.session import AS_JSON, open_queue, print_json
 from runner.text.table import Row, print_table
 
@@ -24,35 +24,32 @@ if TYPE_CHECKING:
 
 _HERE = "runner.terminal.workspaces"
 
-workspaces = Commands(
-    {
-        "Commands": {
-            "ls": Entry(f"{_HERE}:list_all", "list the workspaces"),
-            "show": Entry(f"{_HERE}:show", "show everything about one"),
-            "add": Entry(f"{_HERE}:add", "make one"),
-            "edit": Entry(f"{_HERE}:edit", "change one"),
-            "rm": Entry(f"{_HERE}:remove", "remove one; its folder stays"),
-        }
-    },
-    name="ws",
-    help="A workspace is a folder and an environment for jobs: those with -w NAME, and those from the chat.",
-    context_settings=HELP_NAMES,
-)
+_COMMANDS = {
+    "ls": Entry(f"{_HERE}:list_all", "list the workspaces"),
+    "show": Entry(f"{_HERE}:show", "show everything about one"),
+    "add": Entry(f"{_HERE}:add", "make one"),
+    "edit": Entry(f"{_HERE}:edit", "change one"),
+    "rm": Entry(f"{_HERE}:remove", "remove one; its folder stays"),
+}
+
+
+@click.group("ws", Commands, sections={"Commands": _COMMANDS}, context_settings=HELP_NAMES)
+def workspaces() -> None:
+    """A workspace is a folder and an environment for jobs: those with -w NAME, and those from the chat."""
 
 
 def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that describe a workspace to a command."""
-    for option in reversed(
-        [
-            click.option("--dir", "folder", metavar="FOLDER", help="Where its jobs run."),
-            click.option("--activate", metavar="LINE", help="Shell that sets up its environment: . venv/bin/activate"),
-            click.option("--env", "variables", metavar="K=V", multiple=True, help="Set a variable; repeat for more."),
-            click.option("--env-file", metavar="FILE", help="File of variables, read when a job starts; for secrets."),
-            click.option("--default", is_flag=True, help="Use it for chat jobs that name no workspace."),
-            click.option("--profile", metavar="NAME", help="Profile for jobs that are probed; see docs/batch.md."),
-            click.option("--probe-with", metavar="margin=85%,cap=512", help="Settings for jobs that are probed."),
-        ]
-    ):
+    options = [
+        click.option("--dir", "folder", metavar="FOLDER", help="Where its jobs run."),
+        click.option("--activate", metavar="LINE", help="Shell that sets up its environment: . venv/bin/activate"),
+        click.option("--env", "variables", metavar="K=V", multiple=True, help="Set a variable; repeat for more."),
+        click.option("--env-file", metavar="FILE", help="File of variables, read when a job starts; for secrets."),
+        click.option("--default", is_flag=True, help="Use it for chat jobs that name no workspace."),
+        click.option("--profile", metavar="NAME", help="Profile for jobs that are probed; see docs/batch.md."),
+        click.option("--probe-with", metavar="margin=85%,cap=512", help="Settings for jobs that are probed."),
+    ]
+    for option in reversed(options):
         function = option(function)
     return function
 
@@ -60,7 +57,7 @@ def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("add")
 @click.argument("name")
 @_fields
-def add(name: str, **fields: Any) -> None:
+def add(name: str, **options: Any) -> None:
     """Make the workspace NAME. Its folder is the current one unless --dir names another.
 
     Example: nightshift ws add vision --dir ~/vision --activate '. venv/bin/activate'
@@ -68,41 +65,33 @@ def add(name: str, **fields: Any) -> None:
     with open_queue() as queue:
         if any(workspace.name == name for workspace in queue.workspaces.all()):
             raise UserError(f"There is already a workspace {name!r}. Change it: nightshift ws edit {name}")
-        _put(queue, _changed(Workspace(name=name, dir=os.getcwd()), **fields))
+        _put(queue, _changed(Workspace(name=name, dir=os.getcwd()), options))
 
 
 @click.command("edit")
 @click.argument("name")
 @_fields
 @click.option("--unset", metavar="K", multiple=True, help="Remove a variable; repeat for more.")
-def edit(name: str, **fields: Any) -> None:
+def edit(name: str, **options: Any) -> None:
     """Change the workspace NAME. Options that you do not name stay; an empty value removes one."""
     with open_queue() as queue:
-        _put(queue, _changed(queue.workspaces.get(name), **fields))
+        _put(queue, _changed(queue.workspaces.get(name), options))
 
 
-def _changed(
-    old: Workspace,
-    *,
-    folder: str | None,
-    activate: str | None,
-    variables: tuple[str, ...],
-    env_file: str | None,
-    default: bool,
-    profile: str | None,
-    probe_with: str | None,
-    unset: tuple[str, ...] = (),
-) -> Workspace:
-    """Return the workspace with the given changes. None leaves a field as it is; an empty text removes it."""
-    rest = {key: value for key, value in old.variables.items() if key not in unset}
+def _changed(old: Workspace, options: dict[str, Any]) -> Workspace:
+    """Return the workspace with these changes. None leaves a field as it is; an empty text removes it."""
+    chosen = {name: value for name, value in options.items() if value is not None}
+    variables = {key: value for key, value in old.variables.items() if key not in chosen.get("unset", ())}
+    for text in chosen["variables"]:
+        variables |= parse_variable(text)
     return replace(
         old,
-        dir=_absolute(folder) if folder is not None else old.dir,
-        activate=activate if activate is not None else old.activate,
-        variables={**rest, **{key: value for text in variables for key, value in parse_variable(text).items()}},
-        env_file=old.env_file if env_file is None else env_file and _absolute(env_file),
-        default=default or old.default,
-        probe=_probe(old.probe, profile, probe_with),
+        dir=_absolute(chosen["folder"]) if "folder" in chosen else old.dir,
+        activate=chosen.get("activate", old.activate),
+        variables=variables,
+        env_file=_absolute(chosen["env_file"]) if chosen.get("env_file") else chosen.get("env_file", old.env_file),
+        default=chosen["default"] or old.default,
+        probe=_probe(old.probe, chosen.get("profile"), chosen.get("probe_with")),
     )
 
 
