@@ -67,8 +67,8 @@ def start(words: Sequence[str], log: int, handed: Sequence[Handed]) -> subproces
     descriptors: list[int] = []
     environ = dict(os.environ)
     try:
-        for one in handed:
-            environ[one.variable], descriptor = one.open()
+        for thing in handed:
+            environ[thing.variable], descriptor = thing.open()
             descriptors.append(descriptor)
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, pass_fds=descriptors,
@@ -77,8 +77,8 @@ def start(words: Sequence[str], log: int, handed: Sequence[Handed]) -> subproces
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    for one in handed:
-        one.started(process.pid)
+    for thing in handed:
+        thing.started(process.pid)
     return process
 
 
@@ -104,10 +104,6 @@ class _Running:
         self.pause_s = FIRST_PAUSE_S
         self.starts = 0
         self.up_since: float | None = None  # when one of its processes was first ready
-
-    def ran_s(self) -> float:
-        """Return the seconds since its last start."""
-        return time.monotonic() - self.began
 
     def refuses(self, code: int) -> bool:
         """Return whether its first start failed in a way that a restart will not fix."""
@@ -184,7 +180,7 @@ class Keeper:
             log.error("%s", error)
             self._down(running, error.exit_code)
             return
-        record(self._folder, {one.part.name: one.child.pid for one in self._parts if one.child})
+        record(self._folder, {other.part.name: other.child.pid for other in self._parts if other.child})
         handle = os.pidfd_open(running.child.pid)
         self._waiter.add(handle, lambda: self._ended(running, handle))
         self._look(running)
@@ -216,18 +212,14 @@ class Keeper:
         self._start_again(running, code)
 
     def _start_again(self, running: _Running, code: int) -> None:
-        if running.ran_s() > SOUND_AFTER_S:
-            running.pause_s = FIRST_PAUSE_S
+        name, meanwhile, pause_s = running.part.name, running.part.meanwhile, running.pause_s
         if code == NEEDS_FIXING:
-            running.pause_s = LONGEST_PAUSE_S
-        name, pause_s = running.part.name, running.pause_s
-        if code == NEEDS_FIXING:
-            log.error(
-                "%s until somebody fixes what it says above; %s", IS_OFF.format(name.upper()), running.part.meanwhile
-            )
+            pause_s = LONGEST_PAUSE_S
+            log.error("%s until somebody fixes what it says above; %s", IS_OFF.format(name.upper()), meanwhile)
             log.error("starting the %s again in %.0f s", name, pause_s)
         else:
-            log.warning("the %s %s; %s; starting it again in %.0f s", name, _how(code), running.part.meanwhile, pause_s)
+            pause_s = FIRST_PAUSE_S if time.monotonic() - running.began > SOUND_AFTER_S else pause_s
+            log.warning("the %s %s; %s; starting it again in %.0f s", name, _how(code), meanwhile, pause_s)
         self._waiter.after(pause_s, lambda: self._start(running))
         running.pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

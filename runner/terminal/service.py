@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from runner.terminal.keeper import Handed
-
 DEMO_HOME = "~/.nightshift-demo"
 DEMO_GPUS = "sim:2x24GiB"
 BOT_STARTS_WITHIN_S = 60.0
 NETWORK_WAIT_S = 6.0  # for a bot that is up to connect; it keeps trying. Longer than the keeper's SETTLED_AFTER_S
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 WITHOUT_BOT = (
     "no NIGHTSHIFT_TOKEN is set, so the bot stays off. docs/telegram.md says how to get one. "
     "Or set NIGHTSHIFT_CHAT=page for a chat page on this machine."
@@ -80,26 +79,18 @@ def _take_over(folder: str) -> None:
 
 def _parts(folder: str, *, any_port: bool = False) -> list[Part]:
     """Return the runner, and the bot if it is set up. `any_port`: its page may use another port if its own is taken."""
-    parts = [
-        Part(
-            name="runner",
-            command=command("runner"),
-            is_ready=partial(is_ready, folder),
-            meanwhile="running jobs go on",
-        )
-    ]
+    runner_up = partial(is_ready, folder)
+    parts = [Part(name="runner", command=command("runner"), is_ready=runner_up, meanwhile="running jobs go on")]
     if BOT_IS_WANTED.load()():
-        ready = partial(is_ready, folder, lock=home.BOT_LOCK, bell=home.BOT_BELL)
-        parts.append(
-            Part(
-                name="bot",
-                command=command("bot"),
-                is_ready=ready,
-                meanwhile="the runner goes on",
-                handed=[*_token(), *PAGE_SOCKET.load()(any_port)],
-                worked_before=_bot_was_up_before(folder),
-            )
+        bot = Part(
+            name="bot",
+            command=command("bot"),
+            is_ready=partial(is_ready, folder, lock=home.BOT_LOCK, bell=home.BOT_BELL),
+            meanwhile="the runner goes on",
+            handed=[*BOT_TOKEN.load()(), *PAGE_SOCKET.load()(any_port)],
+            worked_before=_bot_was_up_before(folder),
         )
+        parts.append(bot)
     return parts
 
 
@@ -112,12 +103,6 @@ def _bot_was_up_before(folder: str) -> bool:
         return True
 
 
-def _token() -> list[Handed]:
-    """Return the bot's token to pass on, if this process was given it."""
-    token: list[Handed] = BOT_TOKEN.load()()
-    return token
-
-
 def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
     """Keep the parts up in this process, and show their log while there is a terminal. Return the exit code."""
     with opened_log(folder) as output, LogOnTerminal(folder, output) as terminal:
@@ -128,10 +113,8 @@ def _keep(folder: str, parts: list[Part], on_ready: Callable[[], None]) -> int:
                 on_ready()
                 sys.stdout.flush()
 
-        with open(output, "a", encoding="utf-8", closefd=False) as words:
-            logging.basicConfig(
-                level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=words
-            )
+        with open(output, "a", encoding="utf-8", closefd=False) as lines:
+            logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=lines)
             logging.raiseExceptions = False
             return Keeper(folder, parts, output, tell).run()
 
@@ -178,7 +161,7 @@ def _detach(folder: str, parts: list[Part]) -> int:
         return 0
     with opened_log(folder) as log:
         begin = os.fstat(log).st_size
-        keeper = start(command("up"), log, _token())
+        keeper = start(command("up"), log, BOT_TOKEN.load()())
     return _wait_until_up(folder, keeper, begin, with_bot=len(parts) > 1)
 
 
@@ -187,7 +170,8 @@ def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, 
     waited = _Waited()
     with contextlib.closing(Changes(folder)) as changes:
         while keeper.poll() is None:
-            if _runner_is_ready(folder, keeper.pid):
+            pid = written_pid(folder, home.RUNNER_LOCK)
+            if pid and pid != keeper.pid and is_ready(folder, pid):
                 if with_bot and IS_OFF.format("BOT") in (lines := said_since(folder, begin)):
                     sys.stderr.write(lines)
                     print("The runner is up and jobs run, but the bot is not up. The lines above say why.")
@@ -199,11 +183,6 @@ def _wait_until_up(folder: str, keeper: subprocess.Popen[bytes], begin: int, *, 
             changes.wait(0.1)
     sys.stderr.write(said_since(folder, begin))
     return keeper.returncode or 0
-
-
-def _runner_is_ready(folder: str, keeper: int) -> bool:
-    pid = written_pid(folder, home.RUNNER_LOCK)
-    return pid is not None and pid != keeper and is_ready(folder, pid)
 
 
 class _Waited:
@@ -229,13 +208,9 @@ def _tell_detached(folder: str, connected: bool) -> None:
     if not connected:
         print("The bot has not reached Telegram yet and keeps trying. `nightshift doctor` shows whether it has.")
     print("Stop it: nightshift down (running jobs go on)")
-    _tell_if_held(folder)
-
-
-def _tell_if_held(folder: str) -> None:
     with Queue(folder, actor="") as queue:
-        if held := queue.reasons.why_paused():
-            print(f"Note: {held}.")
+        if why := queue.reasons.why_paused():
+            print(f"Note: {why}.")
 
 
 @click.command("down")
@@ -265,11 +240,12 @@ def _still_running() -> str:
 def demo() -> int:
     """Try nightshift with a chat page, in a state folder of its own. GPUs are simulated if there are none."""
     from runner.config import settings
+    from runner.gpu import driver_check
 
     os.environ.setdefault("NIGHTSHIFT_HOME", os.path.expanduser(DEMO_HOME))
     os.environ["NIGHTSHIFT_CHAT"] = "page"
     if home.setting("GPUS") is None:
-        os.environ["NIGHTSHIFT_GPUS"] = _demo_gpus()
+        os.environ["NIGHTSHIFT_GPUS"] = DEMO_GPUS if driver_check.check() else "auto"
     loaded = settings.load()
     folder = loaded.home
     prepare_home(folder)
@@ -284,13 +260,6 @@ def demo() -> int:
     with contextlib.suppress(OSError):
         _tell_demo_end(folder, code)
     return code
-
-
-def _demo_gpus() -> str:
-    """Return the setting for real GPUs if NVML answers, else for simulated ones."""
-    from runner.gpu import driver_check
-
-    return DEMO_GPUS if driver_check.check() else "auto"
 
 
 def _make_workspace(folder: str) -> None:
