@@ -54,7 +54,7 @@ def _check(queue: Queue, job_id: int, attempt: int | None) -> None:
 
 def _print_now(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: int | None) -> None:
     output = queue.view.log(job_id, attempt)
-    folder = _folder(queue, job_id, attempt or queue.job(job_id).attempt)
+    folder = rundir.folder_of(queue.home, job_id, attempt or queue.job(job_id).attempt)
     if times or lines is not None:
         with closing(Printer(folder, times, lines)) as printer:
             printer.catch_up()
@@ -72,10 +72,6 @@ def _explain_nothing(queue: Queue, job_id: int, folder: str) -> None:
         say(f"job {job_id} could not be started: {end.spawn_error}")
     elif queue.job(job_id).state.final and not os.path.exists(os.path.join(folder, rundir.OUTPUT)):
         say(f"job {job_id} has no output: it was removed, or the job never ran")
-
-
-def _folder(queue: Queue, job_id: int, attempt: int) -> str:
-    return rundir.folder_of(queue.home, job_id, attempt)
 
 
 class Printer:
@@ -163,7 +159,7 @@ def _follow(queue: Queue, job_id: int, attempt: int | None, times: bool, lines: 
     """Follow this attempt, or one attempt after another until the job has ended."""
     number = attempt or _wait_for_attempt(queue, job_id, after=0)
     while number is not None:
-        with closing(Printer(_folder(queue, job_id, number), times, lines)) as printer:
+        with closing(Printer(rundir.folder_of(queue.home, job_id, number), times, lines)) as printer:
             _follow_attempt(queue, job_id, number, printer)
         if attempt is not None:
             return
@@ -191,25 +187,23 @@ def _wait_for_attempt(queue: Queue, job_id: int, after: int) -> int | None:
 
 
 def _follow_attempt(queue: Queue, job_id: int, number: int, printer: Printer) -> None:
-    folder = _folder(queue, job_id, number)
-    wait_until(queue.home, lambda: os.path.isdir(folder) or _is_over(queue, job_id, number))
+    folder = rundir.folder_of(queue.home, job_id, number)
+
+    def is_over() -> bool:
+        """Return whether the attempt can produce no more output."""
+        if os.path.exists(os.path.join(folder, rundir.EXIT)):
+            return True
+        job = queue.job(job_id)
+        if job.attempt != number or not job.state.live:
+            return True
+        return os.path.exists(os.path.join(folder, rundir.STARTED)) and not rundir.lock_is_held(folder)
+
+    wait_until(queue.home, lambda: os.path.isdir(folder) or is_over())
     with closing(Changes(queue.home, folder)) as changes:
         while True:
-            over = _is_over(queue, job_id, number)  # checked before reading, so that the last output is not missed
+            over = is_over()  # checked before reading, so that the last output is not missed
             printer.catch_up()
             if over:
                 return
             printer.go_live()
             changes.wait()
-
-
-def _is_over(queue: Queue, job_id: int, number: int) -> bool:
-    """Return whether an attempt can produce no more output."""
-    folder = _folder(queue, job_id, number)
-    if os.path.exists(os.path.join(folder, rundir.EXIT)):
-        return True
-    job = queue.job(job_id)
-    if job.attempt != number or not job.state.live:
-        return True
-    has_started = os.path.exists(os.path.join(folder, rundir.STARTED))
-    return has_started and not rundir.lock_is_held(folder)
