@@ -18,7 +18,6 @@ from runner.terminal import submit
 from runner.terminal.log_follow import Growing
 from runner.terminal.ls import gpu_indices
 from runner.terminal.session import counted, open_queue, say, warn_without_runner
-from runner.terminal.submit import write_or_discard
 from runner.terminal.wait import Changes
 from runner.text.words import state_words
 
@@ -54,13 +53,8 @@ def _of_a_job(option: options.Option) -> options.Option:
     return option._replace(flags=()) if option.key == "on" else option
 
 
-SECTIONS = {
-    "This command": (
-        options.Option(GPUS, "0 1 2", "on", "use these GPUs, by index or UUID (default all)", str),
-        *OWN,
-    ),
-    **submit.of_each_job(_of_a_job),
-}
+ON = options.Option(GPUS, "0 1 2", "on", "use these GPUs, by index or UUID (default all)", str)
+SECTIONS = {"This command": (ON, *OWN), **submit.of_each_job(_of_a_job)}
 ENOUGH = 2  # signals (Ctrl-C or SIGTERM) after which it returns at once
 
 
@@ -70,7 +64,7 @@ def main(words: Sequence[str]) -> int:
     if values.get("help"):
         return submit.print_help(USAGE, SECTIONS)
     lines = submit.Lines(sys.stdin)
-    with open_queue() as queue, closing(Changes(queue.home)) as changes, _Signals() as signals:
+    with open_queue() as queue, closing(Changes(queue.home)) as changes, closing(_Signals()) as signals:
         feed = Feed(queue, values, changes)
         warn_without_runner(queue, "what is read waits until one is")
         return feed.run(lines, signals)
@@ -110,7 +104,7 @@ class Feed:
         self._begun: set[int] = set()
         self._printed: dict[int, _Printed] = {}
         self._seen = queue.listing.last_event()
-        self._held: str | None = None
+        self._blocked: str | None = None
 
     def run(self, lines: submit.Lines, signals: _Signals) -> int:
         """Run until all lines are read and all jobs have ended, or until a second signal. Return the exit code."""
@@ -146,15 +140,15 @@ class Feed:
 
     def _look(self) -> None:
         for printed in self._printed.values():
-            write_or_discard(printed.lines())
+            submit.write_or_discard(printed.lines())
         for event in self._queue.listing.events_after(self._seen):
             self._seen = event.number
             if event.job_id in self._unfinished:
                 self._take(event)
-        held = self._queue.reasons.why_blocked(self._unfinished) if self._unfinished else None
-        if held and held != self._held:
-            say(held)
-        self._held = held
+        blocked = self._queue.reasons.why_blocked(self._unfinished) if self._unfinished else None
+        if blocked and blocked != self._blocked:
+            say(blocked)
+        self._blocked = blocked
 
     def _take(self, event: Happened) -> None:
         if event.kind == "started":
@@ -164,7 +158,9 @@ class Feed:
         elif event.kind == "ended":
             self._close_output(event.job_id)
             del self._unfinished[event.job_id]
-            self._tell_end(event.job_id)
+            job = self._queue.jobs.get(event.job_id)
+            if job and job.state is not State.SUCCEEDED:
+                say(f"job {job.id}: {state_words(job)}")
 
     def _start(self, job_id: int, attempt: int, gpus: list[str]) -> None:
         where = self._names(gpus)
@@ -172,12 +168,12 @@ class Feed:
             say(f"job {job_id} runs again, attempt {attempt}, on gpu {where}")
         else:
             line = f"Processing command `{self._unfinished[job_id]}` on gpu {where}\n"
-            write_or_discard(line.encode("utf-8", "surrogateescape"))
+            submit.write_or_discard(line.encode("utf-8", "surrogateescape"))
         self._begun.add(job_id)
         if not self._quiet:
             folder = rundir.folder_of(self._queue.home, job_id, attempt)
             self._printed[job_id] = _Printed(folder, self._changes.add(folder))
-            write_or_discard(self._printed[job_id].lines())
+            submit.write_or_discard(self._printed[job_id].lines())
 
     def _names(self, gpus: list[str]) -> str:
         """Return the GPUs as the user named them, else by index."""
@@ -188,13 +184,8 @@ class Feed:
     def _close_output(self, job_id: int) -> None:
         printed = self._printed.pop(job_id, None)
         if printed:
-            write_or_discard(printed.rest())
+            submit.write_or_discard(printed.rest())
             self._changes.drop(printed.watch)
-
-    def _tell_end(self, job_id: int) -> None:
-        job = self._queue.jobs.get(job_id)
-        if job and job.state is not State.SUCCEEDED:
-            say(f"job {job_id}: {state_words(job)}")
 
 
 class _Printed:
@@ -223,17 +214,12 @@ class _Signals:
 
     def __init__(self) -> None:
         self.count, self.last = 0, 0
-        self._before: dict[int, Any] = {}
-        self.descriptor = -1
-
-    def __enter__(self) -> _Signals:
         self.descriptor, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
-        return self
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Handle signals as before."""
         for number, before in self._before.items():
             signal.signal(number, before)
         signal.set_wakeup_fd(self._wakeup)

@@ -14,7 +14,7 @@ from runner.config.option_reader import read_words
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from runner.model import JobSpec
     from runner.store.groups import Template
@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
     with Queue(actor=user()) as queue:
         submission = Submission(queue, values)
         if rest == ["-"] and "script" not in values:
-            submission.follow(sys.stdin)
+            submission.follow(Lines(sys.stdin))
         else:
             submission.submit(*command_of(values, rest))
         return submission.finish()
@@ -135,66 +135,64 @@ class Submission:
         """Queue one job."""
         self._add([self._spec(command, argv, script)])
 
-    def follow(self, lines: Any) -> None:
+    def follow(self, lines: Lines) -> None:
         """Queue one job per line, as soon as each line comes: the input may be `tail -f`."""
         self.refuse_hopeless()
-        for batch in _batches(lines):
-            self.submit_lines(batch)
+        while lines.are_open:
+            if batch := lines.read():
+                self.submit_lines(batch)
         if not self.ids and not self.refused:
             raise UserError("There was no command on standard input: it takes one per line.")
 
     def refuse_hopeless(self) -> None:
         """Raise UserError if no line could be queued with these options: better now than for each line."""
         if "probe" not in self._values:  # the command itself may say how to probe it
-            self._queue.checks.check(self._queue.checks.with_time_limit(self._spec("true", None, False)))
+            self._queue.checks.check(self._queue.checks.with_time_limit(self._spec("true")))
 
     def submit_lines(self, lines: list[str]) -> dict[int, str]:
         """Queue one job per line. Return the lines that could be queued, by job number."""
         try:
-            return dict(zip(self._add([self._spec(line, None, False) for line in lines]), lines, strict=True))
+            return dict(zip(self._add([self._spec(line) for line in lines]), lines, strict=True))
         except UserError:
             return self._add_one_by_one(lines)
 
     def submit_sweep(self, commands: Sequence[tuple[str | list[str], dict[str, str]]], sweep: Template) -> None:
         """Queue all combinations of a sweep as one group, or none of them. Each job records its values."""
         specs = [
-            replace(
-                self._spec(command, None, False) if isinstance(command, str) else self._spec("", command, False),
-                parameters=values,
-            )
+            replace(self._spec(command) if isinstance(command, str) else self._spec("", command), parameters=values)
             for command, values in commands
         ]
-        if self._values.get("snapshot"):
-            specs = self._with_snapshots(specs)
-        self.ids += self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
-        self.group = self._queue.job(self.ids[0]).spec.group
-        if not self._silent:
-            write_or_discard(f"{self.group}: {counted_ids(self.ids)}\n".encode())
+        self._add(specs, sweep)
 
     def _add_one_by_one(self, lines: list[str]) -> dict[int, str]:
         """Queue each line alone: a bad line must not keep back the others, nor end a pipe that is followed for days."""
         queued = {}
         for line in lines:
             try:
-                queued[self._add([self._spec(line, None, False)])[0]] = line
+                queued[self._add([self._spec(line)])[0]] = line
             except UserError as error:
                 self.refused = True
                 _say(f"not queued: {line}\n{error}")
         return queued
 
-    def _spec(self, command: str, argv: list[str] | None, script: bool) -> JobSpec:
+    def _spec(self, command: str, argv: list[str] | None = None, script: bool = False) -> JobSpec:
         return job_spec(
             self._values, command=command, argv=argv, script=script, owner=self._queue.actor, workspace=self._workspace,
             folder=self._folder, environment_key=self._key, umask=self._umask,
         )  # fmt: skip
 
-    def _add(self, specs: list[JobSpec]) -> list[int]:
+    def _add(self, specs: list[JobSpec], sweep: Template | None = None) -> list[int]:
         if self._values.get("snapshot"):
             specs = self._with_snapshots(specs)
-        ids = self._queue.submit(specs, {self._key: self._variables})
+        ids = self._queue.submit(specs, {self._key: self._variables}, sweep=sweep)
         self.ids += ids
+        lines = "".join(f"Submitted job {job_id}\n" for job_id in ids)
+        if sweep:
+            self.group = self._queue.job(ids[0]).spec.group
+            numbers = f"1 job, {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs, {ids[0]}–{ids[-1]}"
+            lines = f"{self.group}: {numbers}\n"
         if not self._silent:
-            write_or_discard("".join(f"Submitted job {job_id}\n" for job_id in ids).encode())
+            write_or_discard(lines.encode())
         return ids
 
     def _with_snapshots(self, specs: list[JobSpec]) -> list[JobSpec]:
@@ -223,11 +221,6 @@ class Submission:
         return code or int(self.refused)
 
 
-def counted_ids(ids: Sequence[int]) -> str:
-    """Return `9 jobs, 41–49`. Jobs that were queued together have consecutive numbers."""
-    return f"1 job, {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs, {ids[0]}–{ids[-1]}"
-
-
 def write_or_discard(output: bytes) -> None:
     """Write to stdout. If its reader has closed the pipe, discard output from now on: jobs must still be queued."""
     try:
@@ -242,14 +235,6 @@ def _current_folder() -> str:
         return os.getcwd()
     except FileNotFoundError:
         return REMOVED  # the job is refused because of it, unless --dir names another folder
-
-
-def _batches(file: Any) -> Iterator[list[str]]:
-    """Yield lines as they come; lines that come together are one batch."""
-    lines = Lines(file)
-    while lines.are_open:
-        if batch := lines.read():
-            yield batch
 
 
 class Lines:
@@ -271,12 +256,8 @@ class Lines:
             return []
         *lines, rest = b"".join(self._pending).split(b"\n")
         self._pending = [rest] if data else []
-        return _commands(lines if data else [*lines, rest])
-
-
-def _commands(lines: list[bytes]) -> list[str]:
-    texts = [line.decode("utf-8", "surrogateescape").strip() for line in lines]
-    return [text for text in texts if text and not text.startswith("#")]
+        texts = [line.decode("utf-8", "surrogateescape").strip() for line in (lines if data else [*lines, rest])]
+        return [text for text in texts if text and not text.startswith("#")]
 
 
 def _say(text: str) -> None:

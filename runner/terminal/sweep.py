@@ -74,7 +74,7 @@ def main(words: Sequence[str]) -> int:
     metric = sweep_options.metric_in(values)
     commands = _commands(command, parameters, values)
     if values.get("print"):
-        return _print([one for one, _ in commands], values)
+        return _print([filled for filled, _ in commands], values)
     sweep = Template(
         group=values.get("group"), command=command[0] if len(command) == 1 else shlex.join(command),
         parameters=kept_values(parameters), at_most=values.get("at_most"), metric=metric,
@@ -126,8 +126,8 @@ def _commands(
     if samples is not None and len(chosen) < samples:
         say(f"there are only {counted(len(chosen), 'different combination')}: this queues all of them.")
     if len(command) == 1:
-        return [(sweeps.filled(command[0], one), one) for one in chosen]
-    return [([sweeps.filled(word, one) for word in command], one) for one in chosen]
+        return [(sweeps.filled(command[0], combination), combination) for combination in chosen]
+    return [([sweeps.filled(word, combination) for word in command], combination) for combination in chosen]
 
 
 def _print(commands: Sequence[str | list[str]], values: dict[str, Any]) -> int:
