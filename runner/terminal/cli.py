@@ -168,7 +168,7 @@ BOT_IS_WANTED = Entry("bot.cli:is_wanted", "whether a bot is set up")
 BOT_TOKEN = Entry("bot.cli:handed_token", "the token, for the process that runs the bot")
 PAGE_SOCKET = Entry("bot.cli:handed_socket", "the socket of the chat page, for each bot process in turn")
 CHAT_CHECKS = Entry("bot.terminal.doctor:examine", "what `doctor` checks about the chat")
-EXIT_CODES = "Exit codes: 0 fine, 1 fix your command, 2 ask whoever runs the box."
+EXIT_CODES = "Exit codes: 0 fine, 1 fix your command, 2 the box needs fixing (nightshift doctor)."
 ENV_FILE = "Read settings from this file, not from .env in the state folder."
 _FIRST: dict[str, Any] = {"expose_value": False, "is_eager": True}
 

@@ -30,9 +30,9 @@ def pause() -> None:
 def resume() -> None:
     """Start jobs again after a pause or a drain."""
     with open_queue() as queue:
-        held = queue.box.get(BoxKey.PAUSED) or queue.box.get(BoxKey.DRAINING)
+        stopped = queue.box.get(BoxKey.PAUSED) or queue.box.get(BoxKey.DRAINING)
         queue.resume()
-        print(f"{'Resumed' if held else 'Nothing was paused'}. {_standing(queue)}")
+        print(f"{'Resumed' if stopped else 'Nothing was paused'}. {_standing(queue)}")
         warn_without_runner(queue, "nothing starts")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -92,12 +93,9 @@ class Changes:
 
 def wait_until(folder: str, done: Callable[[], bool]) -> None:
     """Wait until `done` returns true. It is called whenever something in the folder changes, at least every 5 s."""
-    changes = Changes(folder)
-    try:
+    with closing(Changes(folder)) as changes:
         while not done():
             changes.wait()
-    finally:
-        changes.close()
 
 
 def wait_for(queue: Queue, job_ids: Sequence[int], say: Callable[[str], None] | None = None) -> int:
@@ -112,10 +110,10 @@ def wait_for(queue: Queue, job_ids: Sequence[int], say: Callable[[str], None] | 
         # look at one job at a time, however many there are: all must end, so the order does not matter
         while remaining and queue.job(remaining[-1]).state in FINAL_STATES:
             remaining.pop()
-        if remaining and say and (held := queue.reasons.why_blocked(unfinished)) != reported[-1]:
-            reported.append(held)
-            if held:
-                say(held)
+        if remaining and say and (why := queue.reasons.why_blocked(unfinished)) != reported[-1]:
+            reported.append(why)
+            if why:
+                say(why)
         return not remaining
 
     wait_until(queue.home, done)
