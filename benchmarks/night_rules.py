@@ -6,20 +6,20 @@ import math
 from functools import cache
 
 from benchmarks.night import TOTAL_MIB, Job
-from runner import idle
 from runner.batch import BatchPlan, BatchSettings, Measured, OutOfMemory, Probe
-from runner.idle import hung_rule
+from runner.idle import hung_rule, idle_rule
+from runner.idle.policy import DEFAULT
 
 
 @cache
 def idle_stop_s(busy_s: float) -> float:
     """When the idle rule stops a job that does nothing any more after so long, from its start."""
     began = max(0.0, busy_s - 60.0)
-    window = idle.Window(idle.DEFAULT, ("GPU-0",), 0.0)
+    window = idle_rule.Window(DEFAULT, ("GPU-0",), 0.0)
     for second in range(1, 3600):
         at = began + second
-        sample = window.take(idle.LoadReading(at, {"GPU-0": 95.0 if at <= busy_s else 0.0}))
-        if sample and window.judge(at).action is idle.IdleAction.STOP:
+        sample = window.take(idle_rule.LoadReading(at, {"GPU-0": 95.0 if at <= busy_s else 0.0}))
+        if sample and window.judge(at).action is idle_rule.IdleAction.STOP:
             return at
     return math.inf
 

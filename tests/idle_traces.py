@@ -24,7 +24,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from runner.idle import DEFAULT, IdleAction, IdlePolicy, LoadReading, Window
+from runner.idle.idle_rule import IdleAction, LoadReading, Window
+from runner.idle.policy import DEFAULT, IdlePolicy
 
 ROOT = Path(__file__).parents[1]
 PRINTED = ROOT / "tests" / "data" / "idle" / "gpu_idle_timeout.json"

@@ -136,7 +136,7 @@ def parse_variable(text: str) -> dict[str, str]:
 
 def parse_idle(text: str) -> str:
     """Return a rule for idle jobs in its usual form. Raise UserError if it is not one."""
-    from runner.idle import format_policy, parse_policy
+    from runner.idle.policy import format_policy, parse_policy
 
     return format_policy(parse_policy(text))
 

@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
+from runner.idle.policy import format_number
 from runner.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def format_policy(policy: HungPolicy) -> str:
     """Return the text that parse_policy reads as this policy."""
     if policy.action is HungAction.OFF or policy.silent_s == DEFAULT.silent_s:
         return policy.action.value
-    return f"{policy.action.value}:{f'{policy.silent_s:.3f}'.rstrip('0').rstrip('.')}s"
+    return f"{policy.action.value}:{format_number(policy.silent_s)}s"
 
 
 @dataclass(frozen=True, slots=True)

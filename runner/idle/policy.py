@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
+from runner.model import Record
 from runner.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 OFF = "off"
 FORM = "write it like 5%:5s:60:12 (threshold, period, samples in the window, samples to wait at the start) or off"
@@ -26,7 +27,7 @@ SHORTEST_GAP_S = 3.0  # on a busy box readings come late, which is no reason to 
 
 
 @dataclass(frozen=True, slots=True)
-class IdlePolicy:
+class IdlePolicy(Record):
     """When a job counts as idle."""
 
     threshold_percent: float
@@ -53,20 +54,11 @@ class IdlePolicy:
         """Return the number of periods since the start, with some tolerance for readings that come a little early."""
         return math.floor((since_start_s + min(0.1, self.period_s / 10)) / self.period_s)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IdlePolicy:
-        """Build a policy from the output of to_json."""
-        return cls(*(data[name] for name in _PARTS))
-
 
 DEFAULT = IdlePolicy(threshold_percent=5.0, period_s=5.0, window=60, delay=12)
 
 
-def parse_policy(text: str, default: IdlePolicy = DEFAULT) -> IdlePolicy | None:
+def parse_policy(text: str) -> IdlePolicy | None:
     """Parse a policy like `20%:3s:7:1`. Parts left out at the end come from the default. `off` gives None.
 
     Raise UserError that says what to write instead.
@@ -77,17 +69,24 @@ def parse_policy(text: str, default: IdlePolicy = DEFAULT) -> IdlePolicy | None:
     parts = [part.strip() for part in words.split(":")]
     if not words or len(parts) > 4 or not all(parts):
         raise UserError(f"{text!r} is not a rule for idle jobs: {FORM}")
-    given = default.to_json()
-    for (name, read), part in zip(_PARTS.items(), parts, strict=False):
-        given[name] = read(part)
-    return _checked(IdlePolicy.from_json(given))
+    values = [parse(part) for parse, part in zip(_PARSERS, parts, strict=False)]
+    policy = IdlePolicy(*values, *astuple(DEFAULT)[len(values) :])
+    for samples, what in ((policy.window, "the window"), (policy.delay, "the wait at the start")):
+        if samples * policy.period_s > _LONGEST_S:
+            raise UserError(
+                f"{what} of {samples} samples every {format_duration(policy.period_s)} is longer than 7 days:"
+                " write fewer samples, or off to never stop it"
+            )
+    return policy
 
 
 def format_policy(policy: IdlePolicy | None) -> str:
     """Return the text that parse_policy reads as this policy."""
     if policy is None:
         return OFF
-    return f"{plain(policy.threshold_percent)}%:{plain(policy.period_s)}s:{policy.window}:{policy.delay}"
+    return (
+        f"{format_number(policy.threshold_percent)}%:{format_number(policy.period_s)}s:{policy.window}:{policy.delay}"
+    )
 
 
 def _threshold(text: str) -> float:
@@ -121,24 +120,9 @@ def _delay(text: str) -> int:
     return int(text)
 
 
-_PARTS: dict[str, Callable[[str], float]] = {
-    "threshold_percent": _threshold,
-    "period_s": _period,
-    "window": _window,
-    "delay": _delay,
-}
+_PARSERS: tuple[Callable[[str], Any], ...] = (_threshold, _period, _window, _delay)  # in the order of the fields
 
 
-def _checked(policy: IdlePolicy) -> IdlePolicy:
-    for samples, what in ((policy.window, "the window"), (policy.delay, "the wait at the start")):
-        if samples * policy.period_s > _LONGEST_S:
-            raise UserError(
-                f"{what} of {samples} samples every {format_duration(policy.period_s)} is longer than 7 days:"
-                " write fewer samples, or off to never stop it"
-            )
-    return policy
-
-
-def plain(number: float) -> str:
+def format_number(number: float) -> str:
     """Format a number without trailing zeros."""
     return f"{number:.3f}".rstrip("0").rstrip(".")

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner import idle
 from runner.errors import OperatorError, TransientError
 from runner.gpu.inventory import unread
 from runner.gpu.sampler_client import SamplerClient
+from runner.idle import idle_rule
 from runner.model import GpuHealth
 from runner.processes import linux
 
@@ -63,7 +63,7 @@ class GpuReadings:
             except OSError:
                 self._die()
 
-    def answer(self, threshold_percent: float) -> idle.LoadReading | None:
+    def answer(self, threshold_percent: float) -> idle_rule.LoadReading | None:
         """Return the reading that was asked for, or None if it has not come. Its time is that of the question."""
         try:
             while (snapshot := self._client.snapshot()) is not None:
@@ -74,15 +74,15 @@ class GpuReadings:
             self._die()
         return None
 
-    def _reading(self, snapshot: Snapshot, asked_at: float, threshold_percent: float) -> idle.LoadReading:
+    def _reading(self, snapshot: Snapshot, asked_at: float, threshold_percent: float) -> idle_rule.LoadReading:
         gpus = [_since(asked_at, gpu) for gpu in snapshot.gpus]
         asleep_s = linux.asleep_s()
         # a GPU that was silent at first reports its UUID later
         self.uuids = tuple(gpu.uuid for gpu in gpus) or self.uuids
-        reading = idle.read_own(gpus, self.uuids, threshold_percent=threshold_percent, asleep_s=asleep_s)
+        reading = idle_rule.read_own(gpus, self.uuids, threshold_percent=threshold_percent, asleep_s=asleep_s)
         if reading is None:
             why = snapshot.trouble or "the driver lists no GPU"
-            return idle.LoadReading(asked_at, dict.fromkeys(self.uuids), why, asleep_s)
+            return idle_rule.LoadReading(asked_at, dict.fromkeys(self.uuids), why, asleep_s)
         return replace(reading, at=asked_at)
 
     def _die(self) -> None:

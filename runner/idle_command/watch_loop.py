@@ -10,13 +10,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.idle import IdleAction, Window
+from runner.idle.idle_rule import IdleAction, Window
 from runner.idle_command.child import Child, SignalReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.idle import IdlePolicy, LoadReading
+    from runner.idle.idle_rule import LoadReading
+    from runner.idle.policy import IdlePolicy
     from runner.idle_command.gpu_readings import GpuReadings
 
 # The original's name, so that tools that search logs for its lines also find ours.
@@ -92,8 +93,8 @@ class IdleWatcher:
         if tuple(reading.percent) != self._window.gpus:
             self._window = Window(self._policy, tuple(reading.percent), self._started_at)
         sample = self._window.take(reading)
-        if sample is not None and sample.anew:
-            log.warning("%s: the window starts over", sample.anew)
+        if sample is not None and sample.interruption:
+            log.warning("%s: the window starts over", sample.interruption)
         return sample is not None and self._window.judge(reading.at).action is IdleAction.STOP
 
     def _report(self, reading: LoadReading) -> None:

@@ -12,7 +12,7 @@ import click
 
 from runner.config import home
 from runner.errors import OperatorError
-from runner.idle import IdlePolicy
+from runner.idle.policy import IdlePolicy
 from runner.idle_command.child import to_execute
 from runner.idle_command.gpu_readings import GpuReadings
 from runner.idle_command.watch_loop import IdleWatcher

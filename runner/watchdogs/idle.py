@@ -1,6 +1,6 @@
 """Watches running jobs: warns about jobs that leave their GPUs idle, stops them, and finds jobs that look hung.
 
-`runner.idle` and `runner.idle.hung_rule` decide. This module feeds them with readings and acts on their verdicts.
+`runner.idle` decides. This module feeds it with readings and acts on its verdicts.
 Whether a job was warned about is in its database row. The readings are kept in memory and saved every few seconds.
 """
 
@@ -16,10 +16,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runner import clock, idle, rundir
+from runner import clock, rundir
 from runner.errors import UserError
 from runner.gpu.attribution import own_load
 from runner.idle import hung_rule
+from runner.idle.idle_rule import IdleAction, IdleVerdict, Window, evidence, read_own, summary
+from runner.idle.policy import parse_policy
 from runner.model import Reason, State
 from runner.notices import IdleWarning
 from runner.processes import linux
@@ -58,7 +60,7 @@ class WatchedJob:
 
     attempt: int
     gpus: tuple[str, ...]
-    window: idle.Window | None
+    window: Window | None
     suspect: Suspect
     stopping: bool = False
     why: str | None = None  # the latest verdict, for people
@@ -106,14 +108,14 @@ class IdleWatch:
             self._watched[job.id] = self._taken_up(job, kept.get(job.id))
 
     def _taken_up(self, job: Job, kept: Watched | None) -> WatchedJob:
-        policy = self._rule(job, job.spec.idle, self._settings.idle, idle.parse_policy)
+        policy = self._rule(job, job.spec.idle, self._settings.idle, parse_policy)
         hung_policy = self._rule(job, job.spec.hung, self._settings.hung, hung_rule.parse_policy)
         watch = WatchedJob(job.attempt, job.gpus, None, Suspect(hung_policy))
         if kept is not None and kept.attempt == job.attempt:
             self._go_on(watch, kept)
         if (watch.window.policy if watch.window else None) != policy:  # the watch begins, or the box's rule has changed
             began = _monotonic_start(job) if job.spec.probe is None else time.monotonic()
-            watch.window = idle.Window(policy, job.gpus, began) if policy else None
+            watch.window = Window(policy, job.gpus, began) if policy else None
         watch.saved = self._state(watch)
         if kept is None or kept.attempt != job.attempt:
             self._watches.begin(job.id, job.attempt, watch.saved)
@@ -130,7 +132,7 @@ class IdleWatch:
         try:
             state = kept.state
             window = _with_told(state["window"], kept) if state["window"] else None
-            watch.window = idle.Window.from_json(window, self._boot_id) if window else None
+            watch.window = Window.from_json(window, self._boot_id) if window else None
             watch.suspect = Suspect.from_json(watch.suspect.policy, state["hung"], self._boot_id)
         except (KeyError, TypeError, ValueError):  # written by another version: start from nothing
             watch.window, watch.suspect = None, Suspect(watch.suspect.policy)
@@ -150,7 +152,7 @@ class IdleWatch:
             watch.suspect.told, watch.saved = Told(*told) if told else None, ""
             if watch.window is not None:
                 state = _with_told(watch.window.to_json(self._boot_id), row)
-                watch.window = idle.Window.from_json(state, self._boot_id)
+                watch.window = Window.from_json(state, self._boot_id)
         self._unsure = False
         self._save_at = 0.0
 
@@ -172,7 +174,7 @@ class IdleWatch:
     ) -> None:
         if watch.window is not None:
             percent = watch.window.policy.threshold_percent
-            reading = idle.read_own(
+            reading = read_own(
                 own, watch.gpus, threshold_percent=percent, shared=shared,
                 by_process=_by_process(own, supervisor), asleep_s=linux.asleep_s(),
             )  # fmt: skip
@@ -233,15 +235,21 @@ class IdleWatch:
         return json.dumps(state)
 
     def _judge_idle(
-        self, job_id: int, watch: WatchedJob, window: idle.Window, row: Watched, now: float, keep_until: float | None
+        self,
+        job_id: int,
+        watch: WatchedJob,
+        window: Window,
+        row: Watched,
+        now: float,
+        keep_until: float | None,
     ) -> None:
         verdict = window.judge(now, keep_until=keep_until, warn_before_s=self._settings.idle_warning)
         watch.why = self._in_words(window, verdict)
-        if verdict.action is idle.IdleAction.KEEP:
+        if verdict.action is IdleAction.KEEP:
             if row.warning is not None:
                 self._watches.warned(job_id, None, None)
                 self.save()
-        elif verdict.action is idle.IdleAction.WARN:
+        elif verdict.action is IdleAction.WARN:
             if window.is_news(verdict):
                 self._warn(job_id, window, verdict, verdict.stop_in_s or 0.0)
         elif self._may_stop(job_id, window, verdict, row, now):
@@ -256,12 +264,12 @@ class IdleWatch:
             return math.inf
         return keep.until if keep.boot_id == self._boot_id else now + (until_at - clock.now()).total_seconds()
 
-    def _in_words(self, window: idle.Window, verdict: idle.IdleVerdict) -> str:
+    def _in_words(self, window: Window, verdict: IdleVerdict) -> str:
         if not verdict.idle:
             return verdict.why
-        return f"{idle.summary(verdict.idle, window.policy, self._names())}, of {window.policy.window}"
+        return f"{summary(verdict.idle, window.policy, self._names())}, of {window.policy.window}"
 
-    def _warn(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict, stop_in_s: float) -> None:
+    def _warn(self, job_id: int, window: Window, verdict: IdleVerdict, stop_in_s: float) -> None:
         found = self._evidence(window, verdict)
         stops_at = clock.text(clock.now() + timedelta(seconds=stop_in_s))
         notice = self._notices.add(IdleWarning.from_json({**found, "stops_at": stops_at}), job_id)
@@ -270,7 +278,7 @@ class IdleWatch:
         self.save()
         log.info("job %s: %s; it is stopped at %s", job_id, found["why"], stops_at)
 
-    def _may_stop(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict, row: Watched, now: float) -> bool:
+    def _may_stop(self, job_id: int, window: Window, verdict: IdleVerdict, row: Watched, now: float) -> bool:
         """Return whether to stop it now. An undelivered warning puts the stop off, by at most one more window."""
         if row.put_off_until is not None:
             self._hurry(job_id, window, verdict, row, now)
@@ -281,7 +289,7 @@ class IdleWatch:
         self._jobs.note(job_id, None, "stop put off", {"why": "nobody could be warned"})
         return False
 
-    def _hurry(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict, row: Watched, now: float) -> None:
+    def _hurry(self, job_id: int, window: Window, verdict: IdleVerdict, row: Watched, now: float) -> None:
         """If a late warning has now been delivered, warn again and stop after the usual warning time instead."""
         lead_s = self._settings.idle_warning
         lead_s = window.policy.window_s / 2 if lead_s is None else lead_s
@@ -291,7 +299,7 @@ class IdleWatch:
             self._warn(job_id, window, verdict, lead_s)
             self._watches.put_off(job_id, now + lead_s)
 
-    def _stop(self, job_id: int, window: idle.Window, verdict: idle.IdleVerdict) -> None:
+    def _stop(self, job_id: int, window: Window, verdict: IdleVerdict) -> None:
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -301,13 +309,13 @@ class IdleWatch:
         self.save()
         log.info("job %s is stopped: %s", job_id, found["why"])
 
-    def _evidence(self, window: idle.Window, verdict: idle.IdleVerdict) -> dict[str, Any]:
+    def _evidence(self, window: Window, verdict: IdleVerdict) -> dict[str, Any]:
         names = self._names()
         shown = window.samples[-SHOWN_SAMPLES:]
         last = shown[-1].at if shown else 0.0
         return {
-            "why": idle.summary(verdict.idle, window.policy, names),
-            "text": idle.evidence(shown, verdict, window.policy, names),
+            "why": summary(verdict.idle, window.policy, names),
+            "text": evidence(shown, verdict, window.policy, names),
             "threshold_percent": window.policy.threshold_percent,
             "gpus": [names.get(uuid, uuid) for uuid in window.gpus],
             "samples": [[round(s.at - last, 1), *(s.percent.get(uuid) for uuid in window.gpus)] for s in shown],
@@ -324,7 +332,7 @@ def _is_of(watch: WatchedJob, row: UnderWay | None) -> bool:
 
 def _with_told(window: Mapping[str, Any], row: Watched) -> dict[str, Any]:
     """Take from the row whether the job was warned about, because others change the row too."""
-    return {**window, "told": [] if row.warning is None else [idle.IdleAction.WARN.value]}
+    return {**window, "told": [] if row.warning is None else [IdleAction.WARN.value]}
 
 
 def _monotonic_start(job: Job) -> float:

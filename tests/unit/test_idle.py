@@ -8,9 +8,10 @@ import re
 
 import pytest
 
-from runner import idle
 from runner.errors import UserError
-from runner.idle import DEFAULT, IdleAction, IdlePolicy, LoadReading, Sample, Window, format_policy, judge, parse_policy
+from runner.idle import idle_rule
+from runner.idle.idle_rule import IdleAction, LoadReading, Sample, Window, judge
+from runner.idle.policy import DEFAULT, IdlePolicy, format_policy, parse_policy
 from runner.model import Gpu, GpuHealth
 from tests import idle_traces
 from tests.idle_traces import BOOT, RULES, TRACES, Watcher, decided
@@ -159,7 +160,7 @@ def test_readings_that_come_a_little_early_still_make_a_sample_each() -> None:
 
 def test_memory_is_bounded() -> None:
     window = fed(a_window(), 3000, 0.0)
-    assert len(window.samples) == SHORT.window + idle.HISTORY
+    assert len(window.samples) == SHORT.window + idle_rule.HISTORY
 
 
 @pytest.mark.parametrize(("silent_s", "counts"), [(6, True), (7, False)])
@@ -229,7 +230,7 @@ def samples(*percents: float | None, gpus: int = 1) -> list[Sample]:
     ]
 
 
-def decide(made: list[Sample], **given: float | None) -> idle.IdleVerdict:
+def decide(made: list[Sample], **given: float | None) -> idle_rule.IdleVerdict:
     return judge(made, SHORT, made[-1].at if made else 0.0, 0.0, **given)  # type: ignore[arg-type]
 
 
@@ -304,9 +305,9 @@ def a_gpu(index: int, utilization: int | None = 0, **other: object) -> Gpu:
 
 
 def test_only_the_jobs_own_gpus_are_read() -> None:
-    reading = idle.read_own([a_gpu(0, 3), a_gpu(1, 80)], ["GPU-0"], threshold_percent=5.0)
+    reading = idle_rule.read_own([a_gpu(0, 3), a_gpu(1, 80)], ["GPU-0"], threshold_percent=5.0)
     assert reading == LoadReading(100.0, {"GPU-0": 3.0})
-    assert idle.read_own([a_gpu(1)], ["GPU-0"], threshold_percent=5.0) is None
+    assert idle_rule.read_own([a_gpu(1)], ["GPU-0"], threshold_percent=5.0) is None
 
 
 @pytest.mark.parametrize(
@@ -318,13 +319,13 @@ def test_only_the_jobs_own_gpus_are_read() -> None:
     ],
 )
 def test_what_the_driver_does_not_tell_is_unknown(gpu: Gpu, said: str) -> None:
-    reading = idle.read_own([gpu, a_gpu(1)], ["GPU-0", "GPU-1"], threshold_percent=5.0)
+    reading = idle_rule.read_own([gpu, a_gpu(1)], ["GPU-0", "GPU-1"], threshold_percent=5.0)
     assert reading == LoadReading(100.0, {"GPU-0": None, "GPU-1": 0.0}, said)
 
 
 def test_a_gpu_left_out_of_the_list_or_read_long_before_the_others_is_unknown() -> None:
     old = Gpu(index=1, uuid="GPU-1", utilization=0, sampled_at=96.0)
-    reading = idle.read_own([a_gpu(0), old], ["GPU-0", "GPU-1", "GPU-2"], threshold_percent=5.0)
+    reading = idle_rule.read_own([a_gpu(0), old], ["GPU-0", "GPU-1", "GPU-2"], threshold_percent=5.0)
     assert reading is not None
     assert reading.percent == {"GPU-0": 0.0, "GPU-1": None, "GPU-2": None}
     assert reading.unknown == "GPU 1 was last read 4 s before the others; GPU-2 is not listed"
@@ -337,7 +338,7 @@ def test_a_gpu_left_out_of_the_list_or_read_long_before_the_others_is_unknown() 
 def test_on_a_shared_gpu_it_is_the_jobs_own_part_that_counts(
     device: int, by_process: dict[str, float], own: float | None
 ) -> None:
-    reading = idle.read_own(
+    reading = idle_rule.read_own(
         [a_gpu(0, device)], ["GPU-0"], threshold_percent=5.0, shared={"GPU-0"}, by_process=by_process
     )
     assert reading is not None
@@ -352,7 +353,7 @@ def test_the_evidence_names_the_rule_and_shows_the_bars() -> None:
     made = [Sample(3.0 * n, {"GPU-a": p, "GPU-b": p and p + 1}) for n, p in enumerate([90, None, 40, *[0] * 7])]
     verdict = judge(made, SHORT, made[-1].at, -100.0)
     assert verdict.action is IdleAction.STOP
-    assert idle.evidence(made, verdict, SHORT, {"GPU-a": "0", "GPU-b": "1"}).splitlines() == [
+    assert idle_rule.evidence(made, verdict, SHORT, {"GPU-a": "0", "GPU-b": "1"}).splitlines() == [
         "all of GPU 0,1 below 20 % in 7 samples over 21 s",
         "GPU 0 ▇·▃▁▁▁▁▁▁▁ at most 0 %",
         "GPU 1 ▇·▃▁▁▁▁▁▁▁ at most 0 %",
@@ -361,11 +362,11 @@ def test_the_evidence_names_the_rule_and_shows_the_bars() -> None:
 
 def test_the_summary_reads_well_for_the_default() -> None:
     made = [Sample(5.0 * n, {"GPU-a": 0.0}) for n in range(60)]
-    assert idle.summary(made, DEFAULT, {"GPU-a": "0"}) == "GPU 0 below 5 % in 60 samples over 5m 00s"
+    assert idle_rule.summary(made, DEFAULT, {"GPU-a": "0"}) == "GPU 0 below 5 % in 60 samples over 5m 00s"
 
 
 def test_a_long_row_of_bars_is_shortened_without_losing_the_peaks() -> None:
-    bars = idle.sparkline([0.0] * 100 + [100.0] + [0.0] * 99, width=40)
+    bars = idle_rule.sparkline([0.0] * 100 + [100.0] + [0.0] * 99, width=40)
     assert len(bars) == 40
     assert bars.count("▇") == 1
-    assert idle.sparkline([0, 1, 25, 26, 50, 75, 76, 100]) == "▁▂▂▃▃▅▇▇"
+    assert idle_rule.sparkline([0, 1, 25, 26, 50, 75, 76, 100]) == "▁▂▂▃▃▅▇▇"
