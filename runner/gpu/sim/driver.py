@@ -8,6 +8,8 @@ and works without C behind them. The functions here fill in the binding's struct
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runner.gpu.sim import state
@@ -15,7 +17,7 @@ from runner.gpu.sim import state
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runner.gpu.sim.state import Card
+    from runner.gpu.sim.state import Card, Claim
 
 DRIVER_VERSION = b"570.00.01"
 
@@ -56,11 +58,15 @@ class SimulatedDriver:
 
     def nvmlSystemGetDriverVersion(self, buffer: Any, _size: Any) -> int:
         """Return the version of the simulated driver."""
-        return self._about_all(lambda: setattr(buffer, "value", DRIVER_VERSION))
+        if self._opened:
+            buffer.value = DRIVER_VERSION
+        return SUCCESS if self._opened else UNINITIALIZED
 
     def nvmlDeviceGetCount_v2(self, count: Any) -> int:
         """Return the number of GPUs."""
-        return self._about_all(lambda: _set(count, len(self._cards)))
+        if self._opened:
+            _set(count, len(self._cards))
+        return SUCCESS if self._opened else UNINITIALIZED
 
     def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:
         """Return the handle of the GPU with this index."""
@@ -71,109 +77,11 @@ class SimulatedDriver:
         index = next((card.index for card in self._cards.values() if card.uuid == uuid.value.decode()), None)
         return NOT_FOUND if index is None else self._hand_out(index, handle)
 
-    def nvmlDeviceGetIndex(self, handle: Any, index: Any) -> int:
-        """Return the index of a GPU."""
-        return self._ask(handle, lambda card: _set(index, card.index))
-
-    def nvmlDeviceGetUUID(self, handle: Any, buffer: Any, _size: Any) -> int:
-        """Return the UUID of a GPU."""
-        return self._ask(handle, lambda card: setattr(buffer, "value", card.uuid.encode()))
-
-    def nvmlDeviceGetName(self, handle: Any, buffer: Any, _size: Any) -> int:
-        """Return the name of a GPU."""
-        return self._ask(handle, lambda card: setattr(buffer, "value", card.name.encode()))
-
-    def nvmlDeviceGetMemoryInfo(self, handle: Any, info: Any) -> int:
-        """Return memory in the old form, which counts reserved memory as used."""
-        return self._ask(handle, lambda card: self._memory(card, info._obj, card.reserved_mib))
-
-    def nvmlDeviceGetMemoryInfo_v2(self, handle: Any, info: Any) -> int:
-        """Return memory with reserved memory listed apart."""
-
-        def fill(card: Card) -> None:
-            info._obj.reserved = card.reserved_mib * MIB
-            self._memory(card, info._obj, 0)
-
-        return self._ask(handle, fill)
-
-    def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
-        """Return the utilization of a GPU in percent."""
-
-        def fill(card: Card) -> None:
-            rates._obj.gpu = load = self._load(card)
-            rates._obj.memory = load // 2
-
-        return self._ask(handle, fill)
-
-    def nvmlDeviceGetTemperature(self, handle: Any, _sensor: Any, celsius: Any) -> int:
-        """Return the temperature of a GPU, which rises with load."""
-        return self._ask(handle, lambda card: _set(celsius, IDLE_C + 40 * self._load(card) // 100))
-
-    def nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
-        """Return the power draw of a GPU. It rises with load, but only a little if the load is a spinning kernel."""
-        span = POWER_LIMIT_MW - IDLE_MW
-        return self._ask(handle, lambda card: _set(milliwatts, IDLE_MW + span * self._work(card) // 100))
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle: Any, milliwatts: Any) -> int:
-        """Return the power limit of a GPU."""
-        return self._ask(handle, lambda _card: _set(milliwatts, POWER_LIMIT_MW))
-
-    def nvmlDeviceGetComputeMode(self, handle: Any, mode: Any) -> int:
-        """Return the compute mode of a GPU: the default one."""
-        return self._ask(handle, lambda _card: _set(mode, 0))
-
-    def nvmlDeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:
-        """Return whether MIG splits a GPU: it does not."""
-
-        def fill(_card: Card) -> None:
-            _set(current, 0)
-            _set(pending, 0)
-
-        return self._ask(handle, fill)
-
-    def nvmlDeviceGetAddressingMode(self, handle: Any, mode: Any) -> int:
-        """Return the addressing mode of a GPU: its own memory."""
-        return self._ask(handle, lambda _card: _set(mode, 0))
-
-    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, table: Any) -> int:
-        """List the processes on a GPU. As in NVML, a call without a table only returns the size it needs."""
-        room = 0 if table is None else count._obj.value
-        short = False
-
-        def fill(card: Card) -> None:
-            nonlocal short
-            listed = self._listed(card)
-            short = len(listed) > room
-            for row, (pid, memory) in zip(table or (), listed, strict=False):
-                row.pid, row.usedGpuMemory = pid, memory
-            _set(count, len(listed))
-
-        return self._ask(handle, fill) or (INSUFFICIENT_SIZE if short else SUCCESS)
-
-    def nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, _table: Any) -> int:
-        """Return an empty list: a simulated GPU has no graphics processes."""
-        return self._ask(handle, lambda _card: _set(count, 0))
-
-    def nvmlDeviceGetProcessUtilization(self, handle: Any, table: Any, count: Any, _since: Any) -> int:
-        """List the load of each process on a GPU. As in NVML, processes without load are not listed."""
-        room = 0 if table is None else count._obj.value
-        answer = SUCCESS
-
-        def fill(card: Card) -> None:
-            nonlocal answer
-            listed = self._loads(card)
-            answer = NOT_FOUND if not listed else INSUFFICIENT_SIZE if len(listed) > room else SUCCESS
-            for row, (pid, load) in zip(table or (), listed, strict=False):
-                row.pid, row.smUtil = pid, load
-            _set(count, len(listed))
-
-        return self._ask(handle, fill) or answer
-
-    def _about_all(self, fill: Callable[[], None]) -> int:
-        if not self._opened:
-            return UNINITIALIZED
-        fill()
-        return SUCCESS
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        """Return the query about one GPU with this name. Raise AttributeError if there is none."""
+        if name not in _QUERIES:
+            raise AttributeError(name)
+        return partial(self._ask, _QUERIES[name])
 
     def _hand_out(self, index: int, handle: Any) -> int:
         if not self._opened:
@@ -183,41 +91,122 @@ class SimulatedDriver:
         ctypes.c_void_p.from_buffer(handle._obj).value = index + 1
         return SUCCESS
 
-    def _ask(self, handle: Any, fill: Callable[[Card], None]) -> int:
+    def _ask(self, query: Callable[..., int | None], handle: Any, *arguments: Any) -> int:
         """Answer one query about one GPU."""
         if not self._opened:
             return UNINITIALIZED
         card = self._cards.get((ctypes.c_void_p.from_buffer(handle).value or 0) - 1)
         if card is None:
             return INVALID_ARGUMENT
-        fill(card)
-        return SUCCESS
+        return query(card, self._claims.on(card.index), *arguments) or SUCCESS
 
-    def _memory(self, card: Card, info: Any, hidden_mib: int) -> None:
-        used_mib = sum(claim.memory_mib for claim in self._claims.on(card.index))
-        info.total = card.total_mib * MIB
-        info.free = max(0, card.total_mib - card.reserved_mib - used_mib) * MIB
-        info.used = (used_mib + hidden_mib) * MIB
 
-    def _load(self, card: Card) -> int:
-        return min(100, sum(claim.utilization for claim in self._claims.on(card.index)))
+def _text(value: Callable[[Card], str]) -> Callable[..., None]:
+    """Return a query that answers with a text of the GPU."""
 
-    def _work(self, card: Card) -> int:
-        done = sum(one.utilization * (SPINNING if one.spins else 1) for one in self._claims.on(card.index))
-        return min(100, int(done))
+    def answer(card: Card, _claims: list[Claim], buffer: Any, _size: Any) -> None:
+        buffer.value = value(card).encode()
 
-    def _listed(self, card: Card) -> list[tuple[int, int]]:
-        """Return PID and bytes of each process on a GPU."""
-        held: dict[int, int] = {}
-        for claim in self._claims.on(card.index):
-            held[claim.pid] = held.get(claim.pid, 0) + claim.memory_mib * MIB
-        return sorted(held.items())
+    return answer
 
-    def _loads(self, card: Card) -> list[tuple[int, int]]:
-        made: dict[int, int] = {}
-        for claim in self._claims.on(card.index):
-            made[claim.pid] = min(100, made.get(claim.pid, 0) + claim.utilization)
-        return sorted((pid, load) for pid, load in made.items() if load)
+
+def _number(value: Callable[[Card, list[Claim]], int]) -> Callable[..., None]:
+    """Return a query that writes a number through the last of its arguments."""
+
+    def answer(card: Card, claims: list[Claim], *arguments: Any) -> None:
+        _set(arguments[-1], value(card, claims))
+
+    return answer
+
+
+def _load(_card: Card, claims: list[Claim]) -> int:
+    return min(100, sum(claim.utilization for claim in claims))
+
+
+def _power_mw(_card: Card, claims: list[Claim]) -> int:
+    """Return the power draw. It rises with load, but only a little if the load is a spinning kernel."""
+    work = int(sum(claim.utilization * (SPINNING if claim.spins else 1) for claim in claims))
+    return IDLE_MW + (POWER_LIMIT_MW - IDLE_MW) * min(100, work) // 100
+
+
+def _memory(card: Card, claims: list[Claim], info: Any) -> None:
+    """Return memory in the old form, which counts reserved memory as used."""
+    _memory_v2(card, claims, info)
+    info._obj.used += card.reserved_mib * MIB
+
+
+def _memory_v2(card: Card, claims: list[Claim], info: Any) -> None:
+    """Return memory with reserved memory listed apart."""
+    used_mib = sum(claim.memory_mib for claim in claims)
+    info._obj.reserved = card.reserved_mib * MIB
+    info._obj.total = card.total_mib * MIB
+    info._obj.free = max(0, card.total_mib - card.reserved_mib - used_mib) * MIB
+    info._obj.used = used_mib * MIB
+
+
+def _utilization(card: Card, claims: list[Claim], rates: Any) -> None:
+    rates._obj.gpu = load = _load(card, claims)
+    rates._obj.memory = load // 2
+
+
+def _mig_mode(_card: Card, _claims: list[Claim], current: Any, pending: Any) -> None:
+    _set(current, 0)
+    _set(pending, 0)
+
+
+def _compute_processes(_card: Card, claims: list[Claim], count: Any, table: Any) -> int:
+    """List the processes. As in NVML, a call without a table only returns the size it needs."""
+    sizes: Counter[int] = Counter()
+    for claim in claims:
+        sizes[claim.pid] += claim.memory_mib * MIB
+    return _fill(table, count, "usedGpuMemory", sizes)
+
+
+def _graphics_processes(_card: Card, _claims: list[Claim], count: Any, _table: Any) -> None:
+    _set(count, 0)
+
+
+def _process_loads(_card: Card, claims: list[Claim], table: Any, count: Any, _since: Any) -> int:
+    """List the load of each process. As in NVML, processes without load are not listed."""
+    loads: Counter[int] = Counter()
+    for claim in claims:
+        loads[claim.pid] = min(100, loads[claim.pid] + claim.utilization)
+    code = _fill(table, count, "smUtil", +loads)
+    return code if +loads else NOT_FOUND
+
+
+def _fill(table: Any, count: Any, column: str, values: Counter[int]) -> int:
+    """Write one row for each PID, as far as the table has room. Return NVML's code."""
+    room = 0 if table is None else count._obj.value
+    for row, (pid, value) in zip(table or (), sorted(values.items()), strict=False):
+        row.pid = pid
+        setattr(row, column, value)
+    _set(count, len(values))
+    return INSUFFICIENT_SIZE if len(values) > room else SUCCESS
+
+
+def _set(pointer: Any, value: int) -> None:
+    """Write a value through the pointer that the binding passed."""
+    pointer._obj.value = value
+
+
+_QUERIES: dict[str, Callable[..., int | None]] = {
+    "nvmlDeviceGetIndex": _number(lambda card, _: card.index),
+    "nvmlDeviceGetUUID": _text(lambda card: card.uuid),
+    "nvmlDeviceGetName": _text(lambda card: card.name),
+    "nvmlDeviceGetMemoryInfo": _memory,
+    "nvmlDeviceGetMemoryInfo_v2": _memory_v2,
+    "nvmlDeviceGetUtilizationRates": _utilization,
+    "nvmlDeviceGetTemperature": _number(lambda card, claims: IDLE_C + 40 * _load(card, claims) // 100),
+    "nvmlDeviceGetPowerUsage": _number(_power_mw),
+    "nvmlDeviceGetEnforcedPowerLimit": _number(lambda *_: POWER_LIMIT_MW),
+    "nvmlDeviceGetComputeMode": _number(lambda *_: 0),
+    "nvmlDeviceGetMigMode": _mig_mode,
+    "nvmlDeviceGetAddressingMode": _number(lambda *_: 0),
+    "nvmlDeviceGetComputeRunningProcesses_v3": _compute_processes,
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": _graphics_processes,
+    "nvmlDeviceGetProcessUtilization": _process_loads,
+}
 
 
 def simulate(home: str, setting: str) -> SimulatedDriver:
@@ -225,8 +214,3 @@ def simulate(home: str, setting: str) -> SimulatedDriver:
     folder = state.folder_of(home)
     state.build(folder, setting)
     return SimulatedDriver(folder)
-
-
-def _set(pointer: Any, value: int) -> None:
-    """Write a value through the pointer that the binding passed."""
-    pointer._obj.value = value
