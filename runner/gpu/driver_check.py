@@ -10,13 +10,11 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from runner.gpu import nvml_errors
 from runner.gpu.nvml_errors import NvmlUnavailableError
-from runner.model import Record
 from runner.processes.interpreter import python_command
 
 if TYPE_CHECKING:
@@ -24,14 +22,6 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 15.0
 _LIBRARY = "libnvidia-ml.so"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult(Record):
-    """What the new process prints: why NVML cannot be opened, and NVML's error code."""
-
-    trouble: str | None = None
-    code: int | None = None
 
 
 def check() -> NvmlUnavailableError | None:
@@ -48,22 +38,22 @@ def check() -> NvmlUnavailableError | None:
     except subprocess.TimeoutExpired:
         return NvmlUnavailableError(f"A new process got no answer from NVML in {_PATIENCE_S:.0f} s: see `dmesg`.")
     try:
-        result = CheckResult.from_json(json.loads(done.stdout))
+        result = json.loads(done.stdout)
     except ValueError:
         return NvmlUnavailableError("A new process could not load NVML: see `nvidia-smi` and `dmesg`.")
-    return NvmlUnavailableError(result.trouble, result.code) if result.trouble else None
+    return NvmlUnavailableError(result["trouble"], result["code"]) if result["trouble"] else None
 
 
 def main(_argv: list[str]) -> None:
-    """Open NVML and print the result as one line of JSON."""
+    """Open NVML and print as one line of JSON why it cannot be opened, and NVML's error code."""
     from runner.gpu.nvml import open_session
 
-    result = CheckResult()
+    trouble, code = None, None
     try:
         open_session().close()
     except NvmlUnavailableError as error:
-        result = CheckResult(trouble=str(error), code=error.code)
-    sys.stdout.write(json.dumps(result.to_json()) + "\n")
+        trouble, code = str(error), error.code
+    sys.stdout.write(json.dumps({"trouble": trouble, "code": code}) + "\n")
 
 
 class UpgradeWatch:
@@ -99,15 +89,14 @@ class UpgradeWatch:
 
     def _take_result(self, error: NvmlUnavailableError | None) -> None:
         self._checking = False
-        self.trouble = None if error is None else _why_held(error)
-        if error is not None:
-            self._next += 5 * self._every_s  # a person must fix this, so check less often
-
-
-def _why_held(error: NvmlUnavailableError) -> str:
-    if error.code == nvml_errors.LIB_RM_VERSION_MISMATCH:
-        return nvml_errors.DRIVER_REPLACED
-    return f"The NVIDIA driver's library was replaced and new starts are held. {error}"
+        self.trouble = None
+        if error is None:
+            return
+        self._next += 5 * self._every_s  # a person must fix this, so check less often
+        if error.code == nvml_errors.LIB_RM_VERSION_MISMATCH:
+            self.trouble = nvml_errors.DRIVER_REPLACED
+        else:
+            self.trouble = f"The NVIDIA driver's library was replaced and new starts are held. {error}"
 
 
 def loaded_library() -> str | None:

@@ -7,33 +7,30 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass
 
 from runner import clock
 from runner.errors import OperatorError
-from runner.model import Record, Snapshot
+from runner.model import Snapshot
 from runner.processes import linux
 
 FILE = "gpus.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Fatal(Record):
-    """The last line of a sampler that cannot work at all: why, and how to fix it."""
-
-    fatal: str
+def line_of(snapshot: Snapshot) -> str:
+    """Return a snapshot as the line that the sampler writes."""
+    return json.dumps(snapshot.to_json(), separators=(",", ":")) + "\n"
 
 
-def line_of(record: Snapshot | Fatal) -> str:
-    """Return a record as the line that the sampler writes."""
-    return json.dumps(record.to_json(), separators=(",", ":")) + "\n"
+def fatal_line(why: str) -> str:
+    """Return the last line of a sampler that cannot work at all: why, and how to fix it."""
+    return json.dumps({"fatal": why}) + "\n"
 
 
 def snapshot_in(line: bytes) -> Snapshot:
     """Return the snapshot in a line of the sampler. Raise OperatorError if the line says why it cannot work."""
     data = json.loads(line)
     if "fatal" in data:
-        raise OperatorError(str(Fatal.from_json(data).fatal))
+        raise OperatorError(str(data["fatal"]))
     return Snapshot.from_json(data)
 
 

@@ -20,9 +20,8 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from runner import clock
 from runner.errors import NightshiftError, OperatorError
@@ -30,7 +29,6 @@ from runner.gpu import published
 from runner.gpu.driver_check import UpgradeWatch
 from runner.gpu.inventory import KnownGpus, Selection, is_identified, parse_selection
 from runner.gpu.nvml_connection import Connection
-from runner.gpu.published import Fatal
 from runner.gpu.sim.driver import simulate
 from runner.model import Snapshot
 from runner.processes import linux
@@ -46,8 +44,7 @@ START_AGAIN = 3
 SHORTEST_PERIOD_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
+class _Round(NamedTuple):
     """A snapshot to publish: the answer to a request, or a regular one (`number` is None)."""
 
     number: int | None
@@ -180,7 +177,9 @@ class Sampler:
         return all(r.answered_since(owed.asked_at) or r.silent_s(now) >= slow_s for r in readers)
 
     def _publish(self, number: int | None, now: float) -> None:
-        gpus = self._known.merged(self._live(now), self._why_gone())
+        live = self._live(now)
+        why_gone = "is not listed by the driver any more" if self._connection.readers else "cannot be read without NVML"
+        gpus = self._known.merged(live, why_gone)
         if self._exit_code is not None:
             return
         snapshot = Snapshot(
@@ -206,7 +205,10 @@ class Sampler:
         try:
             return self._settle(self._selection.choose(reports))
         except OperatorError as error:
-            self._reject_selection(str(error))
+            if self._options.wait_for_driver:
+                self._connection.lose(str(error))
+            else:
+                self._fatal(str(error))
             return []
 
     def _ours(self, reports: list[Gpu]) -> list[Gpu]:
@@ -226,15 +228,6 @@ class Sampler:
         self._known.forget_others(self._selection)
         return chosen
 
-    def _reject_selection(self, sentence: str) -> None:
-        if self._options.wait_for_driver:
-            self._connection.lose(sentence)
-        else:
-            self._fatal(sentence)
-
-    def _why_gone(self) -> str:
-        return "is not listed by the driver any more" if self._connection.readers else "cannot be read without NVML"
-
     def _trouble(self, now: float) -> str | None:
         since = self._connection.opening_since
         if self._connection.outage is None and since is not None:
@@ -242,7 +235,7 @@ class Sampler:
         return self._connection.outage or self._watch.trouble
 
     def _fatal(self, sentence: str) -> None:
-        self._emit(published.line_of(Fatal(sentence)), True)
+        self._emit(published.fatal_line(sentence), True)
         self._leave(FATAL)
 
     def _leave(self, code: int) -> None:
@@ -282,7 +275,7 @@ def run(argv: list[str]) -> int:
     try:
         return Sampler(_options(argv), _write).run()
     except NightshiftError as error:
-        _write(published.line_of(Fatal(str(error))), True)
+        _write(published.fatal_line(str(error)), True)
         return FATAL
     except BrokenPipeError:
         return 0

@@ -2,12 +2,17 @@
 
 A Python trainer uses `with hold(memory_mib=8000, load=90) as gpu:`. Any other program runs `nightshift sim-load`
 beside it or, with `--mirror`, around it. The memory is freed when the process ends, however it ends.
+
+With `--mirror`, the program holds as much of the GPU as of RAM, times a factor, and does not notice. Its peak RAM
+counts, as with allocators that never give memory back. The GPU's load follows the program's CPU load.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -18,9 +23,12 @@ from runner.gpu.sim.state import Card, Claim
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LOOK_S = 0.1
+BUSY_S = 0.5  # CPU times come in coarse ticks: a shorter window would be inexact
+KIB_PER_MIB = 1024
 
 _numbers = itertools.count()
 
@@ -122,11 +130,9 @@ def main(argv: list[str]) -> int:
     """Run `nightshift sim-load`: hold memory and load for a while. Return the exit code."""
     try:
         return _run(_options(argv))
-    except SimulatedOutOfMemoryError as error:
-        sys.stderr.write(f"torch.OutOfMemoryError: {error}\n")
-        return 1
-    except UserError as error:
-        sys.stderr.write(f"{error}\n")
+    except (SimulatedOutOfMemoryError, UserError) as error:
+        prefix = "torch.OutOfMemoryError: " if isinstance(error, SimulatedOutOfMemoryError) else ""
+        sys.stderr.write(f"{prefix}{error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -136,11 +142,9 @@ def main(argv: list[str]) -> int:
 
 def _run(options: Namespace) -> int:
     if options.mirror is not None or options.command:
-        from runner.gpu.sim import mirror
-
         if options.mirror is None or not options.command:
             raise UserError("A command and --mirror go together: nightshift sim-load --mirror 16 -- python train.py")
-        return mirror.run(options.command, options.mirror, options.gpu)
+        return _mirror(options.command, options.mirror, options.gpu)
     from runner.units import parse_duration, parse_size_mib
 
     end = time.monotonic() + parse_duration(options.time) if options.time else float("inf")
@@ -180,3 +184,50 @@ def _names(entry: str, card: Card) -> bool:
     if entry.isdigit():
         return int(entry) == card.index
     return entry.startswith("GPU-") and len(entry) > len("GPU-") and card.uuid.startswith(entry)
+
+
+def _mirror(command: Sequence[str], times: float, gpu: int | None) -> int:
+    """Run the program and return its exit code. If the GPU is full, kill it and raise SimulatedOutOfMemoryError."""
+    with hold(memory_mib=0, gpu=gpu) as held:
+        try:
+            program = subprocess.Popen(command)
+        except OSError as error:
+            raise UserError(f"{command[0]} cannot be run: {error.strerror}") from None
+        try:
+            _follow(program, held, times)
+        finally:
+            program.kill()
+            program.wait()
+    return program.returncode if program.returncode >= 0 else 128 - program.returncode
+
+
+def _follow(program: subprocess.Popen[bytes], held: Hold, times: float) -> None:
+    seen_s, seen_at, load = 0.0, time.monotonic(), 0
+    while program.poll() is None:
+        memory_mib = max(held.memory_mib, math.ceil(_most_mib(program.pid) * times))
+        before, now = load, time.monotonic()
+        if now - seen_at >= BUSY_S:
+            used_s = _cpu_s(program.pid)
+            load = min(100, round(100 * (used_s - seen_s) / (now - seen_at)))
+            seen_s, seen_at = used_s, now
+        if memory_mib > held.memory_mib or load != before:
+            held.resize(memory_mib, load)
+        try:
+            program.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _most_mib(pid: int) -> float:
+    """Return a process' peak RAM in MiB; 0 once it has ended."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            sizes = [line.split()[1] for line in file if line.startswith("VmHWM:")]
+    except OSError:
+        return 0.0
+    return int(sizes[0]) / KIB_PER_MIB if sizes else 0.0
+
+
+def _cpu_s(pid: int) -> float:
+    ticks = state.stat_fields(pid)[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

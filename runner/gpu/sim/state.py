@@ -48,16 +48,6 @@ class Card:
     reserved_mib: int
     name: str
 
-    def to_line(self) -> str:
-        """Return the GPU as a line of gpus.conf."""
-        return f"{self.index} {self.uuid} {self.total_mib} {self.reserved_mib} {self.name}\n"
-
-    @classmethod
-    def from_line(cls, line: str) -> Card:
-        """Build a GPU from a line of gpus.conf."""
-        index, uid, total, reserved, name = line.rstrip("\n").split(" ", 4)
-        return cls(int(index), uid, int(total), int(reserved), name)
-
 
 class Claim(NamedTuple):
     """What one process holds of one GPU."""
@@ -94,22 +84,22 @@ def build(folder: str, setting: str) -> None:
     """Write the GPUs of a setting to the folder. The same folder and setting give the same UUIDs."""
     kinds = parse_spec(setting)
     os.makedirs(os.path.join(folder, PROCS), mode=0o700, exist_ok=True)
-    lines = [_card(os.path.realpath(folder), index, *kind).to_line() for index, kind in enumerate(kinds)]
+    where = os.path.realpath(folder)
+    lines = []
+    for index, (gib, kind) in enumerate(kinds):
+        number = uuid.uuid5(_NAMESPACE, f"{where} {index} {gib}")
+        lines.append(f"{index} GPU-{number} {gib * 1024} {RESERVED_MIB} Simulated {kind}\n")
     _write(os.path.join(folder, GPUS), "".join(lines))
-
-
-def _card(folder: str, index: int, gib: int, kind: str) -> Card:
-    number = uuid.uuid5(_NAMESPACE, f"{folder} {index} {gib}")
-    return Card(index, f"GPU-{number}", gib * 1024, RESERVED_MIB, f"Simulated {kind}")
 
 
 def cards(folder: str) -> list[Card]:
     """Return the simulated GPUs of a folder; an empty list if none were built."""
     try:
         with open(os.path.join(folder, GPUS), encoding="utf-8") as file:
-            return [Card.from_line(line) for line in file]
+            rows = [line.rstrip("\n").split(" ", 4) for line in file]
     except FileNotFoundError:
         return []
+    return [Card(int(index), uid, int(total), int(reserved), name) for index, uid, total, reserved, name in rows]
 
 
 class Claims:
@@ -174,14 +164,17 @@ def lives(claim: Claim) -> bool:
 
 def start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it is dead or a zombie."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields and fields[0] not in (b"Z", b"X") else None
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/<pid>/stat after the process' name; an empty list if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            after_name = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split()
     except OSError:
-        return None
-    if not after_name or after_name[0] in (b"Z", b"X"):
-        return None
-    return int(after_name[19])
+        return []
 
 
 def _claim_files(folder: str) -> Iterator[tuple[str, Claim]]:
