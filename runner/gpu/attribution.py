@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from runner.model import Gpu, GpuProcess
 
@@ -53,11 +53,8 @@ def holders(gpu: Gpu, but: Collection[int] = ()) -> str:
     if not others:
         return "processes the driver does not name"
     others.sort(key=lambda process: -(process.memory_mib or 0))
-    return _joined(map(_described, others[:NAMED_AT_MOST]), len(others) - NAMED_AT_MOST)
-
-
-def _joined(named: Iterable[str], more: int) -> str:
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    more = len(others) - NAMED_AT_MOST
+    return ", ".join(map(_described, others[:NAMED_AT_MOST])) + (f" and {more} more" if more > 0 else "")
 
 
 def _described(process: GpuProcess) -> str:
@@ -73,11 +70,7 @@ def _who(pid: int) -> str:
             name = file.read().strip()
     except OSError:
         return "not visible from here"
-    return f"{name}, {_user(uid)}"
-
-
-def _user(uid: int) -> str:
     try:
-        return pwd.getpwuid(uid).pw_name
+        return f"{name}, {pwd.getpwuid(uid).pw_name}"
     except KeyError:
-        return f"user {uid}"
+        return f"{name}, user {uid}"

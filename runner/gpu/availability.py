@@ -5,6 +5,7 @@ A GPU in an unknown state is not free.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ PROHIBITED = 2
 EXCLUSIVE_PROCESS = 3
 STALE_AFTER_S = 15.0
 BUSY, FREE, TAKEN, HELD = "busy", "free", "taken", "held"
+_CHANGING = ("memory_used_mib", "utilization", "temperature_c", "power_w")
 
 
 def why_not_free(
@@ -83,7 +85,8 @@ def _held(gpu: Gpu, own_pids: Collection[int], max_foreign_share: float) -> str 
 
 def room_of(gpu: Gpu, leases: Sequence[Lease], slots: int, why_not: str | None) -> Room:
     """Return the room left on a GPU with these leases. `why_not` says why no job may start there, None if one may."""
-    usable_mib = _usable_mib(gpu)
+    total_mib = gpu.memory_total_mib
+    usable_mib = None if total_mib is None else total_mib - (gpu.memory_reserved_mib or 0)
     share_mib = None if usable_mib is None else usable_mib // slots
     return Room(
         index=gpu.index,
@@ -96,10 +99,6 @@ def room_of(gpu: Gpu, leases: Sequence[Lease], slots: int, why_not: str | None) 
         why_not=why_not,
         sick=gpu.health is not GpuHealth.OK,
     )
-
-
-def _usable_mib(gpu: Gpu) -> int | None:
-    return None if gpu.memory_total_mib is None else gpu.memory_total_mib - (gpu.memory_reserved_mib or 0)
 
 
 def _left_mib(gpu: Gpu, leases: Sequence[Lease], usable_mib: int | None, share_mib: int | None) -> int | None:
@@ -154,7 +153,7 @@ class GpuStates:
         snapshot = self._snapshot
         if snapshot is None:
             return []
-        extra = {"simulated": snapshot.simulated, "age_s": None if self._age_s == float("inf") else self._age_s}
+        extra = {"simulated": snapshot.simulated, "age_s": None if self._age_s == math.inf else self._age_s}
         return [{**self._described(gpu), **extra} for gpu in snapshot.gpus]
 
     def rooms(self) -> list[Room]:
@@ -162,18 +161,11 @@ class GpuStates:
         return [self._room(gpu) for gpu in self._snapshot.gpus] if self._snapshot else []
 
     def _described(self, gpu: Gpu) -> dict[str, Any]:
-        current = self.is_current
         jobs = sorted({lease.job_id for lease in self._on(gpu)})
         state, detail = self._state(gpu, bool(jobs))
         return {
-            "index": gpu.index,
-            "uuid": gpu.uuid,
-            "name": gpu.name,
-            "memory_total_mib": gpu.memory_total_mib,
-            "memory_used_mib": gpu.memory_used_mib if current else None,
-            "utilization": gpu.utilization if current else None,
-            "temperature_c": gpu.temperature_c if current else None,
-            "power_w": gpu.power_w if current else None,
+            **{name: getattr(gpu, name) for name in ("index", "uuid", "name", "memory_total_mib")},
+            **{name: getattr(gpu, name) if self.is_current else None for name in _CHANGING},
             "state": state,
             "detail": detail,
             "jobs": jobs,
@@ -217,13 +209,10 @@ class GpuStates:
         assert self._snapshot is not None
         if not is_identified(gpu):  # it was never read
             return self._snapshot.trouble or gpu.detail or "has never been read"
-        read = f"last read {_ago(self._age_s)}"
-        says = self._snapshot.trouble if self._age_s != float("inf") else None
-        return f"{read}. {says}" if says else read
+        if self._age_s == math.inf:
+            return "last read before the last boot"
+        read = f"last read {format_duration(self._age_s)} ago"
+        return f"{read}. {self._snapshot.trouble}" if self._snapshot.trouble else read
 
     def _on(self, gpu: Gpu) -> list[Lease]:
         return [lease for lease in self._leases if lease.resource == gpu.uuid]
-
-
-def _ago(age_s: float) -> str:
-    return "before the last boot" if age_s == float("inf") else f"{format_duration(age_s)} ago"

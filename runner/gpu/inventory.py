@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner.errors import OperatorError
 from runner.gpu.published import read_published
@@ -19,26 +19,14 @@ _UNIDENTIFIED = "unknown-"
 
 def unread(gpu: Gpu, health: GpuHealth, detail: str) -> Gpu:
     """Return the GPU with this health and detail, and None for all values that change over time."""
-    return replace(
-        gpu,
-        health=health,
-        detail=detail,
-        memory_used_mib=None,
-        utilization=None,
-        temperature_c=None,
-        power_w=None,
-        processes=None,
-    )
+    unknown: dict[str, Any] = dict.fromkeys(("memory_used_mib", "utilization", "temperature_c", "power_w", "processes"))
+    return replace(gpu, health=health, detail=detail, **unknown)
 
 
 def unidentified(index: int) -> Gpu:
     """Return a GPU that the driver lists but that has not told its UUID yet."""
-    return Gpu(
-        index=index,
-        uuid=f"{_UNIDENTIFIED}{index}",
-        health=GpuHealth.UNKNOWN,
-        detail="has not answered yet",
-    )
+    uuid = f"{_UNIDENTIFIED}{index}"
+    return Gpu(index=index, uuid=uuid, health=GpuHealth.UNKNOWN, detail="has not answered yet")
 
 
 def is_identified(gpu: Gpu) -> bool:
@@ -69,7 +57,11 @@ class Selection:
                 raise OperatorError(_no_such(entry, gpus, several=len(named) > 1))
             chosen += named
         if not chosen:
-            raise OperatorError(_none_left(VISIBLE if self.lenient else "NIGHTSHIFT_GPUS", self.entries))
+            variable = VISIBLE if self.lenient else "NIGHTSHIFT_GPUS"
+            raise OperatorError(
+                f"{variable}={','.join(self.entries)} leaves no GPU: unset it, or set NIGHTSHIFT_GPUS to indices or"
+                " UUIDs, or to `none`."
+            )
         return [gpu for gpu in gpus if gpu in chosen]
 
     def allows(self, gpu: Gpu) -> bool:
@@ -101,13 +93,6 @@ def _no_such(entry: str, gpus: Sequence[Gpu], *, several: bool) -> str:
     there = ", ".join(f"{g.index} ({g.uuid if is_identified(g) else g.detail})" for g in gpus)
     what = "names more than one GPU" if several else "names no GPU of this box"
     return f"NIGHTSHIFT_GPUS: {entry!r} {what}. There are: {there}. Give indices, UUIDs or `auto`."
-
-
-def _none_left(variable: str, entries: Sequence[str]) -> str:
-    return (
-        f"{variable}={','.join(entries)} leaves no GPU: unset it, or set NIGHTSHIFT_GPUS to indices or UUIDs,"
-        " or to `none`."
-    )
 
 
 class KnownGpus:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runner.errors import NightshiftError
 from runner.gpu.availability import why_not_free
-from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.sampler_client import FIRST_ANSWER_S, SamplerClient
 from runner.model import GpuHealth
 from runner.processes.interpreter import python_command
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 OK, WARNING, ERROR = "ok", "warning", "error"
 
 MEMORY_MIB = 512
-WAKE_S = 60.0
 LOAD_STARTS_WITHIN_S = 90.0  # the first import of a deep-learning framework is slow
 MEMORY_BACK_WITHIN_S = 30.0
 BACK_AT_MIB = 64
@@ -84,7 +83,7 @@ def check(home: str, gpus: str, *, python: str | None = None, seconds: float = 4
     """Look at every GPU and load each free one for `seconds`, with the PyTorch of the given interpreter."""
     try:
         with SamplerClient(home, gpus, "--private", "--period-s", "3600") as sampler:
-            first = sampler.sample(WAKE_S)
+            first = sampler.sample(FIRST_ANSWER_S)
             findings = _about_all(first)
             for gpu in first.gpus:
                 findings += _about_one(gpu)
@@ -105,17 +104,13 @@ class _Trial:
     _python: str | None
     _seconds: float
 
-    @property
-    def _name(self) -> str:
-        return _name(self._gpu)
-
     def run(self) -> list[LoadFinding]:
         """Load the GPU if it is free, and return the findings."""
         if why_not := why_not_free(self._gpu, leased_by_us=0):
-            return [LoadFinding(WARNING, f"{self._name} was not tested: {why_not}.")]
+            return [LoadFinding(WARNING, f"{_name(self._gpu)} was not tested: {why_not}.")]
         command = self._command()
         if command is None:
-            return [LoadFinding(WARNING, f"{self._name} was not tested: no Python was found to run the load.")]
+            return [LoadFinding(WARNING, f"{_name(self._gpu)} was not tested: no Python was found to run the load.")]
         seen = _UnderLoad(self._look() or self._gpu)
         with tempfile.TemporaryFile() as complaints:
             load = subprocess.Popen(
@@ -157,14 +152,14 @@ class _Trial:
                 continue
 
     def _look(self) -> Gpu | None:
-        return _of(self._sampler.sample(), self._gpu.uuid)
+        return next((gpu for gpu in self._sampler.sample().gpus if gpu.uuid == self._gpu.uuid), None)
 
     def _judge(self, load: subprocess.Popen[bytes], seen: _UnderLoad, complaint: str) -> list[LoadFinding]:
         if load.returncode == NO_TORCH:
             who = self._python or "the Python found first"
-            return [LoadFinding(WARNING, f"{self._name} was not tested: {who} has no PyTorch. Install it there.")]
+            return [LoadFinding(WARNING, f"{_name(self._gpu)} was not tested: {who} has no PyTorch. Install it there.")]
         if load.returncode != 0:
-            return [LoadFinding(ERROR, f"{self._name} could not be loaded: {complaint or load.returncode}")]
+            return [LoadFinding(ERROR, f"{_name(self._gpu)} could not be loaded: {complaint or load.returncode}")]
         return [
             self._memory(seen),
             self._utilization(seen),
@@ -175,37 +170,35 @@ class _Trial:
     def _memory(self, seen: _UnderLoad) -> LoadFinding:
         if seen.before.memory_used_mib is None:
             return LoadFinding(
-                WARNING, f"{self._name}: the driver does not report memory in use, so it was not checked."
+                WARNING, f"{_name(self._gpu)}: the driver does not report memory in use, so it was not checked."
             )
         if seen.rise_mib >= MEMORY_MIB:
-            return LoadFinding(OK, f"{self._name}: memory in use rose by {seen.rise_mib:.0f} MiB under load.")
-        return LoadFinding(ERROR, f"{self._name}: memory in use did not rise under load.")
+            return LoadFinding(OK, f"{_name(self._gpu)}: memory in use rose by {seen.rise_mib:.0f} MiB under load.")
+        return LoadFinding(ERROR, f"{_name(self._gpu)}: memory in use did not rise under load.")
 
     def _utilization(self, seen: _UnderLoad) -> LoadFinding:
         if seen.utilization:
-            return LoadFinding(OK, f"{self._name}: utilisation rose to {seen.utilization} % under load.")
-        return LoadFinding(WARNING, f"{self._name}: load does not show as utilisation. Set NIGHTSHIFT_IDLE=off.")
+            return LoadFinding(OK, f"{_name(self._gpu)}: utilisation rose to {seen.utilization} % under load.")
+        return LoadFinding(WARNING, f"{_name(self._gpu)}: load does not show as utilisation. Set NIGHTSHIFT_IDLE=off.")
 
     def _pids(self, pid: int, seen: _UnderLoad) -> LoadFinding:
         if pid in seen.new_pids:
-            return LoadFinding(OK, f"{self._name}: the driver names our processes by their PIDs.")
-        if seen.new_pids:
-            elsewhere = "names PIDs of another namespace, as in a container"
-        else:
-            elsewhere = "does not list our process"
-        return LoadFinding(WARNING, f"{self._name}: the driver {elsewhere}: memory per job is unknown.")
+            return LoadFinding(OK, f"{_name(self._gpu)}: the driver names our processes by their PIDs.")
+        another_namespace = "names PIDs of another namespace, as in a container"
+        elsewhere = another_namespace if seen.new_pids else "does not list our process"
+        return LoadFinding(WARNING, f"{_name(self._gpu)}: the driver {elsewhere}: memory per job is unknown.")
 
     def _memory_back(self, before_mib: int | None) -> LoadFinding:
         """Wait until the GPU holds no more than before. Memory that is unknown does not count as free again."""
         if before_mib is None:
-            return LoadFinding(WARNING, f"{self._name}: whether a job's memory is free after its end is unknown.")
+            return LoadFinding(WARNING, f"{_name(self._gpu)}: whether a job's memory is free after its end is unknown.")
         since = time.monotonic()
         while (waited_s := time.monotonic() - since) < MEMORY_BACK_WITHIN_S:
             now = self._look()
             if now and now.memory_used_mib is not None and now.memory_used_mib <= before_mib + BACK_AT_MIB:
-                return LoadFinding(OK, f"{self._name}: memory was back {waited_s:.1f} s after the load ended.")
+                return LoadFinding(OK, f"{_name(self._gpu)}: memory was back {waited_s:.1f} s after the load ended.")
             time.sleep(LOOK_EVERY_S)
-        return LoadFinding(ERROR, f"{self._name}: memory was still in use {waited_s:.0f} s after the load ended.")
+        return LoadFinding(ERROR, f"{_name(self._gpu)}: memory was still in use {waited_s:.0f} s after the load ended.")
 
 
 def _about_all(snapshot: Snapshot) -> list[LoadFinding]:
@@ -229,7 +222,3 @@ def _about_one(gpu: Gpu) -> list[LoadFinding]:
 
 def _name(gpu: Gpu) -> str:
     return f"GPU {gpu.index} ({gpu.name})" if gpu.name else f"GPU {gpu.index}"
-
-
-def _of(snapshot: Snapshot, uuid: str) -> Gpu | None:
-    return next((gpu for gpu in snapshot.gpus if gpu.uuid == uuid), None)

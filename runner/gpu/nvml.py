@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 MIB = 1024 * 1024
+_NEEDED = ("_nvmlGetFunctionPointer", "nvmlMemory_v2", "nvmlDeviceGetComputeRunningProcesses_v3")
 
 _GONE = frozenset({nvml_errors.GPU_IS_LOST, nvml_errors.RESET_REQUIRED})
 RECENT_S = 5.0  # the driver keeps a process' load for a few sampling periods of up to a second
@@ -61,7 +62,8 @@ def open_session(simulated: object | None = None, seen: Mapping[int, Gpu] | None
     `seen` are the GPUs known from before, by index: a GPU that is lost now keeps its UUID and name.
     Raises NvmlUnavailableError, which says how to fix it.
     """
-    _require_binding()
+    if not all(hasattr(pynvml, name) for name in _NEEDED):
+        raise NvmlUnavailableError(nvml_errors.WRONG_BINDING)
     if simulated is not None and pynvml.nvmlLib is not simulated:
         pynvml.nvmlLib = simulated
         pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -118,8 +120,6 @@ class Device:
         unified = _is_unified(ask, name)
         memory = None if unified else memory
         rates = ask("utilization", pynvml.nvmlDeviceGetUtilizationRates)
-        power_mw = ask("power", pynvml.nvmlDeviceGetPowerUsage)
-        limit_mw = ask("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)
         mig = ask("mig", pynvml.nvmlDeviceGetMigMode)
         gpu = Gpu(
             index=self.index,
@@ -132,8 +132,8 @@ class Device:
             utilization=rates.gpu if rates else None,
             utilization_supported=ask.code_of("utilization") != nvml_errors.NOT_SUPPORTED,
             temperature_c=ask("temperature", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-            power_w=_watts(power_mw),
-            power_limit_w=_watts(limit_mw),
+            power_w=_watts(ask("power", pynvml.nvmlDeviceGetPowerUsage)),
+            power_limit_w=_watts(ask("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)),
             compute_mode=ask("compute_mode", pynvml.nvmlDeviceGetComputeMode),
             processes=_processes(ask, self._pids_are_local) if self._processes_trusted else None,
             sampled_at=at,
@@ -142,10 +142,9 @@ class Device:
         return _judged(gpu, ask, split=bool(mig and mig[0] == 1))
 
     def _failed(self, error: Exception, at: float) -> DeviceReading:
-        code = _code(error)
-        lost = code in _GONE
+        lost = _code(error) in _GONE
         health = GpuHealth.LOST if lost else GpuHealth.UNKNOWN
-        gpu = unread(self.last, health, nvml_errors.about_device(code, str(error)))
+        gpu = unread(self.last, health, nvml_errors.about_device(_code(error), str(error)))
         return DeviceReading(replace(gpu, sampled_at=at), broken=not lost)
 
 
@@ -155,7 +154,7 @@ class _Queries:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._answered = 0
-        self._failures: dict[str, Exception] = {}
+        self.failures: dict[str, Exception] = {}
 
     def __call__(self, what: str, query: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer. On failure, record the error and return None; raise it only if the GPU is lost."""
@@ -164,23 +163,19 @@ class _Queries:
         except _failures() as error:
             if _code(error) in _GONE:
                 raise
-            self._failures[what] = error
+            self.failures[what] = error
             return None
         self._answered += 1
         return answer
 
     def code_of(self, what: str) -> int | None:
         """Return the error code of a query; None if it did not fail."""
-        return _code(self._failures[what]) if what in self._failures else None
-
-    def text_of(self, what: str) -> str | None:
-        """Return the error text of a query; None if it did not fail."""
-        return str(self._failures[what]) if what in self._failures else None
+        return _code(self.failures[what]) if what in self.failures else None
 
     def raise_if_nothing_was_answered(self) -> None:
         """Raise the error of the memory query if no query was answered."""
         if not self._answered:
-            raise self._failures["memory"]
+            raise self.failures["memory"]
 
 
 def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
@@ -188,7 +183,7 @@ def _judged(gpu: Gpu, ask: _Queries, *, split: bool) -> Gpu:
     if split:
         detail = "is split by MIG, which is not scheduled; `nvidia-smi -mig 0` joins it again"
         return replace(gpu, health=GpuHealth.UNSUPPORTED, detail=detail)
-    failure = ask.text_of("memory")
+    failure = ask.failures.get("memory")
     if failure and ask.code_of("memory") != nvml_errors.NOT_SUPPORTED:
         return replace(gpu, health=GpuHealth.UNKNOWN, detail=f"does not tell its memory ({failure})")
     return gpu
@@ -210,12 +205,26 @@ def _is_unified(ask: _Queries, name: str | None) -> bool:
 
 def _memory(handle: Any) -> Any:
     """Return the memory info with reserved memory listed apart, or the old form if the driver is too old."""
+    return _newest_known(
+        lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2),
+        lambda: pynvml.nvmlDeviceGetMemoryInfo(handle),
+    )
+
+
+def _list(handle: Any, kind: str) -> Any:
+    """Return one of the driver's process lists (Compute or Graphics), in the newest version it knows."""
+    query = f"nvmlDeviceGet{kind}RunningProcesses"
+    return _newest_known(lambda: getattr(pynvml, f"{query}_v3")(handle), lambda: getattr(pynvml, f"{query}_v2")(handle))
+
+
+def _newest_known(newest: Callable[[], Any], older: Callable[[], Any]) -> Any:
+    """Return the answer to the newest form of a query, or to the older one if the driver does not know the newest."""
     try:
-        return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+        return newest()
     except pynvml.NVMLError as error:
         if _code(error) not in (nvml_errors.FUNCTION_NOT_FOUND, nvml_errors.ARGUMENT_VERSION_MISMATCH):
             raise
-    return pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return older()
 
 
 def _processes(ask: _Queries, pids_are_local: bool) -> tuple[GpuProcess, ...] | None:
@@ -242,10 +251,8 @@ def _loads(handle: Any, pids: Collection[int]) -> dict[int, int | None]:
     try:
         samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - RECENT_S) * 1e6))
     except pynvml.NVMLError as error:
-        if _code(error) not in (
-            nvml_errors.SUCCESS,
-            nvml_errors.NOT_FOUND,
-        ):  # the binding raises SUCCESS for an empty list
+        # the binding raises SUCCESS for an empty list
+        if _code(error) not in (nvml_errors.SUCCESS, nvml_errors.NOT_FOUND):
             raise
         samples = []
     loads = dict.fromkeys(pids, 0)
@@ -260,22 +267,6 @@ def _pids_are_local() -> bool:
         return os.stat("/proc/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE
     except OSError:
         return False
-
-
-def _list(handle: Any, kind: str) -> Any:
-    """Return one of the driver's process lists (Compute or Graphics), in the newest version it knows."""
-    try:
-        return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v3")(handle)
-    except pynvml.NVMLError as error:
-        if _code(error) != nvml_errors.FUNCTION_NOT_FOUND:
-            raise
-    return getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v2")(handle)
-
-
-def _require_binding() -> None:
-    names = ("_nvmlGetFunctionPointer", "nvmlMemory_v2", "nvmlDeviceGetComputeRunningProcesses_v3")
-    if not all(hasattr(pynvml, name) for name in names):
-        raise NvmlUnavailableError(nvml_errors.WRONG_BINDING)
 
 
 def _count() -> int:

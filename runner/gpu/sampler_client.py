@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from runner.model import Snapshot
 
 CHUNK = 1 << 20
+FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake
+SILENT_AFTER_S = 10.0
 
 
 class SamplerClient:
@@ -49,11 +51,15 @@ class SamplerClient:
         """Send one request line. Raise OSError if the sampler is gone."""
         self._requests.write(line.encode() + b"\n")
 
+    def ask(self) -> int:
+        """Ask for a snapshot. Return the number that it will carry. Raise OSError if the sampler is gone."""
+        self._asked += 1
+        self.tell(f"sample {self._asked}")
+        return self._asked
+
     def sample(self, timeout_s: float = 10.0) -> Snapshot:
         """Ask for a snapshot and return it. Its readings begin after this call."""
-        self._asked += 1
-        number = self._asked
-        self.tell(f"sample {number}")
+        number = self.ask()
         return self.until(lambda snapshot: snapshot.answers == number, timeout_s)
 
     def until(self, holds: Callable[[Snapshot], bool], timeout_s: float = 10.0) -> Snapshot:

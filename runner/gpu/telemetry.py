@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runner.errors import OperatorError
 from runner.gpu.published import publish_none
-from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.sampler_client import FIRST_ANSWER_S, SILENT_AFTER_S, SamplerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake
-SILENT_AFTER_S = 10.0
 RESTART_AT_MOST_EVERY_S = 30.0
 
 

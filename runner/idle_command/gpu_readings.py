@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runner.errors import OperatorError, TransientError
 from runner.gpu.inventory import unread
-from runner.gpu.sampler_client import SamplerClient
+from runner.gpu.sampler_client import FIRST_ANSWER_S, SILENT_AFTER_S, SamplerClient
 from runner.idle import idle_rule
 from runner.model import GpuHealth
 from runner.processes import linux
@@ -16,8 +16,6 @@ from runner.processes import linux
 if TYPE_CHECKING:
     from runner.model import Gpu, Snapshot
 
-FIRST_ANSWER_S = 60.0  # a driver without persistence mode takes seconds per GPU to wake up
-SILENT_AFTER_S = 10.0
 _FLAGS = ("--private", "--period-s", "3600")
 
 
@@ -26,7 +24,6 @@ class GpuReadings:
 
     def __init__(self, home: str, gpus: str) -> None:
         self._home, self._gpus = home, gpus
-        self._asked = 0
         self._dead = False
         self.asked_at: float | None = None  # None: no answer is expected
         self._client = SamplerClient(home, gpus, *_FLAGS)
@@ -38,7 +35,7 @@ class GpuReadings:
         except BaseException:
             self.close()
             raise
-        self._asked = 1
+        self._number = 0  # of the latest question
         self.uuids = tuple(gpu.uuid for gpu in first.gpus)
 
     @property
@@ -56,10 +53,9 @@ class GpuReadings:
         if self._dead or now - (self.asked_at or now) > SILENT_AFTER_S:
             self._replace()
         if self.asked_at is None:
-            self._asked += 1
             self.asked_at = now
             try:
-                self._client.tell(f"sample {self._asked}")
+                self._number = self._client.ask()
             except OSError:
                 self._die()
 
@@ -67,7 +63,7 @@ class GpuReadings:
         """Return the reading that was asked for, or None if it has not come. Its time is that of the question."""
         try:
             while (snapshot := self._client.snapshot()) is not None:
-                if self.asked_at is not None and snapshot.answers == self._asked:
+                if self.asked_at is not None and snapshot.answers == self._number:
                     asked_at, self.asked_at = self.asked_at, None
                     return self._reading(snapshot, asked_at, threshold_percent)
         except (EOFError, OperatorError):
