@@ -142,12 +142,12 @@ class Usage:
     def read(self, live: Iterable[Live]) -> None:
         """Add the sampler's latest reading to the sums of these attempts."""
         fresh, holders = self._fresh(), self._holders()
-        for one in live:
-            metered = self._of(one.job_id, one.attempt)
+        for attempt in live:
+            metered = self._of(attempt.job_id, attempt.attempt)
             gpus = [fresh[u] for u in metered.gpus if u in fresh and fresh[u].sampled_at > metered.since]
             if gpus:
                 alone = {gpu.uuid: holders[gpu.uuid] == 1 for gpu in gpus}
-                metered.sums.add(gpus, _held(gpus, metered.sums.before_mib, one.supervisor, alone), alone)
+                metered.sums.add(gpus, _held(gpus, metered.sums.before_mib, attempt.supervisor, alone), alone)
                 metered.unsaved = True
 
     def _fresh(self) -> dict[str, Gpu]:

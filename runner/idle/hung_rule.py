@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import Enum
 from itertools import pairwise
 from statistics import median
@@ -59,7 +59,7 @@ class HungPolicy:
         return self.action in (HungAction.YIELD, HungAction.KILL)
 
     @property
-    def told_s(self) -> float:
+    def alert_s(self) -> float:
         """Return after how many silent seconds the owner gets a message: half the time if the job may be stopped."""
         return self.silent_s / 2 if self.stops else self.silent_s
 
@@ -126,11 +126,11 @@ class Pulses:
         while len(self.since) > 1 and self.since[1].at <= new.at - policy.silent_s:
             self.since.popleft()  # only the latest `policy.silent_s` seconds count
 
-    def _learn(self, seen: Pulse) -> None:
-        if seen.percent is None or seen.power_w is None or seen.percent < RUNNING_PERCENT:
+    def _learn(self, reading: Pulse) -> None:
+        if reading.percent is None or reading.power_w is None or reading.percent < RUNNING_PERCENT:
             return
-        if not (_only_spins(seen) and self.knows_usual and seen.power_w < LOW_POWER * median(self.usual_w)):
-            self.usual_w.append(seen.power_w)
+        if not (_only_spins(reading) and self.knows_usual and reading.power_w < LOW_POWER * median(self.usual_w)):
+            self.usual_w.append(reading.power_w)
 
     @property
     def knows_usual(self) -> bool:
@@ -139,7 +139,7 @@ class Pulses:
 
     def to_json(self, boot_id: str) -> dict[str, Any]:
         """Return all fields in JSON's own types, except those that from_json can rebuild."""
-        since = [[seen.at, seen.percent, seen.power_w, seen.limit_w] for seen in self.since]
+        since = [list(astuple(reading)) for reading in self.since]
         return {"boot_id": boot_id, "usual_w": list(self.usual_w), "since": since, "silent_s": self.silent_s}
 
     @classmethod
@@ -169,46 +169,46 @@ def judge(pulses: Pulses, policy: HungPolicy = DEFAULT, silent_s: float | None =
     if pulses.silent_s < wanted_s:
         return HungVerdict(False, f"it showed signs of life {format_duration(pulses.silent_s)} ago")
     latest = pulses.since[-1].at if pulses.since else 0.0
-    return _judge_silent([one for one in pulses.since if one.at >= latest - wanted_s], pulses, wanted_s)
+    return _judge_silent([reading for reading in pulses.since if reading.at >= latest - wanted_s], pulses, wanted_s)
 
 
-def _judge_silent(seen: list[Pulse], pulses: Pulses, wanted_s: float) -> HungVerdict:
-    percents = [one.percent for one in seen if one.percent is not None]
-    powers = [one.power_w for one in seen if one.power_w is not None]
-    if len(percents) < len(seen) or len(powers) < len(seen):
+def _judge_silent(readings: list[Pulse], pulses: Pulses, wanted_s: float) -> HungVerdict:
+    percents = [reading.percent for reading in readings if reading.percent is not None]
+    powers = [reading.power_w for reading in readings if reading.power_w is not None]
+    if len(percents) < len(readings) or len(powers) < len(readings):
         return HungVerdict(False, "not judged: utilisation or power is not known")
-    if _has_gaps(seen, wanted_s):
+    if _has_gaps(readings, wanted_s):
         return HungVerdict(False, "not judged: readings are missing")
     if min(percents) < SPINNING_PERCENT:
         return HungVerdict(False, f"its GPUs are at {min(percents):.0f} %")
     if pulses.knows_usual:
         beside_w, beside_what, low = median(pulses.usual_w), "its usual power", LOW_POWER
-    elif seen[-1].limit_w:
-        beside_w, beside_what, low = seen[-1].limit_w, "what its GPUs may draw", SPINNING_POWER
+    elif readings[-1].limit_w:
+        beside_w, beside_what, low = readings[-1].limit_w, "what its GPUs may draw", SPINNING_POWER
     else:
         return HungVerdict(False, "not judged: its usual power is not known yet")
     if max(powers) >= low * beside_w:
         return HungVerdict(False, f"it draws {_percent(max(powers), beside_w)} of {beside_what}")
-    for_min, share = pulses.silent_s / 60, _percent(median(powers), beside_w)
-    why = f"looks hung: {for_min:.0f} min silent at {share} of {beside_what}"
-    known = pulses.knows_usual or pulses.silent_s < max(UNKNOWN_FOR_S, 3 * wanted_s)
-    return HungVerdict(True, why, plain=known and all(map(_only_spins, seen)))
+    share = _percent(median(powers), beside_w)
+    why = f"looks hung: {pulses.silent_s / 60:.0f} min silent at {share} of {beside_what}"
+    is_sure = pulses.knows_usual or pulses.silent_s < max(UNKNOWN_FOR_S, 3 * wanted_s)
+    return HungVerdict(True, why, plain=is_sure and all(map(_only_spins, readings)))
 
 
-def _only_spins(seen: Pulse) -> bool:
+def _only_spins(reading: Pulse) -> bool:
     """Return whether several GPUs at 100 % draw so little power that they must be waiting for each other."""
-    if seen.percent is None or seen.power_w is None or seen.limit_w is None:
+    if reading.percent is None or reading.power_w is None or reading.limit_w is None:
         return False
-    return seen.percent >= SPINNING_PERCENT and seen.power_w < SPINNING_POWER * seen.limit_w
+    return reading.percent >= SPINNING_PERCENT and reading.power_w < SPINNING_POWER * reading.limit_w
 
 
 def _percent(watts: float, of_w: float) -> str:
     return f"{100 * watts / max(of_w, 1.0):.0f} %"
 
 
-def _has_gaps(seen: list[Pulse], wanted_s: float) -> bool:
+def _has_gaps(readings: list[Pulse], wanted_s: float) -> bool:
     """Return whether readings are missing in the silent time, except in its first few seconds."""
-    moments = [one.at for one in seen]
+    moments = [reading.at for reading in readings]
     covered_s = moments[-1] - moments[0] if moments else 0.0
     holes = [later - earlier for earlier, later in pairwise(moments)]
     return covered_s < wanted_s - 3 * EVERY_S or max(holes, default=0.0) > LONGEST_GAP_S

@@ -14,8 +14,7 @@ from runner.config import home
 from runner.errors import OperatorError
 from runner.idle.policy import IdlePolicy
 from runner.idle_command.child import to_execute
-from runner.idle_command.gpu_readings import GpuReadings
-from runner.idle_command.watch_loop import IdleWatcher
+from runner.idle_command.watch_loop import GpuReadings, IdleWatcher
 from runner.terminal.session import say
 
 if TYPE_CHECKING:

@@ -120,7 +120,10 @@ class HungWatch:
             suspect.pulses.since.clear()  # from now on, only a new silence of full length counts
             return before is not None
         policy = suspect.policy
-        early, whole = hung_rule.judge(suspect.pulses, policy, policy.told_s), hung_rule.judge(suspect.pulses, policy)
+        early, whole = (
+            hung_rule.judge(suspect.pulses, policy, policy.alert_s),
+            hung_rule.judge(suspect.pulses, policy),
+        )
         if not early.hung:
             suspect.told = None
         elif _may_be_stopped(policy, early):
@@ -134,7 +137,7 @@ class HungWatch:
     def _warn(self, job_id: int, suspect: Suspect, why: str, now: float) -> None:
         if suspect.told is not None and suspect.told.stop_at is not None:
             return
-        in_s = suspect.policy.silent_s - suspect.policy.told_s
+        in_s = suspect.policy.silent_s - suspect.policy.alert_s
         stops_at = clock.text(clock.now() + timedelta(seconds=in_s))
         yields = suspect.policy.action is hung_rule.HungAction.YIELD
         suspect.told = Told(self._tell(job_id, LooksHung(why=why, stops_at=stops_at, yields=yields)), now + in_s)
