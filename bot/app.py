@@ -36,7 +36,7 @@ from bot.outbound.notifier import Notifier
 from bot.outbound.sender import Sender
 from bot.outbound.telegram_client import NOT_KNOWN, TelegramClient
 from bot.secrets import quiet_log
-from bot.waiting import ThreadPerCall, within
+from bot.waiting import ThreadPerCall, cancel_all, within
 from runner.api.chat import BOT_BELL, BOT_LOCK, Doorbell, descendants, held
 from runner.errors import OperatorError
 
@@ -185,9 +185,7 @@ class Bot:
                 await within(LAST_WORDS_S, self.sender.settled())
         finally:
             besides = [beating, *([self._asking] if self._asking else [])]
-            for task in (*tasks, *besides):
-                task.cancel()
-            ends = await asyncio.gather(*tasks, *besides, return_exceptions=True)
+            ends = await cancel_all([*tasks, *besides])
             await self.client.close()
         for end in ends:
             if isinstance(end, InvalidToken):
@@ -224,8 +222,7 @@ class Bot:
         if task.done():
             task.result()
         else:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_all([task])
             await self.client.close()
 
     def _rung(self, bell: Doorbell) -> None:

@@ -9,11 +9,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.access.gate import Gate, person_of
-from bot.access.rate_limit import Rate
-from bot.access.rights import Rights
+from bot.access.rights import Rate, Rights
 from bot.commands import BY_NAME, menu
-from bot.secrets.names import is_telling
-from bot.secrets.redact import Redactor, secret_values
+from bot.secrets.names import is_telling, secret_values
+from bot.secrets.redact import Redactor
 from bot.store.buttons import Buttons
 from bot.store.inbox import Inbox
 from bot.store.outbox import Outbox

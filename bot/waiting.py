@@ -9,12 +9,12 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from runner.api.chat import QueueLostError, StoreError, python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ async def within(seconds: float | None, awaited: Awaitable[T]) -> T:
     return task.result()
 
 
-async def patiently(act: Callable[[], T]) -> T:
+async def patiently(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `act` every two seconds until the database accepts it. `act` must be all or nothing. A lost queue raises."""
     failing = False
     while True:
         try:
-            return act()
+            return act(*args, **kwargs)
         except QueueLostError:
             raise
         except StoreError as error:
@@ -53,6 +53,14 @@ async def patiently(act: Callable[[], T]) -> T:
                 log.error("%s", error)
             failing = True
             await asyncio.sleep(TRY_AGAIN_S)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> list[Any]:
+    """Cancel these tasks and wait until they have ended. Return their results or exceptions."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class ThreadPerCall(ThreadPoolExecutor):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bot.chat import Picture
 from bot.commands import Role
 from bot.handlers import submit
-from bot.outbound.group_results import results_of
+from bot.outbound.documents import results_of
 from bot.pictures import plots
 from bot.text import group_words, keyboards
 from bot.text.html import escape, fit

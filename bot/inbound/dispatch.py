@@ -1,17 +1,17 @@
-"""Passes updates from the inbox to the handlers: in order for each chat, and none of them twice."""
+"""Passes updates that the gate admits from the inbox to the handlers: in order for each chat, and none twice."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from telegram import Update
 
-from bot.access.gate import Caller
-from bot.inbound.admission import let_in
-from bot.waiting import patiently
+from bot.access.gate import Caller, Candidate, Denied, Moved, actor_of
+from bot.outbound.sender import follow
+from bot.text.html import bold, code, escape
+from bot.waiting import cancel_all, patiently
 from runner.api.chat import QueueLostError
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class Dispatcher:
                 await patiently(self.take)
                 await self._wake.wait()
         finally:
-            for task in self._lanes.values():
-                task.cancel()
-            await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+            await cancel_all(self._lanes.values())
 
     def take(self) -> None:
         """Start on every update in the inbox that is not being handled yet."""
@@ -96,17 +94,17 @@ class Dispatcher:
             del self._waiting[lane], self._lanes[lane]
 
     async def _handle(self, update: Update) -> None:
-        if update.update_id in self._left_open and await patiently(partial(self._set_aside, update)):
+        if update.update_id in self._left_open and await patiently(self._set_aside, update):
             return
         try:
-            caller = await patiently(partial(let_in, self._chat, update))
+            caller = await patiently(let_in, self._chat, update)
             if caller is not None:
                 await self._answer(caller, update)
         except QueueLostError:
             raise
         except Exception:
             log.exception("update %s could not be handled", update.update_id)
-        await patiently(partial(self._close, update.update_id))
+        await patiently(self._close, update.update_id)
 
     def _set_aside(self, update: Update) -> bool:
         """Give up an update after TRIES tries and tell its sender. Return whether it was given up.
@@ -127,3 +125,35 @@ class Dispatcher:
     def _close(self, update_id: int) -> None:
         if self._chat.inbox.is_open(update_id):  # no handler took it
             self._chat.inbox.handled(update_id)
+
+
+def let_in(chat: Chat, update: Update) -> Caller | None:
+    """Return the caller if the update may go on to the handlers; otherwise deal with it here and return None."""
+    verdict = chat.gate.judge(update)
+    if isinstance(verdict, Caller):
+        return verdict
+    if isinstance(verdict, Candidate):
+        _pair(chat, update.update_id, verdict)
+    elif isinstance(verdict, Moved):
+        follow(chat, verdict.chat, verdict.became)
+    elif isinstance(verdict, Denied):
+        chat.gate.turn_away(verdict)
+    return None
+
+
+def _pair(chat: Chat, update_id: int, candidate: Candidate) -> None:
+    with chat.transaction():
+        role = chat.people.accept(candidate.code, candidate.id, candidate.name)
+        chat.inbox.handled(update_id)
+        if role is not None:
+            _welcome(chat, candidate.id, candidate.name, role)
+
+
+def _welcome(chat: Chat, person_id: int, name: str, role: str) -> None:
+    """Greet a person who joined by a link, and tell the admins. Inside a transaction."""
+    chat.queue.audit.add(actor_of(person_id), "paired", {"role": role})
+    greeting = f"🌙 Welcome. You are {bold(role)} of {bold(chat.settings.box)}. /help lists what you can do."
+    chat.say(person_id, person_id, greeting)
+    chat.set_menu(person_id)
+    joined = f"🔑 {escape(name)} ({code(str(person_id))}) is now {bold(role)} of {bold(chat.settings.box)}"
+    chat.tell_admins(f"{joined}, by a pairing link. /pair lists everybody and can take it back.", but=person_id)

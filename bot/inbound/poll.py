@@ -7,22 +7,22 @@ import contextlib
 import json
 import logging
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from telegram import Update
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
 from bot.access.gate import STRANGER, Added, Caller, Denied, Verdict
-from bot.inbound.unwanted_groups import UnwantedGroups
-from bot.outbound.retry_policy import after_failure, is_of_a_stranger, pause_s
+from bot.outbound.retry_policy import Then, after_failure, is_of_a_stranger, pause_s
 from bot.outbound.telegram_http import update_number
 from bot.text.html import escape, shorten
-from bot.waiting import patiently, within
+from bot.waiting import cancel_all, patiently, within
 from runner.api.chat import QueueLostError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from telegram import Bot
 
     from bot.chat import Chat
     from bot.outbound.telegram_client import TelegramClient
@@ -36,6 +36,7 @@ CONFLICT_PAUSE_S, LONGEST_CONFLICT_S = 15.0, 300.0
 FORGIVEN_AFTER_S = 1800.0  # conflicts closer together count as one, even if a poll between them succeeds
 DISK_PAUSE_S = 5.0
 SHORTEST_POLL_S = 1.0  # a poll that brings nothing takes at least this long
+UNWANTED_AT_MOST = 1000  # groups waiting to be left; the bot stays in further ones, but does not serve them
 OTHER_POLLER = (
     "Another program is fetching this bot's messages, so commands may go there instead of to me. If it is not yours,"
     " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
@@ -206,7 +207,7 @@ class Poller:
         log.error("%s", words)
         self._chat.troubles["poll"] = words
         if self._conflicts == 1:
-            await patiently(partial(self._alarm, words))
+            await patiently(self._alarm, words)
         await asyncio.sleep(min(CONFLICT_PAUSE_S * 2 ** (self._conflicts - 1), LONGEST_CONFLICT_S))
 
     def _alarm(self, words: str) -> None:
@@ -218,3 +219,41 @@ def _without_surrogates(update: dict[str, Any]) -> dict[str, Any]:
     """Replace lone surrogates with question marks: JSON can carry them, but the database cannot store them."""
     whole: dict[str, Any] = json.loads(json.dumps(update, ensure_ascii=False).encode("utf-8", "replace"))
     return whole
+
+
+class UnwantedGroups:
+    """Leaves groups that strangers added the bot to, one after the other.
+
+    Nothing is stored, so that strangers cannot fill the disk.
+    """
+
+    def __init__(self, bot: Bot) -> None:
+        self._bot = bot
+        self._groups: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def leave(self, group: int) -> None:
+        """Leave this group soon, unless too many are waiting."""
+        if len(self._groups) < UNWANTED_AT_MOST:
+            self._groups.add(group)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._leave_all())
+
+    async def close(self) -> None:
+        """Leave no more groups."""
+        await cancel_all([self._task] if self._task else [])
+
+    async def _leave_all(self) -> None:
+        failures = 0
+        while self._groups:
+            group = next(iter(self._groups))
+            try:
+                await self._bot.leave_chat(group)
+            except TelegramError as problem:
+                failures += 1
+                verdict = after_failure(problem, failures)
+                if verdict.then in {Then.AGAIN, Then.WAIT, Then.PERHAPS}:
+                    await asyncio.sleep(max(verdict.after_s, pause_s(failures)))
+                    continue
+            failures = 0
+            self._groups.discard(group)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from telegram.constants import MessageEntityType
@@ -63,16 +62,16 @@ async def answer(chat: Chat, routes: Routes, caller: Caller, update: Update) -> 
             return
         except asyncio.TimeoutError:
             log.error("update %s took too long and was given up", turn.update_id)
-            await patiently(partial(_excuse, turn, TOO_LONG))
+            await patiently(_excuse, turn, TOO_LONG)
         except StoreError as error:  # nothing was written: retry until it can be
             log.error("%s", error)
             await asyncio.sleep(TRY_AGAIN_S)
             continue
         except NightshiftError as error:
-            await patiently(partial(_excuse, turn, chat.named(str(error))))
+            await patiently(_excuse, turn, chat.named(str(error)))
         except Exception:
             log.exception("update %s could not be answered", turn.update_id)
-            await patiently(partial(_excuse, turn, OUR_FAULT))
+            await patiently(_excuse, turn, OUR_FAULT)
         return
 
 

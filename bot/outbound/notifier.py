@@ -8,12 +8,11 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.chat import Picture
 from bot.outbound import stale_buttons
-from bot.outbound.group_results import results_of
+from bot.outbound.documents import results_of
 from bot.outbound.job_output import output_of
 from bot.outbound.recipients import recipients_of
 from bot.pictures import plots
@@ -22,7 +21,7 @@ from bot.text.box_notices import NoticeContext
 from bot.text.group_words import GroupContext
 from bot.text.job_notices import NO_OUTPUT, JobContext
 from bot.text.notice_forms import LEAST_NEWS, News, To, form_of
-from bot.waiting import patiently, within
+from bot.waiting import cancel_all, patiently, within
 from runner.api import groups
 from runner.api.chat import BoxKey, clock
 from runner.model import Reason, State
@@ -77,19 +76,17 @@ class Notifier:
         try:
             await self._tell_all()
         finally:
-            for task in self._groups.values():
-                task.cancel()
-            await asyncio.gather(*self._groups.values(), return_exceptions=True)
+            await cancel_all(self._groups.values())
 
     async def _tell_all(self) -> None:
         wait_s: float | None = None
-        self._stale += await patiently(partial(self._chat.queue.box.get, BoxKey.STALE_BUTTONS, ()))
+        self._stale += await patiently(self._chat.queue.box.get, BoxKey.STALE_BUTTONS, ())
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(wait_s, self._wake.wait())
             self._wake.clear()
             while notices := await patiently(self._open):
-                own = await patiently(partial(self._leave_to_groups, notices))
+                own = await patiently(self._leave_to_groups, notices)
                 for bundle in _bundles([notice for notice in own if not isinstance(notice.payload, GroupDone)]):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
                 self._tell_groups([notice for notice in own if isinstance(notice.payload, GroupDone)])
@@ -118,7 +115,7 @@ class Notifier:
             now = time.monotonic()
             if len(self._tidied_at) == BURST and (wait_s := self._tidied_at[0] + BURST_S - now) > 0:
                 return wait_s
-            changed = await patiently(partial(stale_buttons.take_away, self._chat, self._stale.popleft()))
+            changed = await patiently(stale_buttons.take_away, self._chat, self._stale.popleft())
             self._tidied_at += [now] * changed
             await asyncio.sleep(0)
         return None
@@ -169,12 +166,12 @@ class Notifier:
         except Exception:  # one bad notice must not block those behind it, and must not be lost
             log.exception("notice %s (%s) is told in a few words", notice.id, notice.kind)
             draft = self._in_few_words(notice)
-        await patiently(partial(self._write, [notice], draft))
+        await patiently(self._write, [notice], draft)
 
     async def tell_together(self, notices: Sequence[Notice]) -> None:
         """Send each person one message about many jobs that were cancelled at once before they started."""
         draft = Draft(job_notices.cancelled(notices, self._context()), [])
-        await patiently(partial(self._write, notices, draft))
+        await patiently(self._write, notices, draft)
 
     def _write(self, notices: Sequence[Notice], draft: Draft) -> None:
         with self._chat.transaction():

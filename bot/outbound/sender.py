@@ -26,7 +26,7 @@ from bot.outbound.retry_policy import AS_WORDS, SIMPLER_FORMS, Then, Verdict, af
 from bot.pictures import plots
 from bot.store.outbox import LANES
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, escape, italic, shorten, visible_units
-from bot.waiting import patiently, within
+from bot.waiting import cancel_all, patiently, within
 from runner.api.chat import clock
 from runner.errors import NightshiftError
 
@@ -73,9 +73,7 @@ class Sender:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(wait_s, self._wake.wait())
         finally:
-            for task in self._busy.values():
-                task.cancel()
-            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+            await cancel_all(self._busy.values())
 
     async def settled(self) -> None:
         """Wait until everything that can be sent now has been tried."""
@@ -103,7 +101,7 @@ class Sender:
 
     async def _lane(self, chat: int, files: bool) -> None:
         """Send everything that is due in one chat, its files or the rest, one after the other."""
-        while (message := await patiently(partial(self._next, chat, files))) is not None:
+        while (message := await patiently(self._next, chat, files)) is not None:
             await self._send(message)
 
     def _next(self, chat: int, files: bool) -> Message | None:
@@ -116,22 +114,22 @@ class Sender:
         """Try once to send a message, and store the result before the task sends its next one."""
         outbox = self._chat.outbox
         if message.expires_at and message.expires_at < clock.now():
-            await patiently(partial(outbox.done, message.id))
+            await patiently(outbox.done, message.id)
             return
         if message.person is not None and not self._chat.gate.may_reach(message.person, message.chat):
-            await patiently(partial(outbox.mark_undeliverable, message.id, "no longer allowed"))
+            await patiently(outbox.mark_undeliverable, message.id, "no longer allowed")
             return
         await self._picture(message)  # drawing takes time, so it is done before the try is recorded
-        await patiently(partial(outbox.begin, message.id))
+        await patiently(outbox.begin, message.id)
         try:
             number = await self._call(message)
         except TelegramError as problem:
-            await patiently(partial(self._failed, message, _verdict(message, problem)))
+            await patiently(self._failed, message, _verdict(message, problem))
         except Exception:  # a broken message must not block those behind it
             log.exception("message %s cannot be sent", message.id)
-            await patiently(partial(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent")))
+            await patiently(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent"))
         else:
-            await patiently(partial(outbox.done, message.id, number))
+            await patiently(outbox.done, message.id, number)
 
     def _failed(self, message: Message, verdict: Verdict) -> None:
         outbox, then = self._chat.outbox, verdict.then

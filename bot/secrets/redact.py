@@ -12,22 +12,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
-from bot.secrets.names import (
-    Likeness,
-    is_path,
-    is_random,
-    is_stand_in,
-    is_telling,
-    likeness,
-    looks_secret,
-    secret_values,
-)
+from bot.secrets.names import Likeness, is_path, is_random, is_stand_in, is_telling, likeness
 from bot.secrets.unseen import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-__all__ = ["REDACTED", "Redactor", "looks_secret", "secret_values"]
 
 REDACTED = "[redacted]"
 _MARK = REDACTED.encode()

@@ -119,7 +119,7 @@ def test_groups_whose_numbers_take_long_keep_nobody_waiting(tmp_path, monkeypatc
     asked, may_go_on = [], asyncio.Event()
 
     async def slow(chat, name):
-        from bot.outbound.group_results import results_of
+        from bot.outbound.documents import results_of
 
         asked.append(name)
         await may_go_on.wait()

@@ -14,7 +14,7 @@ from bot.access.gate import Caller
 from bot.app import ROUTES
 from bot.commands import COMMANDS, Role
 from bot.handlers.button_taps import GONE, JUST_NOW, NOT_YOURS
-from bot.inbound.admission import let_in
+from bot.inbound.dispatch import let_in
 from bot.inbound.routing import answer
 from bot.text.buttons import BY_ACTION
 from runner import rundir

@@ -230,7 +230,7 @@ async def test_a_pattern_that_needs_a_slow_search_is_refused(room):
 
 
 def test_output_that_takes_too_long_costs_the_numbers_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.outbound.group_results.READ_S", 0.0)
+    monkeypatch.setattr("bot.outbound.documents.READ_S", 0.0)
 
     @in_room()
     async def check(room):

@@ -99,7 +99,7 @@ CONTROLS = {
         groups.test_a_strangers_invitations_leave_no_rows,
     ),
     "the door": Control(
-        "bot.inbound.admission", "let_in", "isinstance(verdict, Caller)", "True", whole.test_each_line_holds_by_itself
+        "bot.inbound.dispatch", "let_in", "isinstance(verdict, Caller)", "True", whole.test_each_line_holds_by_itself
     ),
     "who acts is asked once more": Control(
         "bot.inbound.turn", "Turn.effect", "role is None or ", "", whole.test_each_line_holds_by_itself

@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from bot.secrets.redact import REDACTED, Redactor, looks_secret, secret_values
+from bot.secrets.names import looks_secret, secret_values
+from bot.secrets.redact import REDACTED, Redactor
 from bot.text.html import bold, code, link, pre
 from bot.text.log_excerpt import presentable
 from tests.telegram.html_text import parse_html
