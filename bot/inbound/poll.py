@@ -75,22 +75,18 @@ class Poller:
         while True:
             began, before = time.monotonic(), self._offset
             try:
-                updates = await within(self._poll_s + STALLED_AFTER_S, self._fetch())
-            except InvalidToken as problem:
-                if not is_of_a_stranger(problem) and await self._client.is_unknown():
-                    raise
-                await self._failed(problem)
-                continue
+                fetching = self._client.bot.raw_updates(self._offset, self._poll_s, ALLOWED)
+                updates = await within(self._poll_s + STALLED_AFTER_S, fetching)
             except (asyncio.TimeoutError, TelegramError) as problem:
+                is_refused = isinstance(problem, InvalidToken) and not is_of_a_stranger(problem)
+                if is_refused and await self._client.is_unknown():
+                    raise
                 await self._failed(problem)
                 continue
             self._succeeded()
             await self._store(self._numbered(updates))
             if self._offset == before:  # do not poll in a tight loop if the server answers at once
                 await asyncio.sleep(max(0.0, began + SHORTEST_POLL_S - time.monotonic()))
-
-    async def _fetch(self) -> list[Any]:
-        return await self._client.updates(self._offset, self._poll_s, ALLOWED)
 
     def _numbered(self, updates: list[Any]) -> list[dict[str, Any]]:
         """Return the updates with a number, which can be confirmed. The others come with every poll: log them once."""
@@ -102,7 +98,7 @@ class Poller:
 
     async def _store(self, updates: list[dict[str, Any]]) -> None:
         """Store the updates, retrying until that works. The next fetch confirms them."""
-        received = [one for raw in updates if (one := self._parsed(raw)) is not None]
+        received = [pair for raw in updates if (pair := self._parsed(raw)) is not None]
         tries = 0
         while updates:
             try:
@@ -167,12 +163,8 @@ class Poller:
         """Leave a group that is not served, without a message there, and tell the person who added the bot."""
         self._chat.outbox.add(added.chat, "leaveChat", {}, lasts_s=3600)
         group = escape(shorten(added.title, 200))
-        self._chat.say(
-            added.by,
-            added.by,
-            f"I left the group {group}: I serve only groups that are named on the box. To allow it:\n"
-            f"<code>NIGHTSHIFT_GROUPS={added.chat}</code>",
-        )
+        why = f"I left the group {group}: I serve only groups that are named on the box. To allow it:"
+        self._chat.say(added.by, added.by, f"{why}\n<code>NIGHTSHIFT_GROUPS={added.chat}</code>")
 
     # -- when it fails -----------------------------------------------------------------------------
 

@@ -33,27 +33,26 @@ class Document(NamedTuple):
 
 
 async def document_for(chat: Chat, body: Mapping[str, Any]) -> Document | None:
-    """Return the file that a message asks for; None if there is nothing to send."""
+    """Return the file that a message asks for; None if there is nothing to send or Telegram has refused it."""
+    if "refused" in body:
+        return None
+    return await (_results(chat, str(body["csv_of"])) if "csv_of" in body else _log(chat, int(body["log_of"])))
+
+
+def no_file(body: Mapping[str, Any]) -> str:
+    """Say that there is nothing to send; or that Telegram refused the file, and how to get it on the box."""
     if "csv_of" in body:
-        return await results_document(chat, str(body["csv_of"]))
-    return await log_document(chat, int(body["log_of"]))
+        what, command = f"the results of {body['csv_of']}", f"nightshift group {body['csv_of']} --csv"
+        missing = f"There is no group {body['csv_of']} any more."
+    else:
+        what, command = f"the output of #{body['log_of']}", f"nightshift log {body['log_of']}"
+        missing = f"There is no output of #{body['log_of']} to send."
+    if "refused" not in body:
+        return missing
+    return f"⚠️ I could not send {what} as a file: {body['refused']}. On the box: {command}"
 
 
-def missing(body: Mapping[str, Any]) -> str:
-    """Say that there is nothing to send."""
-    if "csv_of" in body:
-        return f"There is no group {body['csv_of']} any more."
-    return f"There is no output of #{body['log_of']} to send."
-
-
-def not_taken(body: Mapping[str, Any]) -> str:
-    """Say that Telegram refused the file, and how to get it on the box."""
-    what = f"the results of {body['csv_of']}" if "csv_of" in body else f"the output of #{body['log_of']}"
-    there = f"nightshift group {body['csv_of']} --csv" if "csv_of" in body else f"nightshift log {body['log_of']}"
-    return f"⚠️ I could not send {what} as a file: {body['refused']}. On the box: {there}"
-
-
-async def results_document(chat: Chat, group: str) -> Document | None:
+async def _results(chat: Chat, group: str) -> Document | None:
     """Return a group's results as CSV; None if there is no such group."""
     try:
         results = await results_of(chat, group)
@@ -62,11 +61,10 @@ async def results_document(chat: Chat, group: str) -> Document | None:
     return Document(f"{group}.csv", groups.as_csv(results).encode("utf-8", "replace"), None)
 
 
-async def log_document(chat: Chat, job_id: int) -> Document | None:
+async def _log(chat: Chat, job_id: int) -> Document | None:
     """Return the output of a job's latest attempt; None if there is none."""
     try:
-        job = chat.queue.job(job_id)
-        output = chat.queue.view.log(job_id)
+        job, output = chat.queue.job(job_id), chat.queue.view.log(job_id)
     except NightshiftError:
         return None
     return await asyncio.to_thread(_document, job_id, output, chat.redactor_for(job))

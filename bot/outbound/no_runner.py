@@ -36,26 +36,20 @@ class RunnerWatch:
     def look(self) -> None:
         """Check whether a runner is up, and tell the admins once that has changed for STEADY_S."""
         now = clock.monotonic(), clock.text(clock.now())
+        told_since = self._chat.queue.box.get(BoxKey.NO_RUNNER_SINCE)
         if self._chat.queue.runner_is_up():
             self._up = self._up or now
             if now[0] - self._up[0] >= STEADY_S:
                 self._away = None
-                self._back(self._up[1])
+                if told_since is not None:
+                    self._tell(RunnerBack(since=told_since, at=self._up[1]), None)
         else:
             self._up, self._away = None, self._away or now
-            if now[0] - self._away[0] >= STEADY_S:
-                self._gone(self._away[1])
+            if now[0] - self._away[0] >= STEADY_S and told_since is None:
+                self._tell(NoRunner(since=self._away[1]), self._away[1])
 
-    def _gone(self, since: str) -> None:
-        if self._chat.queue.box.get(BoxKey.NO_RUNNER_SINCE) is None:
-            self._tell(NoRunner(since=since), since)
-
-    def _back(self, at: str) -> None:
-        if (since := self._chat.queue.box.get(BoxKey.NO_RUNNER_SINCE)) is not None:
-            self._tell(RunnerBack(since=since, at=at), None)
-
-    def _tell(self, payload: Payload, away: str | None) -> None:
+    def _tell(self, payload: Payload, away_since: str | None) -> None:
         with self._chat.transaction():
             self._chat.queue.notices.add(payload)
-            self._chat.queue.box.set(BoxKey.NO_RUNNER_SINCE, away)
+            self._chat.queue.box.set(BoxKey.NO_RUNNER_SINCE, away_since)
         self._on_notice()

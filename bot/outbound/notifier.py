@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from bot.chat import Picture
 from bot.outbound import stale_buttons
 from bot.outbound.documents import results_of
-from bot.outbound.job_output import output_of
 from bot.outbound.recipients import recipients_of
 from bot.pictures import plots
-from bot.text import job_notices, views
+from bot.text import job_notices, log_excerpt, views
 from bot.text.box_notices import NoticeContext
 from bot.text.group_words import GroupContext
-from bot.text.job_notices import NO_OUTPUT, JobContext
+from bot.text.job_notices import NO_OUTPUT, JobContext, JobOutput
 from bot.text.notice_forms import LEAST_NEWS, News, To, form_of
 from bot.waiting import cancel_all, patiently, within
 from runner.api import groups
@@ -33,7 +32,9 @@ if TYPE_CHECKING:
 
     from bot.chat import Chat
     from bot.outbound.recipients import Recipient
+    from bot.secrets.redact import Redactor
     from bot.text.keyboards import Rows
+    from runner.api.chat import Log
     from runner.model import Job
     from runner.notices import Notice, Payload
 
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 OPEN = 100  # notices that are read at once
 READERS = 2  # groups whose results are read at once
 MANY, BURST, BURST_S = 4, 20, 60.0
+EXCERPT_UNITS = 2500
+HEAD_BYTES = 64 << 10  # wandb prints the link to its run at the start
+STOPPED_BY_WATCHDOG = {Reason.IDLE, Reason.HUNG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class Notifier:
                 for bundle in _bundles([notice for notice in own if not isinstance(notice.payload, GroupDone)]):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
                 self._tell_groups([notice for notice in own if isinstance(notice.payload, GroupDone)])
-                self._stale += [one.job_id for one in notices if isinstance(one.payload, Ended) and one.job_id]
+                self._stale += [ended.job_id for ended in notices if isinstance(ended.payload, Ended) and ended.job_id]
             wait_s = await self._take_buttons_away()
             await patiently(self._keep_stale)
 
@@ -227,7 +231,7 @@ class Notifier:
             return self._context()
         output, probe = NO_OUTPUT, None
         if isinstance(payload, Ended):
-            output = await output_of(self._chat, job, payload)
+            output = await _output_of(self._chat, job, payload)
             probe = self._chat.probe_of(job) if payload.attempt == job.attempt else None
         quoted = self._chat.threads.get(job.id) is not None
         return JobContext(**self._of_box(), job=self._chat.shown(job), quoted=quoted, output=output, probe=probe)
@@ -238,6 +242,29 @@ class Notifier:
             return GroupContext(**self._of_box(), results=groups.compared((), {}, None))
         results = await results_of(self._chat, name)
         return GroupContext(**self._of_box(), results=results, standing=groups.standing(self._chat.queue, name))
+
+
+async def _output_of(chat: Chat, job: Job, end: Ended) -> JobOutput:
+    """Return the part of an ended job's output that says why it failed, without secrets; empty if it cannot be read."""
+    if not end.attempt:
+        return NO_OUTPUT
+    try:
+        if end.reason in STOPPED_BY_WATCHDOG and (evidence := chat.queue.view.evidence(job.id)):
+            return JobOutput(str(evidence["text"]), evidence=evidence)
+        if not chat.settings.log_text:
+            return NO_OUTPUT
+        output, redactor = chat.queue.view.log(job.id, end.attempt), chat.redactor_for(job)
+        return await asyncio.to_thread(_excerpt, output, redactor, failed=end.state is not State.SUCCEEDED)
+    except Exception:  # the message goes out without it
+        log.exception("the output of job %s cannot be shown", job.id)
+        return NO_OUTPUT
+
+
+def _excerpt(output: Log, redactor: Redactor, *, failed: bool) -> JobOutput:
+    text = log_excerpt.presentable(output.tail(log_excerpt.LOG_BYTES), redactor)
+    wandb_link = log_excerpt.wandb_link
+    link = wandb_link(text) or wandb_link(log_excerpt.presentable(output.head(HEAD_BYTES), redactor))
+    return JobOutput(log_excerpt.what_matters(text, limit=EXCERPT_UNITS) if failed else "", link)
 
 
 def _plot(payload: Payload | Any, context: NoticeContext) -> dict[str, Any] | None:
@@ -260,7 +287,7 @@ def _bundles(notices: Sequence[Notice]) -> list[list[Notice]]:
             bundles[-1].append(notice)
         else:
             bundles.append([notice])
-    return [part for bundle in bundles for part in ([bundle] if len(bundle) >= MANY else [[one] for one in bundle])]
+    return [part for bundle in bundles for part in ([bundle] if len(bundle) >= MANY else [[each] for each in bundle])]
 
 
 def _canceller(notice: Notice) -> str | None:

@@ -60,9 +60,8 @@ def _of_group(chat: Chat, done: GroupDone) -> list[Recipient]:
     """
     threads, others = chat.threads.of_group(done.group, done.after)
     submitters = [_submitter(chat, thread) for thread in threads]
-    by_place = {(one.person, one.chat): one for one in reversed(submitters) if one}
-    people = list(by_place.values())
-    if others or None in submitters or not people:
-        reached = {one.person for one in people}
-        people += [Recipient(admin, admin) for admin in chat.gate.admins() if admin not in reached]
-    return people
+    recipients = list({(to.person, to.chat): to for to in reversed(submitters) if to}.values())
+    if others or None in submitters or not recipients:
+        reached = {to.person for to in recipients}
+        recipients += [Recipient(admin, admin) for admin in chat.gate.admins() if admin not in reached]
+    return recipients

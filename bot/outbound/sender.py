@@ -21,7 +21,7 @@ from telegram import (
 from telegram.constants import ParseMode
 from telegram.error import InvalidToken, TelegramError
 
-from bot.outbound.documents import document_for, missing, not_taken
+from bot.outbound.documents import document_for, no_file
 from bot.outbound.retry_policy import AS_WORDS, SIMPLER_FORMS, Then, Verdict, after_failure, in_words
 from bot.pictures import plots
 from bot.store.outbox import LANES
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from telegram import Bot
+    from telegram import Message as SentMessage
 
     from bot.chat import Chat
     from bot.store.outbox import Message
@@ -44,6 +45,8 @@ EDIT_TRIES = 4  # before we conclude that this server does not have the method
 LATE = timedelta(minutes=10)
 REPEAT = "sent again: the first may have arrived"
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+_SPEAKS = {"sendMessage", "sendPhoto"}
+_CAN_BE_SIMPLER = {*_SPEAKS, "sendDocument"}
 
 
 class Sender:
@@ -96,7 +99,8 @@ class Sender:
     def _lane_ended(self, lane: tuple[int, bool], task: asyncio.Task[None]) -> None:
         del self._busy[lane]
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("sending to chat %s broke off: %s", lane[0], problem, exc_info=_told_in_full(problem))
+            trace = None if isinstance(problem, NightshiftError) else problem  # the message of our own errors is enough
+            log.error("sending to chat %s broke off: %s", lane[0], problem, exc_info=trace)
         self._wake.set()
 
     async def _lane(self, chat: int, files: bool) -> None:
@@ -122,13 +126,14 @@ class Sender:
         await self._picture(message)  # drawing takes time, so it is done before the try is recorded
         await patiently(outbox.begin, message.id)
         try:
-            number = await self._call(message)
+            sent = await _CALLS[message.method](self, message)
         except TelegramError as problem:
             await patiently(self._failed, message, _verdict(message, problem))
         except Exception:  # a broken message must not block those behind it
             log.exception("message %s cannot be sent", message.id)
             await patiently(self._failed, message, Verdict(Then.PARK, why="refused: it cannot be sent"))
         else:
+            number = sent.message_id if sent else message.body.get("message_id")  # an edit names its message
             await patiently(outbox.done, message.id, number)
 
     def _failed(self, message: Message, verdict: Verdict) -> None:
@@ -185,93 +190,78 @@ class Sender:
             return
         with self._chat.transaction():
             self._chat.outbox.mark_undeliverable(message.id, f"told in private: {why}")
-            body = {key: value for key, value in message.body.items() if key not in {"reply_to", "topic"}}
+            body = SIMPLER_FORMS[Then.LOOSE](message.body)
             self._chat.outbox.add(
                 message.person, message.method, body, person=message.person, job_id=message.job_id,
                 notice_id=message.notice_id, at=message.created_at,
             )  # fmt: skip
 
-    async def _call(self, message: Message) -> int | None:
-        """Make the call. Return the message's number in its chat; None if the call is not about a message."""
-        return await _CALLS[message.method](self, message)
-
-    async def _send_text(self, message: Message) -> int | None:
-        sent = await self._bot.send_message(
+    async def _send_text(self, message: Message) -> SentMessage:
+        return await self._bot.send_message(
             message.chat, _text(message), parse_mode=None if message.body.get("plain") else ParseMode.HTML,
             reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW, **_placed(message.body),
         )  # fmt: skip
-        return sent.message_id
 
     async def _picture(self, message: Message) -> bytes | None:
         plot = message.body.get("plot")
         return await plots.drawn(plot, self._chat.settings.home) if plot else None
 
-    async def _send_picture(self, message: Message) -> int | None:
+    async def _send_picture(self, message: Message) -> SentMessage:
         """Send a picture with its caption; if it cannot be drawn, send the message's text."""
         picture = await self._picture(message)
         if picture is None:
             return await self._send_text(message)
         caption = _with_notes(message, message.body["caption"], CAPTION_UNITS)
-        sent = await self._bot.send_photo(
+        return await self._bot.send_photo(
             message.chat, picture, caption=caption, parse_mode=ParseMode.HTML, reply_markup=_keyboard(message.body),
             filename="plot.png", write_timeout=60, read_timeout=30, **_placed(message.body),
         )  # fmt: skip
-        return sent.message_id
 
-    async def _send_document(self, message: Message) -> int | None:
-        refused = message.body.get("refused")
-        document = await document_for(self._chat, message.body) if refused is None else None
+    async def _send_document(self, message: Message) -> SentMessage:
+        """Send a file; if there is none, or Telegram refused it, send a text that says so."""
+        document = await document_for(self._chat, message.body)
         if document is None:
-            words = missing(message.body) if refused is None else not_taken(message.body)
-            sent = await self._bot.send_message(
-                message.chat, self._chat.presentable(escape(words)), parse_mode=ParseMode.HTML,
+            return await self._bot.send_message(
+                message.chat, self._chat.presentable(escape(no_file(message.body))), parse_mode=ParseMode.HTML,
                 link_preview_options=NO_PREVIEW, **_placed(message.body),
             )  # fmt: skip
-        else:
-            caption = ". ".join(part for part in (document.caption, _notes(message)) if part) or None
-            sent = await self._bot.send_document(
-                message.chat, document.content, filename=document.name, caption=caption,
-                write_timeout=120, read_timeout=60, **_placed(message.body),
-            )  # fmt: skip
-        return sent.message_id
+        caption = ". ".join(part for part in (document.caption, _notes(message)) if part) or None
+        return await self._bot.send_document(
+            message.chat, document.content, filename=document.name, caption=caption,
+            write_timeout=120, read_timeout=60, **_placed(message.body),
+        )  # fmt: skip
 
-    async def _edit_text(self, message: Message) -> int | None:
+    async def _edit_text(self, message: Message) -> None:
         await self._bot.edit_message_text(
             _text(message), message.chat, message.body["message_id"],
             parse_mode=None if message.body.get("plain") else ParseMode.HTML,
             reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW,
         )  # fmt: skip
-        return int(message.body["message_id"])
 
-    async def _edit_caption(self, message: Message) -> int | None:
+    async def _edit_caption(self, message: Message) -> None:
         await self._bot.edit_message_caption(
             message.chat, message.body["message_id"], caption=message.body["caption"], parse_mode=ParseMode.HTML,
             reply_markup=_keyboard(message.body),
         )  # fmt: skip
-        return int(message.body["message_id"])
 
-    async def _edit_keyboard(self, message: Message) -> int | None:
+    async def _edit_keyboard(self, message: Message) -> None:
         await self._bot.edit_message_reply_markup(
             message.chat, message.body["message_id"], reply_markup=_keyboard(message.body)
         )
-        return int(message.body["message_id"])
 
-    async def _answer(self, message: Message) -> int | None:
+    async def _answer(self, message: Message) -> None:
         body = message.body
         await self._bot.answer_callback_query(body["query"], body["text"] or None, show_alert=body["alert"])
-        return None
 
-    async def _set_menu(self, message: Message) -> int | None:
+    async def _set_menu(self, message: Message) -> None:
         scope = BotCommandScopeChat(message.chat) if message.chat else BotCommandScopeDefault()
-        await self._bot.set_my_commands([BotCommand(*shown) for shown in message.body["commands"]], scope=scope)
-        return None
+        await self._bot.set_my_commands([BotCommand(*command) for command in message.body["commands"]], scope=scope)
 
-    async def _leave(self, message: Message) -> int | None:
+    async def _leave(self, message: Message) -> None:
         await self._bot.leave_chat(message.chat)
-        return None
 
 
-_CALLS: dict[str, Callable[[Sender, Message], Awaitable[int | None]]] = {
+_CALLS: dict[str, Callable[[Sender, Message], Awaitable[SentMessage | None]]] = {
     "sendMessage": Sender._send_text,
     "sendPhoto": Sender._send_picture,
     "sendDocument": Sender._send_document,
@@ -289,11 +279,11 @@ def follow(chat: Chat, old: int, new: int) -> bool:
     if not chat.gate.serves(old):
         return False
     with chat.transaction():
-        known = chat.people.successors().get(old) == new  # said twice: in a refusal, and in a message in the group
+        is_old_news = chat.people.successors().get(old) == new  # it comes in a refusal, and in a message in the group
         chat.people.note_successor(old, new)
         chat.outbox.move(old, new)
         chat.threads.move(old, new)
-        if known:
+        if is_old_news:
             return True
         chat.queue.audit.add("bot", "group moved", {"from": old, "to": new})
         chat.tell_admins(
@@ -301,11 +291,6 @@ def follow(chat: Chat, old: int, new: int) -> bool:
             "I follow it there; put the new id into NIGHTSHIFT_GROUPS when you next edit the settings."
         )
     return True
-
-
-def _told_in_full(problem: BaseException) -> BaseException | None:
-    """Return the exception if the log needs its traceback; None for our own errors, whose message says enough."""
-    return None if isinstance(problem, NightshiftError) else problem
 
 
 def _text(message: Message) -> str:
@@ -337,11 +322,12 @@ def _placed(body: dict[str, Any]) -> dict[str, Any]:
 
 def _keyboard(body: dict[str, Any]) -> InlineKeyboardMarkup | None:
     rows = body.get("keyboard")
-    return InlineKeyboardMarkup([[_button(one) for one in row] for row in rows]) if rows else None
+    return InlineKeyboardMarkup([[_button(button) for button in row] for row in rows]) if rows else None
 
 
-def _button(one: dict[str, str]) -> InlineKeyboardButton:
-    return InlineKeyboardButton(one["text"], callback_data=one.get("data"), url=one.get("url"), style=one.get("style"))
+def _button(button: dict[str, str]) -> InlineKeyboardButton:
+    url, style = button.get("url"), button.get("style")
+    return InlineKeyboardButton(button["text"], callback_data=button.get("data"), url=url, style=style)
 
 
 def _verdict(message: Message, problem: TelegramError) -> Verdict:
@@ -349,7 +335,3 @@ def _verdict(message: Message, problem: TelegramError) -> Verdict:
     if message.lane == "edit" and isinstance(problem, InvalidToken) and message.tries >= EDIT_TRIES:
         return Verdict(Then.PARK, why="refused: there is no such method")
     return after_failure(problem, message.tries + 1)
-
-
-_SPEAKS = {"sendMessage", "sendPhoto"}
-_CAN_BE_SIMPLER = {*_SPEAKS, "sendDocument"}

@@ -55,7 +55,7 @@ def _tidy(chat: Chat, job: Job, shown: Shown, person: int) -> bool:
 def _without_stale(chat: Chat, job: Job, shown: Shown, person: int) -> Keyboard | None:
     """Return the buttons that the message should have; None if none of them is stale."""
     rows: Keyboard = shown.body.get("keyboard") or []
-    nonces = [one["data"] for row in rows for one in row if "data" in one]
+    nonces = [button["data"] for row in rows for button in row if "data" in button]
     buttons = {nonce: button for nonce in nonces if (button := chat.buttons.find(nonce)) is not None}
     kinds = {nonce: BY_ACTION[button.action] for nonce, button in buttons.items() if button.action in BY_ACTION}
     stale = {nonce for nonce, kind in kinds.items() if kind.value.while_unfinished or kind in QUESTION}
@@ -63,7 +63,7 @@ def _without_stale(chat: Chat, job: Job, shown: Shown, person: int) -> Keyboard 
         return None
     if any(kinds[nonce] in QUESTION and buttons[nonce].data.get("back") == "job" for nonce in kinds):
         return chat.keyboard(person, keyboards.of_job(job))
-    remaining = [[one for one in row if one.get("data") not in stale] for row in rows]
+    remaining = [[button for button in row if button.get("data") not in stale] for row in rows]
     remaining = [row for row in remaining if row]
     if {*QUESTION, ButtonKind.RERUN} & set(kinds.values()):
         return remaining

@@ -41,7 +41,7 @@ class RawBot(ExtBot[None]):
     """A bot that can also return updates as raw JSON, before any parsing can fail."""
 
     async def raw_updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[Any]:
-        """Do one long poll."""
+        """Do one long poll. The updates may have any shape."""
         data: dict[str, Any] = {"timeout": int(timeout_s), "allowed_updates": list(allowed), "limit": UPDATES}
         if offset is not None:
             data["offset"] = offset
@@ -113,10 +113,6 @@ class TelegramClient:
             else:
                 return False
         return True
-
-    async def updates(self, offset: int | None, timeout_s: float, allowed: Sequence[str]) -> list[Any]:
-        """Do one long poll. The updates may have any shape."""
-        return await self.bot.raw_updates(offset, timeout_s, allowed)
 
     async def reconnect(self) -> None:
         """Drop the connection of a poll that hangs, and open a new one."""

@@ -190,7 +190,7 @@ def test_nor_is_the_token_when_it_goes_over_http_or_is_refused(tmp_path, loudest
         with contextlib.suppress(OperatorError):
             await client.connect()
             await client.bot.set_my_commands([BotCommand("start", "begin")])
-            await client.updates(None, 0, ["message"])
+            await client.bot.raw_updates(None, 0, ["message"])
         logging.getLogger("bot").error("this is %r of %s", client.bot, client.bot)
         await client.close()
 

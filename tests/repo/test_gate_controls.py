@@ -209,8 +209,8 @@ CONTROLS = {
         secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret of a job is told": Control(
-        "bot.outbound.job_output", "_excerpt", "excerpt.presentable(output.tail(LOG_BYTES), redactor)",
-        "excerpt.clean(output.tail(LOG_BYTES))", secret.test_no_secret_leaves_in_the_chat,
+        "bot.outbound.notifier", "_excerpt", "excerpt.presentable(output.tail(log_excerpt.LOG_BYTES), redactor)",
+        "excerpt.clean(output.tail(log_excerpt.LOG_BYTES))", secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret is in a sweep's values": Control(
         "bot.chat", "Chat.shown", "redactor.ends(value)", "value", sweeps.test_no_secret_leaves_with_the_results
