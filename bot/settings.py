@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -16,18 +17,14 @@ from runner.errors import OperatorError
 TELEGRAM = "https://api.telegram.org"
 
 
-def _ids(value: Any, sign: int, example: str) -> Any:
+def _ids(value: Any, sign: str, example: str) -> Any:
     if not isinstance(value, str):
         return value
-    ids = []
-    for part in (part.strip() for part in value.split(",")):
-        digits = part.removeprefix("-") if sign < 0 else part
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 18 and int(digits) > 0) or (
-            sign < 0 and not part.startswith("-")
-        ):
+    parts = [part.strip() for part in value.split(",")]
+    for part in parts:
+        if not re.fullmatch(sign + "[0-9]{1,17}", part) or int(part) == 0:
             raise ValueError(f"{part!r} is not an id: write numbers like {example}, with commas between")
-        ids.append(int(part))
-    return tuple(ids)
+    return tuple(int(part) for part in parts)
 
 
 def _address(value: str) -> str:
@@ -44,8 +41,8 @@ def _proxy(value: str) -> str:
 
 
 # NoDecode: the validators get the environment's text as it is, not parsed as JSON
-PersonIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, 1, "123456789"))]
-GroupIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, -1, "-1001234567890"))]
+PersonIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, "", "123456789"))]
+GroupIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(lambda value: _ids(value, "-", "-1001234567890"))]
 QuietHours = Annotated[tuple[int, int] | None, NoDecode, refusing(quiet_hours)]
 Address = Annotated[str, BeforeValidator(_address)]
 

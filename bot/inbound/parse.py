@@ -146,9 +146,9 @@ def belong_together(text: str) -> bool:
     return bool(_OF_A_SCRIPT.search(joined)) or any(line[:1].isspace() and line.strip() for line in below)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant; None if none is close."""
-    by_name = {name.lower(): name for name in known}
+def suggestion(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that was probably meant; None if none is close."""
+    by_name = {name.lower(): name for name in names}
     meant = word.lower()[:64]
     begins = [name for name in by_name if len(meant) >= 2 and name.startswith(meant)]
     near = begins if len(begins) == 1 else get_close_matches(meant, by_name, n=1, cutoff=0.6)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 DRAW_S = 20.0
 MOST_POINTS = 500
-KEPT = 8  # pictures in the cache: one may go to several people, and be sent again until it arrives
+CACHED = 8  # pictures in the cache: one may go to several people, and be sent again until it arrives
 PNG = b"\x89PNG\r\n\x1a\n"
 
 _drawn: OrderedDict[str, bytes | None] = OrderedDict()
@@ -56,7 +56,7 @@ async def drawn(plot: Mapping[str, Any], home: str) -> bytes | None:
     key = json.dumps(plot)
     if key not in _drawn:
         _drawn[key] = await _draw(key, home)
-        while len(_drawn) > KEPT:
+        while len(_drawn) > CACHED:
             _drawn.popitem(last=False)
     return _drawn.get(key)
 

@@ -97,10 +97,8 @@ def _in_company(before: list[str], company: frozenset[str], *, shouted: bool) ->
 
 def looks_secret(name: str) -> bool:
     """Return whether a variable of this name holds a secret."""
-    found = likeness(name)
-    return found is Likeness.STRONG or (
-        found is Likeness.WEAK and name != "key" and bool(re.fullmatch(r"[A-Za-z]+", name))
-    )
+    like = likeness(name)
+    return like is Likeness.STRONG or (like is Likeness.WEAK and name != "key" and name.isascii() and name.isalpha())
 
 
 def secret_values(environment: Mapping[str, str]) -> set[str]:

@@ -29,21 +29,15 @@ def install(token: str) -> None:
     logging.captureWarnings(True)
     logging.raiseExceptions = False
     redaction = _Redaction(Redactor([token]))
-    for handler in _handlers():
-        for earlier in [one for one in handler.filters if isinstance(one, _Redaction)]:
-            handler.removeFilter(earlier)
-        handler.addFilter(redaction)
+    last = [logging.lastResort] if logging.lastResort else []
+    for handler in [*logging.getLogger().handlers, *last]:
+        handler.filters = [*(other for other in handler.filters if not isinstance(other, _Redaction)), redaction]
     for name in TALKATIVE:
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.unraisablehook = _unraisable
-
-
-def _handlers() -> list[logging.Handler]:
-    last = logging.lastResort
-    return [*logging.getLogger().handlers, *([] if last is None else [last])]
 
 
 class _Redaction(logging.Filter):

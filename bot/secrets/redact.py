@@ -149,7 +149,7 @@ class Redactor:
         return _replaced(data, self._spans(data))
 
     def stream(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield a huge output without secrets, piece by piece. A secret that is split over two pieces is found too."""
+        """Yield a huge output without secrets, piece by piece. A secret that is split over two pieces is hidden too."""
         waiting, done = bytearray(), 0  # the last bytes yielded stay, as context for what follows
         for chunk in chunks:
             waiting += chunk
@@ -176,23 +176,21 @@ class Redactor:
 
     def _spans(self, data: bytes) -> list[Span]:
         """Return the spans to hide, sorted and without overlaps."""
-        found = self._found(data)  # the raw bytes too: an escape may seem to include what follows it
+        spans = self._all_spans(data)  # the raw bytes too: an escape may seem to include what follows it
         if visible := seen(data):
-            found += [visible.span(*span) for span in self._found(visible.plain) if span[1] > span[0]]
-        return _merged(found)
+            spans += [visible.span(*span) for span in self._all_spans(visible.plain) if span[1] > span[0]]
+        return _merged(spans)
 
-    def _found(self, data: bytes) -> list[Span]:
-        return [*_named(data), *_shaped(data), *_private_keys(data), *_bot_tokens(data), *self._known(data)]
+    def _all_spans(self, data: bytes) -> list[Span]:
+        return [*_named(data), *_shaped(data), *_private_keys(data), *_bot_tokens(data), *self._of_secrets(data)]
 
-    def _known(self, data: bytes) -> list[Span]:
-        found: list[Span] = []
+    def _of_secrets(self, data: bytes) -> Iterator[Span]:
         for form in self._forms:
             at = data.find(form)
             while at >= 0:
-                found.append((at, at + len(form)))
+                yield at, at + len(form)
                 at = data.find(form, at + len(form))
-            found += _cut_off(data, form)
-        return found
+            yield from _cut_off(data, form)
 
 
 def _parts(secret: str) -> Iterator[str]:
@@ -206,7 +204,7 @@ def _forms(secret: str) -> set[bytes]:
     quoted = quote(secret, safe="")
     texts = {
         secret,
-        *(quoted, quote(secret), quote_plus(secret), re.sub(r"%..", lambda found: found[0].lower(), quoted)),
+        *(quoted, quote(secret), quote_plus(secret), re.sub(r"%..", lambda match: match[0].lower(), quoted)),
         *(html.escape(secret), html.escape(secret, quote=False), html.escape(secret).replace("&#x27;", "&#39;")),
         *(json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]),
     }
@@ -225,12 +223,12 @@ def _in_hex(secret: bytes) -> set[bytes]:
 
 def _in_base64(secret: bytes) -> set[bytes]:
     """Return the part of a secret's base64 that does not depend on its surroundings, for all three alignments."""
-    found = set()
+    forms = set()
     for before in range(3):
         bits = (before + len(secret)) * 8
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            found.add(encode(b"\0" * before + secret)[(before * 8 + 5) // 6 : bits // 6])
-    return {form for form in found if len(form) >= 10}
+            forms.add(encode(b"\0" * before + secret)[(before * 8 + 5) // 6 : bits // 6])
+    return {form for form in forms if len(form) >= 10}
 
 
 def _cut_off(data: bytes, form: bytes) -> Iterator[Span]:
@@ -252,31 +250,31 @@ def _cut_off(data: bytes, form: bytes) -> Iterator[Span]:
 def _shaped(data: bytes) -> Iterator[Span]:
     for literals, pattern in _SHAPES:
         if any(literal in data for literal in literals):
-            yield from (found.span(1) for found in pattern.finditer(data))
+            yield from (match.span(1) for match in pattern.finditer(data))
 
 
 def _private_keys(data: bytes) -> Iterator[Span]:
     """Yield private keys, up to their end line or as far as the text still looks like a key."""
-    ends = [found.end() for found in _KEY_END.finditer(data)]
+    ends = [match.end() for match in _KEY_END.finditer(data)]
     last = 0
-    for found in _KEY_BEGIN.finditer(data):
-        begin, at = found.end(), bisect_left(ends, found.end())
-        if found.start() < last:
+    for match in _KEY_BEGIN.finditer(data):
+        begin, at = match.end(), bisect_left(ends, match.end())
+        if match.start() < last:
             continue
         if at < len(ends) and ends[at] - begin <= _LONGEST_KEY and b"<" not in data[begin : ends[at]]:
             last = ends[at]
         else:
             body = _KEY_BODY.match(data, begin)
             last = body.end() if body else begin
-        yield found.start(), last
+        yield match.start(), last
 
 
 def _bot_tokens(data: bytes) -> Iterator[Span]:
     """Yield tokens of Telegram bots: a number, a colon, 30 or more characters. Digests and names have no capitals."""
-    for found in _AFTER_COLON.finditer(data):
-        number = _BOT_NUMBER.search(data[max(found.start() - 17, 0) : found.start()])
-        if number and _CAPITAL.search(found[0], 3):
-            yield found.start() - len(number[0]), found.end()
+    for match in _AFTER_COLON.finditer(data):
+        number = _BOT_NUMBER.search(data[max(match.start() - 17, 0) : match.start()])
+        if number and _CAPITAL.search(match[0], 3):
+            yield match.start() - len(number[0]), match.end()
 
 
 def _named(data: bytes) -> Iterator[Span]:
@@ -284,9 +282,9 @@ def _named(data: bytes) -> Iterator[Span]:
     lowered = data.lower()
     for word in _WORDS:
         seen = 0
-        for found in word.finditer(lowered):
-            at = found.start()
-            if at < seen or (name := _name(data, at, assigned=found[0][-1:] in (b"=", b":"))) is None:
+        for match in word.finditer(lowered):
+            at = match.start()
+            if at < seen or (name := _name(data, at, assigned=match[0][-1:] in (b"=", b":"))) is None:
                 continue
             begin, seen = _value(data, name[1], is_option=data.startswith(b"-", name[0]))
             if begin < seen and _is_hidden(_likeness(data[slice(*name)]), data[begin:seen]):
@@ -305,11 +303,11 @@ def _name(data: bytes, at: int, *, assigned: bool) -> Span | None:
 
 def _value(data: bytes, at: int, *, is_option: bool) -> Span:
     """Return where the value after a name is; an empty span if there is none."""
-    found = _FOLLOWING.match(data, at) if is_option else _ASSIGNED.match(data, at)
-    if found is None:
+    match = _FOLLOWING.match(data, at) if is_option else _ASSIGNED.match(data, at)
+    if match is None:
         return at, at
-    begin, end = found.span(found.lastindex or 0)
-    if found.lastindex == _BARE and (over := _VALUE_END.search(data, begin, end)):
+    begin, end = match.span(match.lastindex or 0)
+    if match.lastindex == _BARE and (over := _VALUE_END.search(data, begin, end)):
         end = over.start()
     return begin, end
 
@@ -327,13 +325,13 @@ def _is_hidden(like: Likeness, value: bytes) -> bool:
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    found: list[Span] = []
+    merged: list[Span] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def _safe_cut(data: bytes, spans: list[Span], latest: int) -> int:
@@ -344,11 +342,11 @@ def _safe_cut(data: bytes, spans: list[Span], latest: int) -> int:
 
 def _replaced(data: bytes, spans: list[Span], start: int = 0, end: int | None = None) -> bytes:
     end = len(data) if end is None else end
-    kept, at = [], start
+    pieces, at = [], start
     for begin, finish in spans:
         if begin >= end:
             break
         if finish > at:
-            kept += [data[at : max(begin, at)], _MARK]
+            pieces += [data[at : max(begin, at)], _MARK]
             at = finish
-    return b"".join([*kept, data[min(at, end) : end]])
+    return b"".join([*pieces, data[min(at, end) : end]])

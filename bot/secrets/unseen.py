@@ -42,13 +42,13 @@ def seen(data: bytes) -> Seen | None:
     if not _ODD.search(data):
         return None
     text = data.decode("utf-8", "surrogateescape")
-    kept = _kept(text)
-    if kept == [(0, len(text))]:
+    stretches = _visible(text)
+    if stretches == [(0, len(text))]:
         return None
     pieces, begins, places = [], [], []
     length = place = at = 0
-    for begin, end in kept:
-        place += _size(text[at:begin])
+    for begin, end in stretches:
+        place += len(text[at:begin].encode("utf-8", "surrogateescape"))
         pieces.append(text[begin:end].encode("utf-8", "surrogateescape"))
         begins.append(length)
         places.append(place)
@@ -57,29 +57,25 @@ def seen(data: bytes) -> Seen | None:
     return Seen(b"".join(pieces), begins, places)
 
 
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogateescape"))
-
-
-def _kept(text: str) -> list[tuple[int, int]]:
+def _visible(text: str) -> list[tuple[int, int]]:
     """Return the visible stretches of a text."""
-    kept: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     at = 0
-    for found in _UNSEEN.finditer(text):
-        if found.start() > at:
-            kept.append((at, found.start()))
-        at = found.end()
-        if found[0][0] == "\b":
-            _erase(text, kept, len(found[0]))
-    return [*kept, (at, len(text))] if at < len(text) else kept
+    for match in _UNSEEN.finditer(text):
+        if match.start() > at:
+            stretches.append((at, match.start()))
+        at = match.end()
+        if match[0][0] == "\b":
+            _erase(text, stretches, len(match[0]))
+    return [*stretches, (at, len(text))] if at < len(text) else stretches
 
 
-def _erase(text: str, kept: list[tuple[int, int]], count: int) -> None:
+def _erase(text: str, stretches: list[tuple[int, int]], count: int) -> None:
     """Remove the last `count` characters, but not beyond their line."""
-    while count and kept:
-        begin, end = kept.pop()
+    while count and stretches:
+        begin, end = stretches.pop()
         stays = max(end - count, begin, text.rfind("\n", max(end - count, begin), end) + 1)
         if stays > begin:
-            kept.append((begin, stays))
+            stretches.append((begin, stays))
             return
         count -= end - begin

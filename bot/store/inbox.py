@@ -32,8 +32,8 @@ class Inbox:
 
     def is_open(self, update_id: int) -> bool:
         """Return whether an update is not handled yet."""
-        found = self._store.row("SELECT 1 FROM inbox WHERE update_id = ? AND handled_at IS NULL", (update_id,))
-        return found is not None
+        row = self._store.row("SELECT 1 FROM inbox WHERE update_id = ? AND handled_at IS NULL", (update_id,))
+        return row is not None
 
     def forget_all(self) -> None:
         """Delete all updates: another bot numbers its updates differently."""
@@ -42,10 +42,10 @@ class Inbox:
 
     def try_again(self, update_id: int) -> int:
         """Count one more try at an update that an earlier bot process left open. Return the count."""
-        known = self._box.get(BoxKey.UPDATES_TRIED_AGAIN, {})
-        tries = int(known.get(str(update_id), 0)) + 1
-        still = {key: count for key, count in known.items() if self.is_open(int(key))}
-        self._box.set(BoxKey.UPDATES_TRIED_AGAIN, {**still, str(update_id): tries})
+        counts = self._box.get(BoxKey.UPDATES_TRIED_AGAIN, {})
+        tries = int(counts.get(str(update_id), 0)) + 1
+        still_open = {key: count for key, count in counts.items() if self.is_open(int(key))}
+        self._box.set(BoxKey.UPDATES_TRIED_AGAIN, {**still_open, str(update_id): tries})
         return tries
 
     def handled(self, update_id: int) -> None:

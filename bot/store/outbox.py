@@ -101,11 +101,11 @@ class Outbox:
         at = clock.moment(stored)
         if at is None:
             return 0.0
-        known = self._waits.get(row["id"])
-        if known is None or known[0] != stored:
+        wait = self._waits.get(row["id"])
+        if wait is None or wait[0] != stored:
             wait_s = min((at - clock.now()).total_seconds(), LONGEST_WAIT_S)
-            known = self._waits[row["id"]] = (stored, clock.monotonic() + wait_s)
-        return known[1]
+            wait = self._waits[row["id"]] = (stored, clock.monotonic() + wait_s)
+        return wait[1]
 
     def waiting(self) -> int:
         """Return how many messages wait to be sent."""
@@ -223,8 +223,8 @@ class Outbox:
             " ORDER BY id DESC LIMIT 1",
             {"chat": row["chat"], "number": row["message"]},
         )
-        found: dict[str, Any] = json.loads((edit or row)["body"])
-        return found
+        body: dict[str, Any] = json.loads((edit or row)["body"])
+        return body
 
     def change(self, message_id: int, body: Mapping[str, Any]) -> None:
         """Replace the body of a message, unless it was sent or is being sent."""

@@ -97,17 +97,18 @@ class People:
     def accept(self, code: str, person_id: int, name: str) -> str | None:
         """Use up a code and return the role it gave; None if it is not valid."""
         with self._store.transaction():
-            found = self.invitation(code)
-            if found is None:
+            invitation = self.invitation(code)
+            if invitation is None:
                 return None
+            role, made_by = invitation
             self._store.execute("DELETE FROM pairings WHERE digest = ?", (_digest(code),))
             self._store.execute(
                 "INSERT INTO people (id, role, name, paired_by, paired_at) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET role = excluded.role, name = excluded.name,"
                 " paired_by = excluded.paired_by, paired_at = excluded.paired_at",
-                (person_id, found[0], name, found[1], clock.text(clock.now())),
+                (person_id, role, name, made_by, clock.text(clock.now())),
             )
-            return found[0]
+            return role
 
     def revoke(self, person_id: int) -> bool:
         """Remove a role given by pairing. Return False if there was none."""

@@ -30,7 +30,8 @@ class Threads:
 
     def get(self, job_id: int) -> Thread | None:
         """Return where a job was submitted; None if it came from a terminal."""
-        return _thread(self._store.row("SELECT * FROM threads WHERE job_id = ?", (job_id,)))
+        row = self._store.row("SELECT * FROM threads WHERE job_id = ?", (job_id,))
+        return _thread(row) if row else None
 
     def of_group(self, name: str, after: int) -> tuple[list[Thread], bool]:
         """Return where its jobs numbered above `after` were submitted, once per person and chat.
@@ -42,8 +43,8 @@ class Threads:
             " WHERE jobs.group_name = ? AND jobs.id > ? GROUP BY person, chat ORDER BY first",
             (name, after),
         )
-        found = [_thread(row) for row in rows if row["job_id"] is not None]
-        return [thread for thread in found if thread], len(found) < len(rows)
+        threads = [_thread(row) for row in rows if row["job_id"] is not None]
+        return threads, len(threads) < len(rows)
 
     def begun_by(self, chat: int, message: int) -> list[int]:
         """Return the jobs that were submitted with this message."""
@@ -55,5 +56,5 @@ class Threads:
         self._store.execute("UPDATE threads SET chat = ?, message = NULL WHERE chat = ?", (became, chat))
 
 
-def _thread(row: Any) -> Thread | None:
-    return Thread(row["job_id"], row["person"], row["chat"], row["message"], row["topic"]) if row else None
+def _thread(row: Any) -> Thread:
+    return Thread(row["job_id"], row["person"], row["chat"], row["message"], row["topic"])

@@ -37,7 +37,7 @@ def examine() -> Iterator[Finding]:
         yield Finding(FAIL, "chat settings", str(error), "correct it in the environment or in .env of the state folder")
         return
     if _is_page(config):
-        yield from _page(config)
+        yield _page(config)
     else:
         try:
             place, secret = token.source(config), token.find(config)
@@ -54,8 +54,8 @@ def examine() -> Iterator[Finding]:
             return
     with open_queue() as queue:
         yield from _people(config, queue)
-        yield from _parked(queue)
-    yield from _bot(config)
+        yield from _undeliverable(queue)
+    yield _bot(config)
 
 
 def _is_page(config: ChatSettings) -> bool:
@@ -129,33 +129,26 @@ def _people(config: ChatSettings, queue: Queue) -> Iterator[Finding]:
         yield Finding(FAIL, "people", "nobody is admin: nobody could run this box by chat", "nightshift pair")
 
 
-def _bot(config: ChatSettings) -> Iterator[Finding]:
-    pid = holder(config.home, BOT_LOCK)
-    if pid is None:
-        yield Finding(
-            WARN, "bot", "not up", "nightshift up --detach; why it is not: nightshift.log in the state folder"
-        )
-    else:
-        yield Finding(OK, "bot", f"up (pid {pid})")
+def _bot(config: ChatSettings) -> Finding:
+    if (pid := holder(config.home, BOT_LOCK)) is not None:
+        return Finding(OK, "bot", f"up (pid {pid})")
+    return Finding(WARN, "bot", "not up", "nightshift up --detach; why it is not: nightshift.log in the state folder")
 
 
-def _page(config: ChatSettings) -> Iterator[Finding]:
+def _page(config: ChatSettings) -> Finding:
     if holder(config.home, BOT_LOCK) is not None:
-        yield Finding(OK, "page", "`nightshift page` prints its link")
-        return
+        return Finding(OK, "page", "`nightshift page` prints its link")
     if holder(config.home, KEEPER_LOCK) is not None:
-        yield Finding(OK, "page", "`nightshift up` holds its port")
-        return
+        return Finding(OK, "page", "`nightshift up` holds its port")
     try:
         socket.create_server(("127.0.0.1", config.page_port)).close()
     except OSError as error:
         why = f"port {config.page_port} cannot be used: {error.strerror}"
-        yield Finding(FAIL, "page", why, "NIGHTSHIFT_PAGE_PORT=another")
-    else:
-        yield Finding(OK, "page", f"port {config.page_port} is free")
+        return Finding(FAIL, "page", why, "NIGHTSHIFT_PAGE_PORT=another")
+    return Finding(OK, "page", f"port {config.page_port} is free")
 
 
-def _parked(queue: Queue) -> Iterator[Finding]:
+def _undeliverable(queue: Queue) -> Iterator[Finding]:
     since = clock.text(clock.now() - UNDELIVERABLE_FOR)
     for why, count in Outbox(queue.store).undeliverable(since):
         fix = "they open the bot and press Start" if why.startswith("unreachable") else None

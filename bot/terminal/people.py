@@ -108,13 +108,11 @@ def everybody(config: ChatSettings, people: People) -> list[PersonEntry]:
     listed = {"admin": config.admins, "user": config.users, "viewer": config.viewers}
     configured = {person: role for role, ids in listed.items() for person in ids}
     paired = [person for person in people.paired() if person.id not in configured]
-    return [
-        *(
-            PersonEntry(id_, people.get(id_).name, role, f"NIGHTSHIFT_{role.upper()}S", None)
-            for id_, role in configured.items()
-        ),
-        *(PersonEntry(one.id, one.name, one.role or "", one.paired_by, one.paired_at) for one in paired),
+    entries = [
+        PersonEntry(person, people.get(person).name, role, f"NIGHTSHIFT_{role.upper()}S", None)
+        for person, role in configured.items()
     ]
+    return entries + [PersonEntry(who.id, who.name, who.role or "", who.paired_by, who.paired_at) for who in paired]
 
 
 def _list(config: ChatSettings, people: People, as_json: bool) -> None:
@@ -137,7 +135,7 @@ def _row(person: PersonEntry) -> Row:
 
 
 def _revoke(queue: Queue, people: People, config: ChatSettings, person: int) -> None:
-    by = next((one.by for one in everybody(config, people) if one.id == person and one.at is None), None)
+    by = next((entry.by for entry in everybody(config, people) if entry.id == person and entry.at is None), None)
     role = people.get(person).role
     if role is None:
         raise UserError(
