@@ -18,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.box import COMMAND, KEY, VARIABLES, Box, a_box, until
-from bot.local_chat.bot_api.events import MESSAGE, ChatEvent
+from bot.local_chat.bot_api.world import MESSAGE, ChatEvent
 from runner import clock, rundir
 from runner.api.chat import Workspace, stamp
 from runner.model import Exit, Reason, State

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api.api import LocalBotApi
 from bot.local_chat.bot_api.formatted_text import plain_text
 from bot.local_chat.bot_api.in_process_request import LocalRequest
+from bot.local_chat.bot_api.methods import LocalBotApi
 from bot.local_chat.bot_api.world import LocalWorld
 from bot.local_chat.page import history, listening_socket
 from bot.local_chat.page.server import Page

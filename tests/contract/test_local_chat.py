@@ -5,11 +5,10 @@ import json
 
 import pytest
 
-from bot.local_chat.bot_api.api import LocalBotApi
 from bot.local_chat.bot_api.files import Upload
 from bot.local_chat.bot_api.formatted_text import html_text, plain_text
 from bot.local_chat.bot_api.in_process_request import LocalRequest
-from bot.local_chat.bot_api.methods import METHODS
+from bot.local_chat.bot_api.methods import METHODS, LocalBotApi
 from bot.local_chat.bot_api.world import LocalWorld
 from bot.outbound.sender import _CALLS
 from bot.outbound.telegram_client import TelegramClient
@@ -154,7 +153,7 @@ def test_a_poll_waits_for_what_a_person_writes():
         '<pre><code class="language-python">x &lt; 1</code></pre> after',
         "<pre>a <b>b</b></pre><code>/log</code> /log https://x.org/a. @ada #tag #12 a@b.org",
         "<blockquote expandable>q <b>/log</b></blockquote> <blockquote>r</blockquote>\n ",
-        '<a href="https://x.org/">l</a> <s>m</s> <tg-spoiler>n</tg-spoiler> <b></b>',
+        '<a href="https://x.org/">l</a> <s>m</s> <b></b>',
         "control \r\t\x00 characters \u202e here &amp;lt; &quot;",
     ],
 )

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api.api import ApiReply, LocalBotApi
 from bot.local_chat.bot_api.files import Upload
-from bot.local_chat.bot_api.methods import ApiError
+from bot.local_chat.bot_api.methods import ApiError, ApiReply, LocalBotApi
 from tests.telegram.api_errors import too_many_requests
 from tests.telegram.faults import Fault, Faults
 from tests.telegram.methods import BY_LOWER_NAME

@@ -13,7 +13,7 @@ from tests.telegram.api import Ending, Reply
 if TYPE_CHECKING:
     from telegram.request import RequestData
 
-    from bot.local_chat.bot_api.api import ApiReply
+    from bot.local_chat.bot_api.methods import ApiReply
 
 FOREVER_S = 24 * 60 * 60.0
 

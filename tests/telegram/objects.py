@@ -19,7 +19,22 @@ ADMIN_RIGHTS = (
     *("can_restrict_members", "can_promote_members", "can_change_info", "can_invite_users"),
     *("can_post_stories", "can_edit_stories", "can_delete_stories"),
 )
-User = ApiUser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User(ApiUser):
+    """A person or a bot, with everything Telegram tells about them."""
+
+    last_name: str = ""
+    language_code: str = ""
+
+    def to_json(self) -> JsonObject:
+        """Return the user as the Bot API shows it."""
+        return ApiUser.to_json(self) | filled({"language_code": self.language_code})
+
+    def names(self) -> JsonObject:
+        """Return the names that users and private chats are shown with."""
+        return ApiUser.names(self) | filled({"last_name": self.last_name})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,6 +42,7 @@ class Chat(ApiChat):
     """A chat with its messages and members. For a private one also whether the bot may write there."""
 
     type: str
+    started: bool = False
     title: str = ""
     username: str = ""
     is_forum: bool = False
@@ -62,6 +78,7 @@ class Message(ApiMessage):
     thread_id: int | None = None
     link_preview: JsonObject | None = None
     service: JsonObject = field(default_factory=dict)
+    reactions: list[str] = field(default_factory=list)
 
     def to_json(self, *, with_reply: bool = True) -> JsonObject:
         """Return the message as the Bot API shows it. A replied-to message is shown without its own reply."""
@@ -77,7 +94,7 @@ class Message(ApiMessage):
 
     def for_page(self) -> JsonObject:
         """Return the message as watchers see it, with keyboards that the bot itself is not shown."""
-        return ApiMessage.for_page(self) | filled({"keyboard": self.reply_markup})
+        return ApiMessage.for_page(self) | filled({"keyboard": self.reply_markup, "reactions": self.reactions})
 
 
 def member_json(user: User, status: str) -> JsonObject:

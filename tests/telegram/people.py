@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.local_chat.bot_api import events
 from bot.local_chat.bot_api.files import Upload
 from bot.local_chat.bot_api.formatted_text import FormattedText, utf16_length
+from bot.local_chat.bot_api.world import EDITED
 from bot.local_chat.page.actions import PersonError
 from tests.telegram.detect_entities import detect
 from tests.telegram.membership import Membership, Person, Place
@@ -91,7 +91,7 @@ class People(Membership):
             raise PersonError("not one's own message")
         message.text = self._text(text, entities, exact=False)
         message.edit_date = self.world.now()
-        self.world.tell_message(events.EDITED, message, by_bot=False)
+        self.world.tell_message(EDITED, message, by_bot=False)
         deliver(self.world, message, edited=True)
         return message
 

@@ -14,8 +14,8 @@ from tests.telegram.world import World
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from bot.local_chat.bot_api.events import ChatEvent, EventLog
     from bot.local_chat.bot_api.files import Upload
+    from bot.local_chat.bot_api.world import ChatEvent, EventLog
 
 START = 1_800_000_000.0
 

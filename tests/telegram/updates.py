@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from bot.local_chat.bot_api.updates import UpdateQueue
+from bot.local_chat.bot_api.world import UpdateQueue
 from tests.telegram.api_errors import conflict
 from tests.telegram.limits import update_life_s
 

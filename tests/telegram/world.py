@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.local_chat.bot_api.files import FileStore
 from bot.local_chat.bot_api.world import TOKEN, LocalWorld
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bot.local_chat.bot_api.methods import ApiError
-    from bot.local_chat.bot_api.objects import JsonObject
+    from bot.local_chat.bot_api.objects import ApiMessage, ApiUser, JsonObject
 
 SUPERGROUP_BASE = -1_000_000_000_000
 # shown by Telegram instead of a person who writes as a group or a channel
@@ -67,6 +67,8 @@ class World(LocalWorld):
     message_type = Message
     updates: StrictUpdates
     limits: Limits
+    bot: User
+    users: dict[int, User]  # type: ignore[assignment]
     chats: dict[int, Chat]  # type: ignore[assignment]
 
     def __init__(
@@ -98,9 +100,14 @@ class World(LocalWorld):
         self.logged_out = False
         self._numbers = Numbers()
 
-    def commands_for(self, person: User) -> list[JsonObject]:
+    def commands_for(self, person: ApiUser) -> list[JsonObject]:
         """Return the commands that a person's client offers in their own chat."""
-        return self.menu.shown(self.chats[person.id], person.id, person.language_code)
+        return self.menu.shown(self.chats[person.id], person.id, self.users[person.id].language_code)
+
+    def write(self, person: ApiUser, **content: Any) -> ApiMessage:
+        """Put a person's message into their chat, which lets the bot write there, and queue it for the bot."""
+        self.chats[person.id].started = True
+        return super().write(person, **content)
 
     def add_user(
         self,

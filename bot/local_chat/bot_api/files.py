@@ -76,10 +76,6 @@ class FileStore:
             oldest = next(iter(self._by_id))
             self._bytes -= len(self._by_id.pop(oldest).data)
 
-    def skip_to(self, count: int) -> None:
-        """Continue above the ids of an earlier world: a bot that remembers one of them must not get another file."""
-        self.count = max(self.count, count)
-
     def get(self, file_id: str) -> StoredFile | None:
         """Return the file with this id, or None if there is none or it was dropped."""
         return self._by_id.get(file_id)

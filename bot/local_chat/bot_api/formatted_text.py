@@ -12,22 +12,15 @@ Extra = tuple[tuple[str, Any], ...]
 
 KINDS = {
     "b": "bold",
-    "strong": "bold",
     "i": "italic",
-    "em": "italic",
     "u": "underline",
-    "ins": "underline",
     "s": "strikethrough",
-    "strike": "strikethrough",
-    "del": "strikethrough",
-    "tg-spoiler": "spoiler",
-    "span": "spoiler",
     "a": "text_link",
     "blockquote": "blockquote",
     "code": "code",
     "pre": "pre",
 }
-STYLES = frozenset({"bold", "italic", "underline", "strikethrough", "spoiler"})
+STYLES = frozenset({"bold", "italic", "underline", "strikethrough"})
 CODE = frozenset({"code", "pre"})
 QUOTES = frozenset({"blockquote", "expandable_blockquote"})
 PATTERNS = (
@@ -84,7 +77,7 @@ def plain_text(source: str) -> FormattedText:
 
 
 def html_text(source: str) -> FormattedText:
-    """Return a text in Telegram's HTML. The bot's markup is taken to be right: the tests see to that."""
+    """Return a text in Telegram's HTML, with the tags that the bot uses. The markup must be correct: tests check it."""
     reader = _HtmlReader()
     reader.feed(source)
     reader.close()
@@ -175,7 +168,7 @@ def _linked(text: str, marked: list[Entity]) -> list[Entity]:
     return sorted([*marked, *links], key=lambda entity: (entity.offset, -entity.length))
 
 
-def _cross(one: Entity, other: Entity) -> bool:
+def _cross(entity: Entity, other: Entity) -> bool:
     """Return whether two entities overlap and neither is inside the other."""
-    first, second = sorted((one, other), key=lambda entity: (entity.offset, -entity.length))
+    first, second = sorted((entity, other), key=lambda either: (either.offset, -either.length))
     return second.offset < first.end < second.end

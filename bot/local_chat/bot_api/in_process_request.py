@@ -16,7 +16,7 @@ from bot.waiting import within
 if TYPE_CHECKING:
     from telegram._utils.types import ODVInput
 
-    from bot.local_chat.bot_api.api import ApiReply, LocalBotApi
+    from bot.local_chat.bot_api.methods import ApiReply, LocalBotApi
 
 METHOD = re.compile(r"/bot([^/]+)/([^/]+)")
 FILE = re.compile(r"/file/bot([^/]+)/(.+)")
@@ -62,22 +62,16 @@ class LocalRequest(BaseRequest):
         path = unquote(urlsplit(url).path)
         if file := FILE.fullmatch(path):
             return await self._api.download(file[1], file[2])
-        called = METHOD.fullmatch(path)
-        token, method = called.groups() if called else ("", "")
-        params = data.json_parameters if data else {}
-        return await self._api.call(token, method, params, _uploads(data))
+        call = METHOD.fullmatch(path)
+        token, method = call.groups() if call else ("", "")
+        return await self._api.call(token, method, data.json_parameters if data else {}, _uploads(data))
 
 
 def _uploads(data: RequestData | None) -> dict[str, Upload]:
     if data is None or not data.contains_files:
         return {}
     parts = data.multipart_data.items()
-    return {field: Upload(name, _bytes(content), mime_type) for field, (name, content, mime_type) in parts}
-
-
-def _bytes(content: object) -> bytes:
-    if isinstance(content, bytes):
-        return content
-    read = content.read()  # type: ignore[attr-defined]
-    assert isinstance(read, bytes)
-    return read
+    return {
+        field: Upload(name, content if isinstance(content, bytes) else content.read(), mime_type)
+        for field, (name, content, mime_type) in parts
+    }

@@ -1,22 +1,24 @@
-"""What the bot may call. Each method takes the world and a call, and returns JSON.
+"""The Bot API as the bot sees it: takes a method and its parameters, returns an HTTP answer.
 
-Only such refusals are here as a correct bot can meet: a message, chat or file that is gone, or a text that is too long.
+It refuses only what a correct bot can run into: a message, chat or file that is gone, or a text that is too long.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api import events
 from bot.local_chat.bot_api.formatted_text import FormattedText, html_text, plain_text, utf16_length
+from bot.local_chat.bot_api.world import ANSWERED, COMMANDS, EDITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bot.local_chat.bot_api.files import StoredFile, Upload
+    from bot.local_chat.bot_api.files import Upload
     from bot.local_chat.bot_api.objects import ApiChat, ApiMessage, JsonObject
     from bot.local_chat.bot_api.world import LocalWorld
 
@@ -42,7 +44,7 @@ class Call:
     """The parameters of one call. Each arrives as a string, or as an uploaded file."""
 
     values: Mapping[str, str]
-    files: Mapping[str, Upload] = field(default_factory=dict)
+    files: Mapping[str, Upload]
 
     def text(self, name: str) -> str:
         """Return a string, empty if it is missing."""
@@ -57,20 +59,10 @@ class Call:
         return json.loads(self.values.get(name, "null"))
 
 
-def get_me(world: LocalWorld, _call: Call) -> JsonObject:
-    """Return the bot itself."""
-    return world.bot.to_json()
-
-
 async def get_updates(world: LocalWorld, call: Call) -> list[JsonObject]:
     """Confirm updates before the offset and return those that follow, waiting for them if asked to."""
     timeout_s = min(call.integer("timeout"), world.limits.long_poll_s)
     return await world.updates.get(call.integer("offset"), call.integer("limit", 100), timeout_s)
-
-
-def delete_webhook(_world: LocalWorld, _call: Call) -> bool:
-    """Do nothing: there is no webhook here."""
-    return True
 
 
 def send_message(world: LocalWorld, call: Call) -> JsonObject:
@@ -78,14 +70,12 @@ def send_message(world: LocalWorld, call: Call) -> JsonObject:
     return _send(world, call, text=_text(world, call))
 
 
-def send_document(world: LocalWorld, call: Call) -> JsonObject:
-    """Send a file as it is."""
-    return _send(world, call, caption=_caption(world, call), document=_file(world, call, "document"))
-
-
-def send_photo(world: LocalWorld, call: Call) -> JsonObject:
-    """Send a picture as a photo."""
-    return _send(world, call, caption=_caption(world, call), photo=_file(world, call, "photo"))
+def send_file(kind: str, world: LocalWorld, call: Call) -> JsonObject:
+    """Send a document, or a picture as a photo."""
+    upload = call.files[call.text(kind).removeprefix("attach://") or kind]
+    caption = _caption(world, call)
+    size = struct.unpack_from(">II", upload.data, 16) if kind == "photo" else None  # the bot draws PNGs
+    return _send(world, call, caption=caption, **{kind: world.files.add(kind, upload, size)})
 
 
 def get_file(world: LocalWorld, call: Call) -> JsonObject:
@@ -125,15 +115,15 @@ def answer_callback_query(world: LocalWorld, call: Call) -> bool:
     if not tap.answered:
         tap.answered = True
         answer = {"text": call.text("text"), "show_alert": bool(call.json("show_alert"))}
-        world.events.tell(events.ANSWERED, tap.chat.id, {"id": tap.id, "user_id": tap.user.id, **answer})
+        world.events.tell(ANSWERED, tap.chat.id, {"id": tap.id, **answer})
     return True
 
 
 def set_my_commands(world: LocalWorld, call: Call) -> bool:
-    """Replace the commands of one chat or, without a chat, of all others."""
+    """Replace the commands offered in one chat or, if none is named, in all chats without their own."""
     chat_id = (call.json("scope") or {}).get("chat_id")
     world.commands[chat_id] = call.json("commands")
-    world.events.tell(events.COMMANDS, chat_id, {})
+    world.events.tell(COMMANDS, chat_id, {})
     return True
 
 
@@ -144,12 +134,12 @@ def leave_chat(world: LocalWorld, call: Call) -> bool:
 
 
 METHODS: dict[str, Callable[[LocalWorld, Call], Any]] = {
-    "getMe": get_me,
+    "getMe": lambda world, _call: world.bot.to_json(),
     "getUpdates": get_updates,
-    "deleteWebhook": delete_webhook,
+    "deleteWebhook": lambda _world, _call: True,  # there is none
     "sendMessage": send_message,
-    "sendDocument": send_document,
-    "sendPhoto": send_photo,
+    "sendDocument": partial(send_file, "document"),
+    "sendPhoto": partial(send_file, "photo"),
     "getFile": get_file,
     "editMessageText": edit_message_text,
     "editMessageCaption": edit_message_caption,
@@ -160,9 +150,52 @@ METHODS: dict[str, Callable[[LocalWorld, Call], Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ApiReply:
+    """An HTTP answer."""
+
+    status: int = 200
+    body: bytes = b""
+
+
+class LocalBotApi:
+    """One world, and the methods a bot may call in it."""
+
+    def __init__(self, world: LocalWorld) -> None:
+        self.world = world
+
+    async def call(
+        self,
+        token: str,  # noqa: ARG002 - there is only one bot
+        method: str,
+        params: Mapping[str, str],
+        files: Mapping[str, Upload] | None = None,
+    ) -> ApiReply:
+        """Do what the bot asks."""
+        try:
+            if method not in METHODS:
+                raise bad_request(f"the local chat has no method {method}")
+            result = METHODS[method](self.world, Call(params, files or {}))
+            if inspect.isawaitable(result):
+                result = await result
+        except ApiError as error:
+            return _refusal(error)
+        return ApiReply(body=json.dumps({"ok": True, "result": result}).encode())
+
+    async def download(self, token: str, path: str) -> ApiReply:  # noqa: ARG002
+        """Return a file's content."""
+        stored = self.world.files.at(path)
+        return _refusal(ApiError(404, "Not Found")) if stored is None else ApiReply(body=stored.data)
+
+
 def bad_request(text: str) -> ApiError:
     """Return a 400: the request is wrong, and a retry does not help."""
     return ApiError(400, f"Bad Request: {text}")
+
+
+def _refusal(error: ApiError) -> ApiReply:
+    body = {"ok": False, "error_code": error.code, "description": error.description}
+    return ApiReply(error.code, json.dumps(body).encode())
 
 
 def _chat(world: LocalWorld, call: Call) -> ApiChat:
@@ -191,12 +224,6 @@ def _formatted(call: Call, name: str, limit: int, complaint: str) -> FormattedTe
     return formatted
 
 
-def _file(world: LocalWorld, call: Call, kind: str) -> StoredFile:
-    upload = call.files[call.text(kind).removeprefix("attach://") or kind]
-    size = struct.unpack_from(">II", upload.data, 16) if kind == "photo" else None  # the bot draws PNGs
-    return world.files.add(kind, upload, size)
-
-
 def _send(world: LocalWorld, call: Call, **content: Any) -> JsonObject:
     chat = _chat(world, call)
     message = world.message_type(
@@ -222,7 +249,7 @@ def _replied(chat: ApiChat, reply: JsonObject | None) -> ApiMessage | None:
 
 
 def _keyboard(call: Call) -> JsonObject | None:
-    """Return the keyboard of a call. One without buttons is none."""
+    """Return the keyboard of a call, or None if it has no buttons."""
     markup: JsonObject | None = call.json("reply_markup")
     return markup if markup and any(markup.get("inline_keyboard", [True])) else None
 
@@ -246,5 +273,5 @@ def _change(world: LocalWorld, call: Call, message: ApiMessage, **content: Forma
     for name, text in changed.items():
         setattr(message, name, text)
     message.reply_markup = markup
-    world.tell_message(events.EDITED, message, by_bot=True)
+    world.tell_message(EDITED, message, by_bot=True)
     return message.to_json()

@@ -19,15 +19,16 @@ class ApiUser:
 
     id: int
     first_name: str
-    last_name: str = ""
     username: str = ""
     is_bot: bool = False
-    language_code: str = ""
 
     def to_json(self) -> JsonObject:
         """Return the user as the Bot API shows it."""
-        optional = {name: getattr(self, name) for name in ("last_name", "username", "language_code")}
-        return {"id": self.id, "is_bot": self.is_bot, "first_name": self.first_name, **filled(optional)}
+        return {"id": self.id, "is_bot": self.is_bot, **self.names()}
+
+    def names(self) -> JsonObject:
+        """Return the names that users and private chats are shown with."""
+        return {"first_name": self.first_name, **filled({"username": self.username})}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,16 +37,13 @@ class ApiChat:
 
     id: int
     user: ApiUser | None = None
-    started: bool = False
     messages: dict[int, ApiMessage] = field(default_factory=dict)
     next_message_id: int = 1
 
     def to_json(self) -> JsonObject:
         """Return the chat as the Bot API shows it inside other objects."""
         assert self.user is not None
-        person = self.user.to_json()
-        name = {key: value for key, value in person.items() if key in {"first_name", "last_name", "username"}}
-        return {"id": self.id, "type": "private", **name}
+        return {"id": self.id, "type": "private", **self.user.names()}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,8 +53,7 @@ class ApiMessage:
     message_id: int = 0
     chat: ApiChat
     date: int
-    outgoing: bool = False
-    """Whether the bot wrote it."""
+    outgoing: bool = False  # whether the bot wrote it
     sender: ApiUser | None = None
     text: FormattedText = field(default_factory=FormattedText)
     caption: FormattedText = field(default_factory=FormattedText)
@@ -66,7 +63,7 @@ class ApiMessage:
     reply_markup: JsonObject | None = None
     edit_date: int | None = None
     silent: bool = False
-    reactions: list[str] = field(default_factory=list)
+    client: str = ""  # the name that the page gave it before it had a number
 
     def to_json(self, *, with_reply: bool = True) -> JsonObject:
         """Return the message as the Bot API shows it. A replied-to message is shown without its own reply."""
@@ -87,7 +84,7 @@ class ApiMessage:
 
     def for_page(self) -> JsonObject:
         """Return the message as watchers see it, with fields that the Bot API itself does not show."""
-        return self.to_json() | filled({"silent": self.silent, "reactions": self.reactions})
+        return self.to_json() | filled({"silent": self.silent, "client": self.client})
 
 
 def filled(fields: JsonObject) -> JsonObject:

@@ -1,18 +1,19 @@
-"""The world a bot lives in: the bot, its people and their chats, and updates that wait for the bot.
+"""The world a bot lives in: the bot, its people and their chats, updates that wait for the bot, and watchers.
 
 It knows no transport. Everything runs in one thread, and times come from the given clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bot.local_chat.bot_api import events
 from bot.local_chat.bot_api.files import FileStore
 from bot.local_chat.bot_api.objects import ApiChat, ApiMessage, ApiUser
-from bot.local_chat.bot_api.updates import UpdateQueue
+from bot.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 TOKEN = "4242:AAnightshift-local-chat-token-000000"  # noqa: S105 - opens nothing but this world
 MIB = 1024 * 1024
-MessageT = TypeVar("MessageT", bound=ApiMessage)
+MESSAGE, EDITED, ANSWERED, COMMANDS = "message", "edited", "callback_answered", "commands"
+KEPT_EVENTS = 10_000
 KEPT_TAPS = 10_000
+MessageT = TypeVar("MessageT", bound=ApiMessage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,88 @@ class Tap:
     answered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ChatEvent:
+    """One thing that happened. `by_bot` says whether the bot did it or a person."""
+
+    number: int
+    kind: str
+    chat_id: int | None
+    by_bot: bool
+    data: dict[str, Any]
+
+
+class EventLog:
+    """The last events, numbered from 1, and the watchers that are called for each new one."""
+
+    def __init__(self) -> None:
+        self._events: deque[ChatEvent] = deque(maxlen=KEPT_EVENTS)
+        self._watchers: list[Callable[[ChatEvent], None]] = []
+        self.last_number = 0
+
+    def tell(self, kind: str, chat_id: int | None, data: dict[str, Any], *, by_bot: bool = True) -> None:
+        """Record an event and call the watchers."""
+        self.last_number += 1
+        event = ChatEvent(self.last_number, kind, chat_id, by_bot, data)
+        self._events.append(event)
+        for watcher in list(self._watchers):
+            watcher(event)
+
+    def after(self, number: int = 0, kind: str | None = None) -> list[ChatEvent]:
+        """Return the kept events after that number, of one kind if given."""
+        return [event for event in self._events if event.number > number and kind in {None, event.kind}]
+
+    def watch(self, watcher: Callable[[ChatEvent], None]) -> Callable[[], None]:
+        """Call `watcher` for every event from now on, until the returned function is called."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+
+class UpdateQueue:
+    """Keeps updates until the bot confirms them by asking for later ones."""
+
+    def __init__(self, first_id: int) -> None:
+        self._next_id = first_id
+        self._pending: dict[int, JsonObject] = {}
+        self._waiter: asyncio.Future[None] | None = None
+
+    def add(self, kind: str, payload: JsonObject) -> int | None:
+        """Queue an update, wake the poll, and return the update's id."""
+        update_id = self._next_id
+        self._next_id += 1
+        self._pending[update_id] = {"update_id": update_id, kind: payload}
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        return update_id
+
+    def pending(self) -> list[JsonObject]:
+        """Return the waiting updates, in order."""
+        return list(self._pending.values())
+
+    def confirm(self, offset: int) -> None:
+        """Forget the updates before the offset."""
+        for update_id in [update_id for update_id in self._pending if update_id < offset]:
+            del self._pending[update_id]
+
+    async def get(self, offset: int, limit: int, timeout_s: float) -> list[JsonObject]:
+        """Confirm, then return what is there. If nothing is, wait for it."""
+        self.confirm(offset)
+        if not self._pending and timeout_s > 0:
+            await self._wait(timeout_s)
+        return self.pending()[:limit]
+
+    async def _wait(self, timeout_s: float) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiter = waiter
+        try:
+            await within(timeout_s, waiter)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            if self._waiter is waiter:
+                self._waiter = None
+
+
 class LocalWorld:
     """One bot and the people it may meet, each in a private chat."""
 
@@ -66,7 +151,7 @@ class LocalWorld:
         self.limits = ChatLimits()
         # ids go on above those of an older world: a bot that remembers them must not take new updates for old
         self.updates = UpdateQueue(int(clock()))
-        self.events = events.EventLog()
+        self.events = EventLog()
         self.files = FileStore(self.limits.kept_file_bytes, TOKEN)
         self.commands: dict[int | None, list[JsonObject]] = {}
         self.users: dict[int, ApiUser] = {self.bot.id: self.bot}
@@ -93,7 +178,6 @@ class LocalWorld:
     def write(self, person: ApiUser, **content: Any) -> ApiMessage:
         """Put a person's message into their chat, and queue it for the bot."""
         chat = self.chats[person.id]
-        chat.started = True
         message = self.post(self.message_type(chat=chat, date=self.now(), sender=person, **content), by_bot=False)
         self.updates.add("message", message.to_json())
         return message
@@ -125,7 +209,7 @@ class LocalWorld:
         chat.messages[message.message_id] = message
         while len(chat.messages) > self.limits.kept_messages:
             del chat.messages[next(iter(chat.messages))]
-        self.tell_message(events.MESSAGE, message, by_bot=by_bot)
+        self.tell_message(MESSAGE, message, by_bot=by_bot)
         return message
 
     def tell_message(self, kind: str, message: ApiMessage, *, by_bot: bool) -> None:

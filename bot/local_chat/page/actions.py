@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 from bot.local_chat.bot_api.formatted_text import plain_text, utf16_length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bot.local_chat.bot_api.files import Upload
-    from bot.local_chat.bot_api.objects import ApiMessage, ApiUser, JsonObject
+    from bot.local_chat.bot_api.objects import ApiUser, JsonObject
     from bot.local_chat.bot_api.world import LocalWorld
 
 SHOWN_AT_ONCE = 200
@@ -29,18 +27,12 @@ class PersonActions:
         self._world = world
         self._person = person
         self._chat = world.chats[person.id]
-        self._sending: str | None = None
-        self._sent: dict[str, int] = {}
-        self._names: dict[int, str] = {}
-
-    def name_of(self, message_id: int) -> str | None:
-        """Return the page's own name for a message it sent or is sending, or None."""
-        return self._names.get(message_id, self._sending)
+        self._sent: dict[str, int] = {}  # message ids by the page's names
 
     def messages(self, before: int | None = None) -> tuple[list[JsonObject], bool]:
         """Return the newest messages (before this one, if given), oldest first, and whether there are older ones."""
         messages = [message for number, message in self._chat.messages.items() if before is None or number < before]
-        return [self._named(message) for message in messages[-SHOWN_AT_ONCE:]], len(messages) > SHOWN_AT_ONCE
+        return [message.for_page() for message in messages[-SHOWN_AT_ONCE:]], len(messages) > SHOWN_AT_ONCE
 
     def do(self, request: JsonObject) -> JsonObject:
         """Do what a frame from the page asks, and return the frame to answer with."""
@@ -63,14 +55,14 @@ class PersonActions:
         if utf16_length(caption) > self._world.limits.caption:
             raise PersonError(f"The text below a file has at most {self._world.limits.caption} characters.")
 
-        def send() -> ApiMessage:
+        if name not in self._sent:
             document = self._world.files.add("document", upload)
-            return self._write(reply_to, document=document, caption=plain_text(caption))
-
-        return self._once(name, send)
+            self._send(name, reply_to, document=document, caption=plain_text(caption))
+        return self._sent[name]
 
     def _send_text(self, request: JsonObject) -> int:
         text = plain_text(_text(request, "text"))
+        name = _text(request, "id")
         reply_to = _integer(request, "reply_to") if request.get("reply_to") is not None else None
         if not text.text:
             raise PersonError("There is nothing to send.")
@@ -78,30 +70,17 @@ class PersonActions:
             raise PersonError(
                 f"A message has at most {self._world.limits.text} characters. Send longer text as a file."
             )
-        return self._once(_text(request, "id"), lambda: self._write(reply_to, text=text))
+        if name not in self._sent:
+            self._send(name, reply_to, text=text)
+        return self._sent[name]
 
-    def _write(self, reply_to: int | None, **content: Any) -> ApiMessage:
-        return self._world.write(self._person, reply_to=self._chat.messages.get(reply_to or 0), **content)
-
-    def _once(self, name: str, send: Callable[[], ApiMessage]) -> int:
+    def _send(self, name: str, reply_to: int | None, **content: Any) -> None:
         if not 0 < len(name) <= LONGEST_NAME:
             raise PersonError("A message needs a name of its own.")
-        if name in self._sent:
-            return self._sent[name]
-        self._sending = name
-        try:
-            message_id = send().message_id
-        finally:
-            self._sending = None
-        self._sent[name] = message_id
-        self._names[message_id] = name
+        replied = self._chat.messages.get(reply_to or 0)
+        self._sent[name] = self._world.write(self._person, client=name, reply_to=replied, **content).message_id
         while len(self._sent) > KEPT_NAMES:
-            del self._names[self._sent.pop(next(iter(self._sent)))]
-        return message_id
-
-    def _named(self, message: ApiMessage) -> JsonObject:
-        name = self.name_of(message.message_id)
-        return message.for_page() | ({"client": name} if name else {})
+            del self._sent[next(iter(self._sent))]
 
 
 def _text(request: JsonObject, field: str) -> str:

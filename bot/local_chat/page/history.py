@@ -16,14 +16,13 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.local_chat.bot_api import events
 from bot.local_chat.bot_api.files import StoredFile
 from bot.local_chat.bot_api.formatted_text import Entity, FormattedText, utf16_length
+from bot.local_chat.bot_api.world import EDITED, MESSAGE
 
 if TYPE_CHECKING:
-    from bot.local_chat.bot_api.events import ChatEvent
     from bot.local_chat.bot_api.objects import ApiMessage, ApiUser, JsonObject
-    from bot.local_chat.bot_api.world import LocalWorld
+    from bot.local_chat.bot_api.world import ChatEvent, LocalWorld
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +31,7 @@ KEPT_MESSAGES = 500
 KEPT_FILE_BYTES = 4 * 1024 * 1024
 KEPT_BYTES = 64 * 1024 * 1024
 DELAY_S = 1.0
-KINDS = frozenset({events.MESSAGE, events.EDITED, events.DELETED, events.REACTION})
-PLAIN_FIELDS = ("date", "outgoing", "reply_markup", "edit_date", "silent", "reactions")
+PLAIN_FIELDS = ("date", "outgoing", "reply_markup", "edit_date", "silent")
 FILE_FIELDS = ("kind", "file_id", "file_unique_id", "path", "name", "mime_type", "size")
 
 
@@ -54,12 +52,12 @@ def load(world: LocalWorld, person: ApiUser, path: str) -> None:
         _put_aside(path, error)
         return
     chat.messages.update(messages)
-    chat.started = bool(kept_chat.get("started"))
     chat.next_message_id = max([chat.next_message_id, next_id, *(number + 1 for number in messages)])
     for message in messages.values():
         for stored in _files(message):
             world.files.restore(stored)
-    world.files.skip_to(files_count)
+    # a bot that remembers a file id must not get another file for it
+    world.files.count = max(world.files.count, files_count)
 
 
 class HistoryWriter:
@@ -89,7 +87,7 @@ class HistoryWriter:
         self._write(*self._snapshot())
 
     def _note(self, event: ChatEvent) -> None:
-        if event.chat_id == self._chat.id and event.kind in KINDS:
+        if event.chat_id == self._chat.id and event.kind in {MESSAGE, EDITED}:
             self._changed.set()
 
     async def _run(self) -> None:
@@ -106,7 +104,6 @@ class HistoryWriter:
         messages = list(self._chat.messages.values())[-KEPT_MESSAGES:]
         chat = {
             "version": VERSION,
-            "started": self._chat.started,
             "next_message_id": self._chat.next_message_id,
             "files": self._world.files.count,
             "messages": [_message_json(message) for message in messages],
@@ -114,7 +111,7 @@ class HistoryWriter:
         return json.dumps(chat, ensure_ascii=False), _files_to_keep(messages)
 
     def _write(self, text: str, files: dict[str, StoredFile]) -> None:
-        folder = _files_folder(self._path)
+        folder = f"{self._path}.files"
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             present = set(os.listdir(folder))
@@ -147,19 +144,18 @@ def _read_messages(kept_chat: JsonObject, world: LocalWorld, person: ApiUser, pa
         raise ValueError(f"version {kept_chat['version']}")
     messages: dict[int, ApiMessage] = {}
     for fields in kept_chat["messages"]:
-        messages[int(fields["id"])] = world.message_type(
+        message = world.message_type(
             message_id=int(fields["id"]),
             chat=world.chats[person.id],
             sender=world.users.get(fields.get("from", 0)),
             text=_read_text(fields, "text"),
             caption=_read_text(fields, "caption"),
-            document=_read_file(fields.get("document")),
-            photo=_read_file(fields.get("photo")),
             reply_to=messages.get(fields.get("reply_to")),
             **{name: fields[name] for name in PLAIN_FIELDS if name in fields},
         )
-    for message in messages.values():
-        _fill_file(message, _files_folder(path))
+        messages[message.message_id] = message
+        for kind in {"document", "photo"} & fields.keys():
+            _read_file(message, kind, fields[kind], f"{path}.files")
     return messages
 
 
@@ -171,25 +167,14 @@ def _read_text(fields: JsonObject, name: str) -> FormattedText:
     return FormattedText(fields.get(name, ""), tuple(entities))
 
 
-def _read_file(fields: JsonObject | None) -> StoredFile | None:
-    """Return a file, still without its content."""
-    if fields is None:
-        return None
-    size = fields["size"]
-    return StoredFile(**(fields | {"data": b"", "size": None if size is None else (int(size[0]), int(size[1]))}))
-
-
-def _fill_file(message: ApiMessage, folder: str) -> None:
-    """Read the content of a message's file. If it is gone, say so in the message: Telegram has no empty files."""
-    for kind in ("document", "photo"):
-        stored: StoredFile | None = getattr(message, kind)
-        if stored is None:
-            continue
-        try:
-            with open(os.path.join(folder, _file_name(stored)), "rb") as file:
-                setattr(message, kind, replace(stored, data=file.read()))
-        except OSError:
-            _replace_by_note(message, f"📎 {stored.name} (no longer kept)")
+def _read_file(message: ApiMessage, kind: str, fields: JsonObject, folder: str) -> None:
+    """Give a message its file. If the content is gone, say so in the message: Telegram has no empty files."""
+    size = None if fields["size"] is None else tuple(map(int, fields["size"]))
+    try:
+        with open(os.path.join(folder, fields["file_unique_id"]), "rb") as file:
+            setattr(message, kind, StoredFile(**fields | {"data": file.read(), "size": size}))
+    except OSError:
+        _replace_by_note(message, f"📎 {fields['name']} (no longer kept)")
 
 
 def _replace_by_note(message: ApiMessage, note: str) -> None:
@@ -197,32 +182,23 @@ def _replace_by_note(message: ApiMessage, note: str) -> None:
     length = utf16_length(note)
     moved = (replace(entity, offset=entity.offset + length + 1) for entity in message.caption.entities)
     message.text = FormattedText(note + after, (Entity("italic", 0, length), *moved))
-    message.caption, message.document, message.photo = FormattedText(), None, None
+    message.caption = FormattedText()
 
 
 def _files_to_keep(messages: list[ApiMessage]) -> dict[str, StoredFile]:
-    """Return the newest files that are small enough, up to KEPT_BYTES in total."""
+    """Return the newest files that are small enough, up to KEPT_BYTES in total. The same content is kept once."""
     files: dict[str, StoredFile] = {}
     room = KEPT_BYTES
     for message in reversed(messages):
         for stored in _files(message):
             if len(stored.data) <= min(KEPT_FILE_BYTES, room):
                 room -= len(stored.data)
-                files[_file_name(stored)] = stored
+                files[stored.file_unique_id] = stored
     return files
 
 
 def _files(message: ApiMessage) -> list[StoredFile]:
     return [stored for stored in (message.document, message.photo) if stored is not None]
-
-
-def _file_name(stored: StoredFile) -> str:
-    """Return a file's name on disk. It comes from the content, so equal files are written once."""
-    return stored.file_unique_id
-
-
-def _files_folder(path: str) -> str:
-    return f"{path}.files"
 
 
 def _write_file(path: str, data: bytes) -> None:

@@ -4,7 +4,7 @@
         print(page.url)
 
 The link's secret comes after the #, which browsers do not send. Page and server prove to each other that they know it
-(`proof`). Files are sent with a key that is valid for one connection.
+(`security`). Files are sent with a key that is valid for one connection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from aiohttp import web
 from bot.local_chat.bot_api.files import Upload
 from bot.local_chat.page.actions import PersonActions, PersonError
 from bot.local_chat.page.listening_socket import HOST
-from bot.local_chat.page.proof import Keys
 from bot.local_chat.page.security import Doorkeeper
 from bot.local_chat.page.stream import OpenPage, Stream, read_frame
 
@@ -48,7 +47,7 @@ class Page:
         self._world = world
         self._listener = listener
         self._secret = secret
-        self._door = Doorkeeper(Keys(secret, listener.session), listener.port)
+        self._door = Doorkeeper(listener, secret)
         self._actions = PersonActions(world, person)
         self._stream = Stream(world, person, self._actions, status)
         self._runner = web.AppRunner(self._app(), shutdown_timeout=1.0, access_log=None)
@@ -64,7 +63,7 @@ class Page:
         if secret == self._secret:
             return False
         self._secret = secret
-        self._door.change(Keys(secret, self._listener.session))
+        self._door.change(secret)
         self._stream.cut_off()
         return True
 

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSCloseCode, web
 
-from bot.local_chat.bot_api import events
+from bot.local_chat.bot_api.world import ANSWERED, COMMANDS, EDITED, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.local_chat.bot_api.events import ChatEvent
     from bot.local_chat.bot_api.objects import ApiUser
-    from bot.local_chat.bot_api.world import LocalWorld
+    from bot.local_chat.bot_api.world import ChatEvent, LocalWorld
     from bot.local_chat.page.actions import PersonActions
 
 log = logging.getLogger(__name__)
@@ -30,7 +29,7 @@ log = logging.getLogger(__name__)
 STATUS_EVERY_S = 1.0
 STATUS_GAP_S = 0.1
 WAITING_FRAMES = 2000
-SHOWN = frozenset({events.MESSAGE, events.EDITED, events.DELETED, events.REACTION, events.ANSWERED, events.ACTION})
+SHOWN = frozenset({MESSAGE, EDITED, ANSWERED})
 
 
 class OpenPage:
@@ -152,21 +151,16 @@ class Stream:
     def _tell(self, event: ChatEvent) -> None:
         if not self._pages:
             return
-        if event.kind == events.COMMANDS:
+        if event.kind == COMMANDS:
             self._push(json.dumps({"type": "commands", "commands": self._world.commands_for(self._person)}))
         elif self._is_shown(event):
             self._push(self._event_frame(event))
 
     def _is_shown(self, event: ChatEvent) -> bool:
-        if event.kind not in SHOWN or event.chat_id != self._person.id:
-            return False
-        return event.kind != events.ANSWERED or event.data["user_id"] == self._person.id
+        return event.kind in SHOWN and event.chat_id == self._person.id
 
     def _event_frame(self, event: ChatEvent) -> str:
-        frame = {"type": "event", "number": event.number, "kind": event.kind, "data": event.data}
-        if event.kind == events.MESSAGE and (name := self._actions.name_of(event.data["message_id"])):
-            frame["data"] = event.data | {"client": name}
-        return json.dumps(frame)
+        return json.dumps({"type": "event", "number": event.number, "kind": event.kind, "data": event.data})
 
     def _status_frame(self) -> str:
         try:

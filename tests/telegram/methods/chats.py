@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.local_chat.bot_api import events
 from tests.telegram.api_errors import bad_request
 from tests.telegram.chat_access import readable_chat, writable_chat
 from tests.telegram.objects import LEFT, MEMBER, PRIVATE, member_json
@@ -31,7 +30,7 @@ def send_chat_action(world: World, params: Params) -> bool:
     if action not in ACTIONS:
         raise bad_request("wrong parameter action in request")
     chat = writable_chat(world, params.text("chat_id"))
-    world.events.tell(events.ACTION, chat.id, {"action": action})
+    world.events.tell("chat_action", chat.id, {"action": action})
     return True
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.local_chat.bot_api import events
 from bot.local_chat.bot_api.formatted_text import utf16_length
+from bot.local_chat.bot_api.world import ANSWERED, EDITED
 from tests.telegram.api_errors import FieldError, bad_request
 from tests.telegram.chat_access import message_in, readable_chat, writable_chat
 from tests.telegram.fields import Fields
@@ -71,7 +71,7 @@ def delete_message(world: World, params: Params) -> bool:
     if world.clock() - message.date > world.limits.delete_age_s and chat.bot_status != ADMINISTRATOR:
         raise bad_request("message can't be deleted for everyone")
     del chat.messages[message.message_id]
-    world.events.tell(events.DELETED, chat.id, {"message_id": message.message_id})
+    world.events.tell("deleted", chat.id, {"message_id": message.message_id})
     return True
 
 
@@ -87,7 +87,7 @@ def answer_callback_query(world: World, params: Params) -> bool:
         tap.answered = True
         shown = {"id": tap.id, "user_id": tap.user.id, "data": tap.data, "text": text}
         shown |= {"show_alert": params.boolean("show_alert"), "url": params.text("url")}
-        world.events.tell(events.ANSWERED, tap.chat.id, shown)
+        world.events.tell(ANSWERED, tap.chat.id, shown)
     return True
 
 
@@ -101,7 +101,7 @@ def set_message_reaction(world: World, params: Params) -> bool:
     if not set(emoji) <= REACTIONS:
         raise bad_request("REACTION_INVALID")
     message.reactions = emoji
-    world.events.tell(events.REACTION, chat.id, {"message_id": message.message_id, "reactions": emoji})
+    world.events.tell("reaction", chat.id, {"message_id": message.message_id, "reactions": emoji})
     return True
 
 
@@ -125,7 +125,7 @@ def _change(world: World, message: Message, name: str, content: FormattedText, m
         message.edit_date = world.now()
     setattr(message, name, content)
     message.reply_markup = markup
-    world.tell_message(events.EDITED, message, by_bot=True)
+    world.tell_message(EDITED, message, by_bot=True)
     return message.to_json()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.local_chat.bot_api import events
+from bot.local_chat.bot_api.world import COMMANDS
 from tests.telegram.api_errors import bad_request
 from tests.telegram.chat_access import readable_chat
 from tests.telegram.command_menu import Scope, read_commands, read_scope
@@ -58,7 +58,7 @@ def _set(world: World, params: Params, commands: list[JsonObject]) -> bool:
     scope = _scope(world, params)
     language = _language(params)
     world.menu.set(scope, language, commands)
-    world.events.tell(events.COMMANDS, scope.chat_id, {"scope": scope.to_json(), "commands": commands})
+    world.events.tell(COMMANDS, scope.chat_id, {"scope": scope.to_json(), "commands": commands})
     return True
 
 

@@ -8,7 +8,6 @@ import { Files } from "./files.js";
 import { Identity } from "./identity.js";
 import { Keyboards } from "./keyboard.js";
 import { setUpLook } from "./look.js";
-import { Typing } from "./notices.js";
 import { Outbox } from "./outbox.js";
 import { Shelf } from "./shelf.js";
 import { Connection } from "./socket.js";
@@ -30,7 +29,6 @@ function start(identity) {
   const composer = new Composer(outbox, bubbles, shelf);
   const attention = new Attention();
   const strip = new Strip();
-  const typing = new Typing();
   let status = null;
 
   const showState = () => {
@@ -47,15 +45,10 @@ function start(identity) {
     message: (message) => {
       if (message.client) outbox.arrived(message.client);
       timeline.add(message);
-      if (bubbles.isMine(message)) return;
-      typing.stop();
-      attention.received(message);
+      if (!bubbles.isMine(message)) attention.received(message);
     },
     edited: (message) => timeline.change(message),
-    deleted: ({ message_id: messageId }) => timeline.remove(messageId),
-    reaction: ({ message_id: messageId, reactions }) => timeline.react(messageId, reactions),
     callback_answered: (answer) => keyboards.answered(answer),
-    chat_action: ({ action }) => typing.show(action),
   };
 
   connection.addEventListener("hello", async ({ detail: hello }) => {
@@ -94,7 +87,6 @@ function start(identity) {
     showState();
   });
   connection.addEventListener("offline", () => {
-    typing.stop();
     showState();
     showEmptiness();
   });

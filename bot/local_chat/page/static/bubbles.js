@@ -1,9 +1,8 @@
-// One message as an element: quote, picture or file, text, marks, buttons, reactions.
+// One message as an element: quote, picture or file, text, marks, buttons.
 
-import { el, icon } from "./dom.js";
+import { el, enlarge, icon, toast } from "./dom.js";
 import { richText, setExpanded } from "./entities.js";
 import { sizeText } from "./files.js";
-import { enlarge, toast } from "./notices.js";
 
 const TALLEST_PX = 340;
 const ENOUGH_PX = 56;
@@ -33,7 +32,7 @@ export class Bubbles {
     const mine = this.isMine(message);
     const article = el("article", { class: `message ${mine ? "mine" : "theirs"}`, "data-id": message.message_id });
     article.append(
-      el("div", { class: "stack" }, this.#bubble(message), this.#keyboards.build(message), reactions(message)),
+      el("div", { class: "stack" }, this.#bubble(message), this.#keyboards.build(message)),
       this.#replyButton(message),
     );
     return article;
@@ -111,11 +110,6 @@ function marks({ date, edit_date: edited, silent }) {
     edited ? el("span", {}, "edited") : null,
     el("time", { datetime: at.toISOString(), title: at.toLocaleString() }, clock.format(at)),
   );
-}
-
-function reactions({ reactions: emojis }) {
-  if (!emojis?.length) return null;
-  return el("div", { class: "reactions", "aria-label": "Reactions" }, ...emojis.map((emoji) => el("span", {}, emoji)));
 }
 
 /** A message in one line. */

@@ -1,9 +1,8 @@
 // The composer: a field that grows, files, replies, commands, and messages sent before.
 
-import { byId, icon } from "./dom.js";
+import { byId, icon, toast } from "./dom.js";
 import { CommandMenu } from "./commands.js";
 import { snippet } from "./bubbles.js";
-import { toast } from "./notices.js";
 
 const touch = matchMedia("(pointer: coarse)");
 

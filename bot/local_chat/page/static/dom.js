@@ -1,4 +1,6 @@
-// Elements are built from nodes; text is only ever put in as text.
+// Builds elements, icons, toasts and dialogs. Text is only ever put in as text.
+
+const TOAST_MS = 3500;
 
 export const byId = (id) => document.getElementById(id);
 
@@ -46,6 +48,32 @@ export function icon(name, label) {
   return svg;
 }
 
-export function freshId() {
-  return crypto.randomUUID();
+export function toast(text) {
+  const box = el("p", { class: "toast" }, text);
+  byId("toasts").replaceChildren(box);
+  setTimeout(() => box.remove(), TOAST_MS + text.length * 30);
+}
+
+const waiting = [];
+
+/** Alerts are shown one after the other. */
+export function alertBox(text) {
+  waiting.push(text);
+  const dialog = byId("alert");
+  if (!dialog.open) showNext(dialog);
+}
+
+function showNext(dialog) {
+  const text = waiting.shift();
+  if (text === undefined) return;
+  byId("alert-text").textContent = text;
+  dialog.addEventListener("close", () => showNext(dialog), { once: true });
+  dialog.showModal();
+}
+
+export function enlarge(source) {
+  const dialog = byId("lightbox");
+  dialog.querySelector("img").src = source;
+  dialog.onclick = () => dialog.close();
+  dialog.showModal();
 }

@@ -51,7 +51,6 @@ function wrapped(entity, text, inner, onCommand) {
   if (type === "pre") return preformatted(text, entity.language, inner);
   if (type === "blockquote") return el("blockquote", {}, ...inner);
   if (type === "expandable_blockquote") return expandable(inner);
-  if (type === "spoiler") return spoiler(inner);
   if (type === "url") return link(text, inner);
   if (type === "text_link") return link(entity.url, inner);
   if (type === "bot_command") return command(text, inner, onCommand);
@@ -76,17 +75,6 @@ function link(address, inner) {
 
 function command(text, inner, onCommand) {
   return el("button", { type: "button", class: "command", onclick: () => onCommand(text) }, ...inner);
-}
-
-function spoiler(inner) {
-  const node = el("span", { class: "spoiler", role: "button", tabindex: 0, "aria-label": "Hidden text" }, ...inner);
-  const reveal = () => {
-    node.classList.add("open");
-    node.removeAttribute("aria-label");
-  };
-  node.addEventListener("click", reveal);
-  node.addEventListener("keydown", (event) => event.key === "Enter" && reveal());
-  return node;
 }
 
 function preformatted(text, language, inner) {

@@ -1,4 +1,4 @@
-// Page and server prove to each other that they know the link's secret; see proof.py. It is never sent, and kept
+// Page and server prove to each other that they know the link's secret; see security.py. It is never sent, and kept
 // nowhere: what a reload needs is a key that no script can read out, and that is good for this server's session only.
 
 const utf8 = new TextEncoder();

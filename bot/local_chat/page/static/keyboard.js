@@ -1,8 +1,7 @@
 // Buttons under a message. A pressed button shows that it waits until the bot has answered.
 
-import { el, freshId } from "./dom.js";
+import { alertBox, el, toast } from "./dom.js";
 import { webAddress } from "./entities.js";
-import { alertBox, toast } from "./notices.js";
 
 const LONGEST_WAIT_MS = 30_000;
 
@@ -52,7 +51,7 @@ export class Keyboards {
 
   #press(place, messageId, data) {
     if (this.#busy.has(place)) return;
-    const id = freshId();
+    const id = crypto.randomUUID();
     if (!this.#connection.send({ do: "tap", id, message_id: messageId, data })) {
       toast("No connection. Press again in a moment.");
       return;

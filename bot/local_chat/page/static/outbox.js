@@ -1,6 +1,6 @@
 // Messages that have not arrived yet. Each has a name of its own, so that sending it again is safe.
 
-import { byId, el, freshId, icon } from "./dom.js";
+import { byId, el, icon } from "./dom.js";
 import { sizeText } from "./files.js";
 
 export class Outbox {
@@ -27,7 +27,7 @@ export class Outbox {
   }
 
   send(text, { replyTo = null, file = null } = {}) {
-    const item = { id: freshId(), text, replyTo, file, sentTo: null, after: this.#timeline.newest };
+    const item = { id: crypto.randomUUID(), text, replyTo, file, sentTo: null, after: this.#timeline.newest };
     this.#items.set(item.id, item);
     this.#show();
     this.#timeline.toBottom();

@@ -1,7 +1,6 @@
 // The messages in order, by day, and how far the person has scrolled.
 
-import { byId, el, icon } from "./dom.js";
-import { toast } from "./notices.js";
+import { byId, el, icon, toast } from "./dom.js";
 
 const NEAR_PX = 60;
 const day = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "long" });
@@ -25,7 +24,7 @@ export class Timeline {
     this.#scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#pill.addEventListener("click", () => this.toBottom("smooth"));
     const follow = new ResizeObserver(() => this.#atBottom && this.toBottom());
-    for (const part of [this.#scroller, this.#log, byId("pending"), byId("typing")]) follow.observe(part);
+    for (const part of [this.#scroller, this.#log, byId("pending")]) follow.observe(part);
     connection.addEventListener("older", ({ detail }) => this.#prepend(detail));
     connection.addEventListener("offline", () => {
       this.#loadingOlder = false;
@@ -68,20 +67,6 @@ export class Timeline {
     entry.element.replaceWith(fresh);
     this.#bubbles.carryOver(entry.element, fresh);
     this.#messages.set(message.message_id, { message, element: fresh });
-  }
-
-  react(messageId, reactions) {
-    const entry = this.#messages.get(messageId);
-    if (entry) this.change({ ...entry.message, reactions });
-  }
-
-  remove(messageId) {
-    const entry = this.#messages.get(messageId);
-    if (!entry) return;
-    const section = entry.element.parentElement;
-    entry.element.remove();
-    this.#messages.delete(messageId);
-    if (!section.querySelector(".message")) section.remove();
   }
 
   get(messageId) {
