@@ -9,7 +9,7 @@ export class Attention {
   #button = byId("notify");
 
   constructor() {
-    document.addEventListener("visibilitychange", () => document.hidden || this.#seen());
+    document.addEventListener("visibilitychange", () => document.hidden || this.#setUnread(0));
     this.#button.append(icon("bell"));
     this.#button.hidden = !("Notification" in window) || Notification.permission !== "default";
     this.#button.addEventListener("click", async () => {
@@ -25,13 +25,12 @@ export class Attention {
   /** The bot has written. */
   received(message) {
     if (!document.hidden) return;
-    this.#unread += 1;
-    this.#show();
+    this.#setUnread(this.#unread + 1);
     if (!message.silent) this.#notify(message);
   }
 
-  #seen() {
-    this.#unread = 0;
+  #setUnread(count) {
+    this.#unread = count;
     this.#show();
   }
 

@@ -2,13 +2,8 @@
 
 import { el, icon } from "./dom.js";
 
-const PLAIN = {
-  bold: "strong",
-  italic: "em",
-  underline: "u",
-  strikethrough: "s",
-  code: "code",
-};
+const PLAIN = { bold: "strong", italic: "em", underline: "u", strikethrough: "s", code: "code", blockquote: "blockquote" };
+const BLOCK = /^pre$|blockquote$/;
 const NAMED = new Set(["mention", "text_mention", "hashtag", "cashtag"]);
 
 /** The text as a fragment; `onCommand` is called with a command that was tapped. */
@@ -34,14 +29,10 @@ function nodes(text, entities, start, end, onCommand) {
     at = close;
     next = after;
     // a line break after a block is its end, not an empty line
-    if (isBlock(entity) && text[at] === "\n") at += 1;
+    if (BLOCK.test(entity.type) && text[at] === "\n") at += 1;
   }
   if (at < end) made.push(text.slice(at, end));
   return made;
-}
-
-function isBlock({ type }) {
-  return type === "pre" || type.endsWith("blockquote");
 }
 
 function wrapped(entity, text, inner, onCommand) {
@@ -49,11 +40,11 @@ function wrapped(entity, text, inner, onCommand) {
   if (type in PLAIN) return el(PLAIN[type], {}, ...inner);
   if (NAMED.has(type)) return el("span", { class: "named" }, ...inner);
   if (type === "pre") return preformatted(text, entity.language, inner);
-  if (type === "blockquote") return el("blockquote", {}, ...inner);
   if (type === "expandable_blockquote") return expandable(inner);
   if (type === "url") return link(text, inner);
   if (type === "text_link") return link(entity.url, inner);
-  if (type === "bot_command") return command(text, inner, onCommand);
+  if (type === "bot_command")
+    return el("button", { type: "button", class: "command", onclick: () => onCommand(text) }, ...inner);
   return el("span", {}, ...inner);
 }
 
@@ -71,10 +62,6 @@ function link(address, inner) {
   const href = webAddress(address);
   if (!href) return el("span", { class: "named" }, ...inner);
   return el("a", { href, target: "_blank", rel: "noopener noreferrer" }, ...inner);
-}
-
-function command(text, inner, onCommand) {
-  return el("button", { type: "button", class: "command", onclick: () => onCommand(text) }, ...inner);
 }
 
 function preformatted(text, language, inner) {

@@ -46,15 +46,9 @@ export class Identity {
   }
 }
 
-export function freshNonce() {
-  return hex(crypto.getRandomValues(new Uint8Array(16)));
-}
-
-export function bytes(text) {
-  return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
-}
-
-const hex = (buffer) => [...new Uint8Array(buffer)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+export const freshNonce = () => hex(crypto.getRandomValues(new Uint8Array(16)));
+export const bytes = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+export const hex = (buffer) => [...new Uint8Array(buffer)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const sign = (key, text) => crypto.subtle.sign("HMAC", key, utf8.encode(text));
 const hmacKey = (raw) => crypto.subtle.importKey("raw", raw, { name: "HMAC", hash: "SHA-256" }, false, ["sign", "verify"]);
 

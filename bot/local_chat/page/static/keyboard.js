@@ -88,8 +88,7 @@ export class Keyboards {
 
   #show(place, busy) {
     const button = document.querySelector(`[data-place="${CSS.escape(place)}"]`);
-    if (!button) return;
-    if (busy) button.setAttribute("aria-busy", "true");
-    else button.removeAttribute("aria-busy");
+    if (busy) button?.setAttribute("aria-busy", "true");
+    else button?.removeAttribute("aria-busy");
   }
 }

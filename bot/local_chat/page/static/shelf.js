@@ -1,7 +1,7 @@
 // What is written but not sent survives a reload. It is sealed with a key that the server gives to pages it has let in:
 // another program's page at this address can neither read it nor slip in something of its own.
 
-import { bytes } from "./identity.js";
+import { bytes, hex } from "./identity.js";
 
 const NAME = "nightshift.shelf";
 const NONCE_BYTES = 12;
@@ -29,13 +29,13 @@ export class Shelf {
   async #write() {
     const iv = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
     const text = new TextEncoder().encode(JSON.stringify(this.#things));
-    const sealed = new Uint8Array(await crypto.subtle.encrypt({ name: "AES-GCM", iv }, this.#key, text));
-    sessionStorage.setItem(NAME, btoa(String.fromCharCode(...iv) + binary(sealed)));
+    const sealed = await crypto.subtle.encrypt({ name: "AES-GCM", iv }, this.#key, text);
+    sessionStorage.setItem(NAME, hex(iv) + hex(sealed));
   }
 
   async #read() {
     try {
-      const sealed = Uint8Array.from(atob(sessionStorage.getItem(NAME)), (character) => character.charCodeAt(0));
+      const sealed = bytes(sessionStorage.getItem(NAME));
       const iv = sealed.subarray(0, NONCE_BYTES);
       const text = await crypto.subtle.decrypt({ name: "AES-GCM", iv }, this.#key, sealed.subarray(NONCE_BYTES));
       return JSON.parse(new TextDecoder().decode(text));
@@ -44,5 +44,3 @@ export class Shelf {
     }
   }
 }
-
-const binary = (array) => Array.from(array, (byte) => String.fromCharCode(byte)).join("");

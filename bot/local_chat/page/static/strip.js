@@ -97,12 +97,11 @@ function occupation({ jobs, state }) {
   return state ?? "unknown";
 }
 
-const number = (value) => (value === null || value === undefined ? UNKNOWN : Math.round(value));
+const number = (value) => (Number.isFinite(value) ? Math.round(value) : UNKNOWN);
 const gib = (mib) => (mib / 1024).toFixed(mib < 102_400 ? 1 : 0);
 
 /** Running and waiting jobs in a few words. */
 export function countsText(status) {
   if (!status) return "status unknown";
-  const count = (value) => (value === null || value === undefined ? UNKNOWN : value);
-  return `${count(status.running)} running · ${count(status.queued)} queued`;
+  return `${status.running ?? UNKNOWN} running · ${status.queued ?? UNKNOWN} queued`;
 }
