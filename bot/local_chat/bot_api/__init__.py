@@ -1,5 +1,4 @@
-"""The part of the Bot API that the page needs, in memory. The bot's calls come as `LocalRequest` passes them on.
+"""The part of the Bot API that the page needs, in memory. It trusts the bot.
 
-It trusts the bot: tests/telegram extends it to an API that refuses everything Telegram refuses, and tests run the bot
-against that one.
+tests/telegram extends it to an API that refuses everything Telegram refuses, and tests run the bot against that one.
 """

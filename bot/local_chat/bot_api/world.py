@@ -32,17 +32,13 @@ MessageT = TypeVar("MessageT", bound=ApiMessage)
 class ChatLimits:
     """How much Telegram accepts, and how much is kept. A test may make them smaller."""
 
-    text: int = 4096
-    """UTF-16 units of a message, without its markup."""
+    text: int = 4096  # UTF-16 units of a message, without its markup
     caption: int = 1024
     download_bytes: int = 20 * MIB
-    callback_age_s: float = 150.0
-    """After this a tap can no longer be answered."""
+    callback_age_s: float = 150.0  # after this a tap can no longer be answered
     long_poll_s: float = 50.0
-    kept_messages: int = 10_000
-    """Messages a chat keeps. Older ones are no longer found."""
-    kept_file_bytes: int = 512 * MIB
-    """For all files together. The oldest are dropped first."""
+    kept_messages: int = 10_000  # per chat; older ones are dropped
+    kept_file_bytes: int = 512 * MIB  # for all files together; the oldest are dropped first
 
 
 @dataclass(slots=True)
@@ -117,8 +113,7 @@ class UpdateQueue:
 
     def confirm(self, offset: int) -> None:
         """Forget the updates before the offset."""
-        for update_id in [update_id for update_id in self._pending if update_id < offset]:
-            del self._pending[update_id]
+        self._pending = {update_id: update for update_id, update in self._pending.items() if update_id >= offset}
 
     async def get(self, offset: int, limit: int, timeout_s: float) -> list[JsonObject]:
         """Confirm, then return what is there. If nothing is, wait for it."""

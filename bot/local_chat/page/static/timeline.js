@@ -60,13 +60,13 @@ export class Timeline {
   }
 
   change(message) {
-    const entry = this.#messages.get(message.message_id);
-    if (!entry) return;
-    const fresh = this.#bubbles.build(message);
-    fresh.classList.toggle("continues", entry.element.classList.contains("continues"));
-    entry.element.replaceWith(fresh);
-    this.#bubbles.carryOver(entry.element, fresh);
-    this.#messages.set(message.message_id, { message, element: fresh });
+    const before = this.#messages.get(message.message_id)?.element;
+    if (!before) return;
+    const element = this.#bubbles.build(message);
+    element.classList.toggle("continues", before.classList.contains("continues"));
+    before.replaceWith(element);
+    this.#bubbles.carryOver(before, element);
+    this.#messages.set(message.message_id, { message, element });
   }
 
   get(messageId) {
