@@ -8,10 +8,12 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Iterable
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
+CGROUPS = "/sys/fs/cgroup"
 
 
 def _prctl(option: int, value: int | bytes) -> None:
@@ -37,6 +39,19 @@ def set_name(name: str) -> None:
     _prctl(PR_SET_NAME, name.encode()[:15])
 
 
+def readable_signals(heard: Iterable[signal.Signals], ignored: Iterable[signal.Signals]) -> int:
+    """Return a descriptor from which the heard signals can be read, one byte each. Ignore the others."""
+    import signal
+
+    hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    for number in heard:
+        signal.signal(number, lambda *_: None)
+    return hear
+
+
 def boot_id() -> str:
     """Return an ID of this boot of the machine or container. A restarted container has a new first process."""
     with open("/proc/sys/kernel/random/boot_id") as file:
@@ -47,25 +62,35 @@ def boot_id() -> str:
         return boot
 
 
+def read(path: str) -> bytes:
+    """Return the content of a file in /proc or /sys; nothing if it cannot be read, like that of an ended process."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def host_kills() -> int:
     """Return how many processes the kernel has killed for lack of memory: in our control group, or else on the host."""
-    for path in (_memory_events(), "/proc/vmstat"):
-        try:
-            with open(path, "rb") as file:
-                for line in file:
-                    if line.startswith(b"oom_kill "):
-                        return int(line.split()[1])
-        except OSError:
-            continue
-    return 0
+    in_group = oom_kills(f"{CGROUPS}{cgroup_of('self')}/memory.events")
+    return (oom_kills("/proc/vmstat") or 0) if in_group is None else in_group
 
 
-def _memory_events() -> str:
-    try:
-        with open("/proc/self/cgroup") as file:
-            return f"/sys/fs/cgroup{file.readline().rpartition('::')[2].strip()}/memory.events"
-    except OSError:
-        return "/sys/fs/cgroup/memory.events"
+def oom_kills(path: str) -> int | None:
+    """Return how many out-of-memory kills a file of counters has; None if it does not count them."""
+    for line in read(path).splitlines():
+        if line.startswith(b"oom_kill "):
+            return int(line.split()[1])
+    return None
+
+
+def cgroup_of(pid: int | str) -> str:
+    """Return the path of a process' control group (cgroup v2) below CGROUPS; "/" if it has none."""
+    for line in read(f"/proc/{pid}/cgroup").splitlines():
+        if line.startswith(b"0::"):
+            return os.fsdecode(line[3:])
+    return "/"
 
 
 def asleep_s() -> float:
@@ -125,13 +150,9 @@ def descendants(root: int) -> list[int]:
 def own_children() -> list[int]:
     """Return the children of this process, zombies too. Needs one read, where a Family needs hundreds.
 
-    Works only in a process with one thread.
+    Works only in a process with one thread. Returns none if the kernel was built without this file.
     """
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
-            return [int(pid) for pid in file.read().split()]
-    except OSError:
-        return []  # the kernel was built without this file
+    return [int(pid) for pid in read(f"/proc/self/task/{os.getpid()}/children").split()]
 
 
 def is_below(pid: int, root: int) -> bool:
@@ -143,14 +164,8 @@ def is_below(pid: int, root: int) -> bool:
 
 def moved_bytes(pids: list[int]) -> int:
     """Return how many bytes these processes have read and written so far, on files and pipes. Unknown counts as 0."""
-    moved = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/io", "rb") as file:
-                moved += sum(int(line.split()[1]) for line in file if line.startswith((b"rchar", b"wchar")))
-        except OSError:
-            continue  # it has just ended, or belongs to another user
-    return moved
+    lines = (line for pid in pids for line in read(f"/proc/{pid}/io").splitlines())
+    return sum(int(line.split()[1]) for line in lines if line.startswith((b"rchar", b"wchar")))
 
 
 def kill_all(pids: list[int]) -> None:

@@ -14,12 +14,13 @@ import contextlib
 import os
 import time
 
+from runner.processes import linux
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runner.model import Job
     from runner.rundir import AttemptSpec
 
-MOUNT = "/sys/fs/cgroup"
 MEMORY, CPU = "memory", "cpu"
 PERIOD_US = 100_000
 MARKS = ("user.delegate", "trusted.delegate")  # attributes that systemd sets on a delegated group
@@ -32,12 +33,12 @@ class NotEnforcedError(Exception):
 
 def delegated(pid: int | str = "self") -> str:
     """Return the group in which a process may create groups for jobs. Raise NotEnforcedError if there is none."""
-    if not os.path.exists(os.path.join(MOUNT, "cgroup.controllers")):
+    if not os.path.exists(os.path.join(linux.CGROUPS, "cgroup.controllers")):
         raise NotEnforcedError("this host has no unified control groups (cgroup v2)")
-    own = _group_of(pid)
+    own = linux.cgroup_of(pid)
     if own == "/":
         raise NotEnforcedError("nightshift runs in the topmost control group")
-    parent = os.path.dirname(MOUNT + own)
+    parent = os.path.dirname(linux.CGROUPS + own)
     if not _is_marked(parent) or not os.access(os.path.join(parent, "cgroup.subtree_control"), os.W_OK):
         raise NotEnforcedError("its control group is not delegated")
     if not controllers(parent):
@@ -78,14 +79,12 @@ class Leaf:
 
     def leave(self) -> None:
         """Move this process back to its own group."""
-        _write(self._own, "cgroup.procs", "0")
+        with contextlib.suppress(OSError):
+            _write(self._own, "cgroup.procs", "0")
 
     def kills(self) -> int:
         """Return how many processes in the group the kernel has killed for lack of memory."""
-        for line in _read(self._path, "memory.events").splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-        return 0
+        return linux.oom_kills(os.path.join(self._path, "memory.events")) or 0
 
     def remove(self) -> None:
         """Remove the empty group. Try for 0.2 s: the kernel may need a moment after the last process has ended."""
@@ -95,10 +94,8 @@ class Leaf:
             time.sleep(REMOVE_EVERY_S)
 
 
-def leaf_for(spec: AttemptSpec) -> Leaf | None:
-    """Create a group with the limits of this spec. Return None if it asks for none or none can be set."""
-    if not spec.cpus and not spec.ram_mib:
-        return None
+def enter_leaf(spec: AttemptSpec) -> Leaf | None:
+    """Create a group with the limits of this spec and enter it. Return None if no limit can be set."""
     try:
         parent = delegated()
         _enable_controllers(parent)
@@ -106,21 +103,20 @@ def leaf_for(spec: AttemptSpec) -> Leaf | None:
         os.makedirs(path, exist_ok=True)
     except (OSError, NotEnforcedError):
         return None
-    leaf = Leaf(path, MOUNT + _group_of("self"))
+    leaf = Leaf(path, linux.CGROUPS + linux.cgroup_of("self"))
     with contextlib.suppress(OSError):
         leaf.limit(spec.cpus, spec.ram_mib)
         if leaf.enforced:
+            leaf.enter()
             return leaf
-    _remove(path)
+    leaf.remove()
     return None
 
 
 def remove_leftover(job: Job) -> None:
     """Remove the group of an attempt whose supervisor was killed, if all of its processes are gone."""
-    try:
+    with contextlib.suppress(NotEnforcedError):
         _remove(os.path.join(delegated(), _name(job.id, job.attempt, job.run_id)))
-    except (OSError, NotEnforcedError):
-        return
 
 
 def _enable_controllers(parent: str) -> None:
@@ -134,48 +130,25 @@ def _name(job_id: int, attempt: int, run_id: str) -> str:
     return f"job-{job_id}.{attempt}.{run_id}"
 
 
-def _group_of(pid: int | str) -> str:
-    try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            for line in file:
-                if line.startswith("0::"):
-                    return line[3:].rstrip("\n")
-    except OSError:
-        pass
-    return "/"
-
-
 def _is_marked(group: str) -> bool:
     for name in MARKS:
-        try:
+        with contextlib.suppress(OSError):
             if os.getxattr(group, name) == b"1":
                 return True
-        except OSError:
-            continue
     return False
 
 
 def _remove(path: str) -> bool:
-    try:
+    """Remove a group if it is empty. Return whether it is gone."""
+    with contextlib.suppress(OSError):
         os.rmdir(path)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+    return not os.path.exists(path)
 
 
 def _read(group: str, name: str) -> str:
-    try:
-        with open(os.path.join(group, name)) as file:
-            return file.read()
-    except OSError:
-        return ""
+    return linux.read(os.path.join(group, name)).decode()
 
 
 def _write(group: str, name: str, value: str) -> None:
-    handle = os.open(os.path.join(group, name), os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(handle, value.encode())
-    finally:
-        os.close(handle)
+    with open(os.path.join(group, name), "r+b", buffering=0) as file:  # raises an error if there is no such file
+        file.write(value.encode())

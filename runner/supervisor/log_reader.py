@@ -26,9 +26,7 @@ class Log:
         """Yield the kept bytes in order, with a note where some were left out."""
         yield from self._file(rundir.OUTPUT)
         tails = self._tails()
-        if not tails:
-            return
-        left_out = self.tail_position() - self._size(rundir.OUTPUT)
+        left_out = self.tail_position() - self._size(rundir.OUTPUT) if tails else 0
         if left_out > 0:
             yield f"\n[nightshift: {left_out} bytes of output were not kept here]\n".encode()
         for name in tails:
@@ -87,12 +85,9 @@ class Log:
         return 0
 
     def _file(self, name: str) -> Iterator[bytes]:
-        try:
-            with open(self._path(name), "rb") as file:
-                while piece := file.read(CHUNK):
-                    yield piece
-        except FileNotFoundError:
-            return
+        with contextlib.suppress(FileNotFoundError), open(self._path(name), "rb") as file:
+            while piece := file.read(CHUNK):
+                yield piece
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
@@ -100,12 +95,8 @@ class Log:
 
 def last_position(path: str) -> int:
     """Return the position in the newest entry of an index of times; 0 if it has none."""
-    try:
-        with open(path, "rb") as file:
-            whole = file.seek(0, os.SEEK_END) // INDEX_RECORD.size
-            if whole == 0:
-                return 0
-            file.seek((whole - 1) * INDEX_RECORD.size)
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        if records := file.seek(0, os.SEEK_END) // INDEX_RECORD.size:
+            file.seek((records - 1) * INDEX_RECORD.size)
             return int(INDEX_RECORD.unpack(file.read(INDEX_RECORD.size))[0])
-    except FileNotFoundError:
-        return 0
+    return 0

@@ -18,17 +18,13 @@ class OutputWriter:
     """Takes what the job prints. If the disk is full, output is lost but the job goes on."""
 
     def __init__(self, folder: str, limit: int, tail_limit: int) -> None:
-        self._folder = folder
-        self._limit = limit
-        self._tail_limit = tail_limit
+        self._folder, self._limit, self._tail_limit = folder, limit, tail_limit
         self._file = self._open(rundir.OUTPUT)
         self._index = self._open(rundir.TIMES)
         self._tail: int | None = None
-        self._tail_size = 0
-        self._indexed_at_ns = self._index_size = 0
+        self._tail_size = self._indexed_at_ns = self._index_size = 0
         self._index_step_ns = INDEX_STEP_NS
-        self.bytes = 0
-        self.dropped_bytes = 0
+        self.bytes = self.dropped_bytes = 0
 
     def append(self, data: bytes) -> None:
         """Add the next part of the output."""
@@ -44,10 +40,8 @@ class OutputWriter:
         while data:
             if self._tail is None or self._tail_size >= self._tail_limit:
                 self._turn()
-            part, data = (
-                data[: self._tail_limit - self._tail_size],
-                data[self._tail_limit - self._tail_size :],
-            )
+            room = self._tail_limit - self._tail_size
+            part, data = data[:room], data[room:]
             self._tail_size += len(part)
             self._write(self._tail, part)
 
@@ -79,10 +73,8 @@ class OutputWriter:
 
     def _write(self, file: int | None, data: bytes, *, counted: bool = True) -> None:
         written = 0
-        try:
+        with contextlib.suppress(OSError):  # disk full or folder gone: the rest of this part is lost and counted
             while file is not None and written < len(data):
                 written += os.write(file, data[written:])
-        except OSError:
-            pass  # disk full or folder gone: the rest of this part is lost and counted
         if counted:
             self.dropped_bytes += len(data) - written

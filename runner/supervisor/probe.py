@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runner.supervisor.gpu_memory import Gauge
     from runner.supervisor.supervise import Ready, Since
 
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_MS = 250.0
 GRACE_S = 5.0  # from SIGTERM to SIGKILL, at most; what a probe writes is thrown away anyway
 STALE_S = 5.0  # if the last reading is this long before the end, the memory is unknown
 PATIENCE = 0.5  # share of its time limit: without a reading for this long, the probe ends
@@ -48,11 +48,6 @@ class ProbeLog:
                 self.dropped_bytes += len(data)
         self.bytes += len(data)
 
-    @property
-    def text(self) -> str:
-        """Return the end of the output as text."""
-        return self.tail.decode(errors="replace")
-
 
 class Trial(Execution):
     """The job's processes during a probe."""
@@ -62,7 +57,6 @@ class Trial(Execution):
     def __init__(self, folder: str, spec: AttemptSpec, ready: Ready, since: Since, log: ProbeLog) -> None:
         super().__init__(folder, spec, ready, since)
         self._output = log
-        self.asked_to_stop = False
 
     def measure(self, probe: Probe, gauge: Gauge) -> None:
         """Run the probe and return when all of its processes are gone."""
@@ -122,15 +116,14 @@ class Trial(Execution):
         exit_code, number = (code, None) if code >= 0 else (None, -code)
         peak = self._plateau.peak_mib
         full = budget_mib > 0 and peak >= NEARLY_FULL * budget_mib
-        killed = self.kills > 0
-        text = self._output.text
-        shortage = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=killed, gpu_full=full)
+        text = self._output.tail.decode(errors="replace")
+        shortage = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=self.kills > 0, gpu_full=full)
         if shortage is not None and shortage.where is oom.Where.GPU:
             return OutOfMemory(peak or None, shortage.wanted_mib, seconds)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         if shortage is not None:
             how = f"out of the host's memory, {how}"
-        return Failed(how, self._output.text[-REPORTED_CHARS:], seconds)
+        return Failed(how, text[-REPORTED_CHARS:], seconds)
 
     def exit(self) -> Exit:
         """Return how an attempt ended that ends with a probe. After a stop or time-out, its signal is SIGTERM."""
@@ -139,15 +132,9 @@ class Trial(Execution):
             return replace(end, exit_code=None, signal=int(signal.SIGTERM), stopped=True)
         return end
 
-    def _take_signals(self) -> None:
-        if signal.SIGTERM in os.read(self._wake, 256):
-            self.asked_to_stop = True
-            self._stop()
-
     def _wait_ms(self) -> float | None:
         wait_ms = super()._wait_ms()
-        look_ms = LOOK_EVERY_S * 1000
-        return look_ms if wait_ms is None else min(wait_ms, look_ms)
+        return min(LOOK_EVERY_MS, LOOK_EVERY_MS if wait_ms is None else wait_ms)
 
     def _keep_time(self) -> None:
         super()._keep_time()

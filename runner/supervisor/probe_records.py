@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runner import rundir
 from runner.batch import BatchPlan, MemoryHistory
@@ -16,6 +17,27 @@ if TYPE_CHECKING:
 
 _PROFILE = ("probe_args", "batch_arg", "run_id_arg")
 
+N = TypeVar("N", bound="_NestedRecord")
+
+
+class _NestedRecord(Record):
+    """A record with fields that are records."""
+
+    __slots__ = ()
+    RECORDS: ClassVar[Mapping[str, type[Record]]]  # the types of these fields, by name
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields in JSON's own types."""
+        values = super().to_json()
+        return {name: value.to_json() if isinstance(value, Record) else value for name, value in values.items()}
+
+    @classmethod
+    def from_json(cls: type[N], data: Mapping[str, Any]) -> N:
+        """Build it from the output of to_json. A field that is missing or null gets its default."""
+        records = {name: kind.from_json(data[name]) for name, kind in cls.RECORDS.items() if data.get(name)}
+        others = {name: value for name, value in data.items() if name not in cls.RECORDS}
+        return super().from_json({**others, **records})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryKind(Record):
@@ -27,25 +49,22 @@ class MemoryKind(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RememberedMemory(Record):
+class RememberedMemory(_NestedRecord):
     """What earlier jobs of a kind needed, and for which version of their code that holds."""
+
+    RECORDS = MappingProxyType({"known": MemoryHistory})
 
     version: str | None = None
     known: MemoryHistory
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return {"version": self.version, "known": self.known.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RememberedMemory:
-        """Build it from the output of to_json."""
-        return cls(version=data.get("version"), known=MemoryHistory.from_json(data["known"]))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeOrder(Record):
+class ProbeOrder(_NestedRecord):
     """Tells a supervisor how to find the batch of an attempt: the `probe` of spec.json."""
+
+    RECORDS = MappingProxyType(
+        {"plan": BatchPlan, "known": RememberedMemory, "about": MemoryKind, "command": JobCommand}
+    )
 
     plan: BatchPlan
     known: RememberedMemory | None = None
@@ -61,48 +80,28 @@ class ProbeOrder(Record):
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""
-        return {
-            **super(ProbeOrder, self).to_json(),
-            "plan": self.plan.to_json(),
-            "known": self.known.to_json() if self.known else None,
-            "about": self.about.to_json(),
-            "command": self.command.to_json(),
-            "profile": {name: getattr(self.profile, name) for name in _PROFILE},
-        }
+        profile = {name: getattr(self.profile, name) for name in _PROFILE}
+        return {**super(ProbeOrder, self).to_json(), "profile": profile}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeOrder:
         """Build an order from the output of to_json."""
         profile = {name: data["profile"][name] for name in _PROFILE if name in data["profile"]}
-        records = {
-            "plan": BatchPlan.from_json(data["plan"]),
-            "known": RememberedMemory.from_json(data["known"]) if data.get("known") else None,
-            "about": MemoryKind.from_json(data.get("about") or {}),
-            "command": JobCommand.from_json(data["command"]),
-            "profile": Profile(**{**profile, "probe_args": tuple(profile.get("probe_args", ()))}),
-        }
-        return super(ProbeOrder, cls).from_json({**data, **records})
+        profile["probe_args"] = tuple(profile.get("probe_args", ()))
+        return super(ProbeOrder, cls).from_json({**data, "profile": Profile(**profile)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeReport(Record):
+class ProbeReport(_NestedRecord):
     """How far a batch search is, or what it found: probe.json, and the same in the database."""
+
+    RECORDS = MappingProxyType({"plan": BatchPlan, "about": MemoryKind})
 
     run_id: str = ""
     plan: BatchPlan
     version: str | None = None  # of the code
     about: MemoryKind = MemoryKind()
     edited: bool = False  # the job was edited since, so that the result no longer holds
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields in JSON's own types."""
-        return {**super(ProbeReport, self).to_json(), "plan": self.plan.to_json(), "about": self.about.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ProbeReport:
-        """Build a report from the output of to_json."""
-        records = {"plan": BatchPlan.from_json(data["plan"]), "about": MemoryKind.from_json(data.get("about") or {})}
-        return super(ProbeReport, cls).from_json({**data, **records})
 
 
 def read_report(folder: str) -> ProbeReport | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
+import shutil
 import signal
 import time
 from dataclasses import replace
 
-from runner import rundir
+from runner import clock, rundir
 from runner.batch import BatchPlan, Failed, GiveUp, Probe, Run, Unmeasured, accumulate, choose
 from runner.commands import job_kinds
 from runner.commands.argv import realised
@@ -17,7 +19,7 @@ from runner.supervisor.gpu_memory import Gauge
 from runner.supervisor.output import OutputWriter
 from runner.supervisor.probe import ProbeLog, Trial
 from runner.supervisor.probe_records import ProbeOrder, ProbeReport
-from runner.supervisor.supervise import Execution, Since, now
+from runner.supervisor.supervise import Execution, Since
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 BACK_WITHIN_S = 30.0
 BLIND_S = 2.0  # without readings for this long, take the memory of ended processes as freed
-LOOK_EVERY_MS = 100
+LOOK_EVERY_MS, TRY_AGAIN_MS = 100, 1000
 
 
 def run(folder: str, spec: AttemptSpec, ready: Ready, on_run: Callable[[], None]) -> Execution:
@@ -58,7 +60,7 @@ class _Probed:
         self._version: str | None = None
         self._steps = 1
         self._repeated = self._unwritten = False
-        self.since = Since(now(), time.monotonic())
+        self.since = Since(clock.text(clock.now()), time.monotonic())
 
     def find(self) -> Trial | None:
         """Probe until the batch is known. Return None then, or the last probe if the attempt ends with it."""
@@ -111,7 +113,7 @@ class _Probed:
         try:
             trial.measure(probe, self._gauge)
         finally:
-            self._clear_scratch()
+            shutil.rmtree(self._scratch, ignore_errors=True)
         return trial
 
     def _after(self, trial: Trial) -> BatchPlan:
@@ -140,11 +142,9 @@ class _Probed:
         Return None if no reading comes within `blind_s`. A stop request ends the wait and sets `trial.asked_to_stop`.
         """
         began = self._gauge.since = time.monotonic()
-        poll = select.poll()
-        poll.register(self._ready.wake, select.POLLIN)
         last: MemoryReading | None = None
         while time.monotonic() < began + (blind_s if last is None else BACK_WITHIN_S):
-            if poll.poll(LOOK_EVERY_MS) and signal.SIGTERM in os.read(self._ready.wake, 256):
+            if self._is_asked_to_stop(LOOK_EVERY_MS):
                 trial.asked_to_stop = True
                 break
             last = self._gauge.read() or last
@@ -183,23 +183,19 @@ class _Probed:
     def _write_script(self, script: str) -> None:
         """Write the script to the run directory. Retry while the disk is full, until a stop or the folder is gone."""
         path = os.path.join(self._folder, rundir.SCRIPT)
-        while True:
-            try:
+        while os.path.isdir(self._folder):
+            with contextlib.suppress(OSError):
                 rundir.write_atomically(path, os.fsencode(script), mode=0o700)
-            except OSError:
-                if not os.path.isdir(self._folder) or self._is_asked_to_stop(1.0):
-                    return
-            else:
+                return
+            if self._is_asked_to_stop(TRY_AGAIN_MS):
+                os.kill(os.getpid(), signal.SIGTERM)  # again, for the next execution
                 return
 
-    def _is_asked_to_stop(self, within_s: float) -> bool:
-        """Wait this long and return whether a stop came. Send the stop to ourselves again, for the next execution."""
+    def _is_asked_to_stop(self, within_ms: float) -> bool:
+        """Wait this long for a stop, and return whether one came."""
         poll = select.poll()
         poll.register(self._ready.wake, select.POLLIN)
-        if not poll.poll(within_s * 1000) or signal.SIGTERM not in os.read(self._ready.wake, 256):
-            return False
-        os.kill(os.getpid(), signal.SIGTERM)
-        return True
+        return bool(poll.poll(within_ms)) and signal.SIGTERM in os.read(self._ready.wake, 256)
 
     def write_if_unwritten(self) -> None:
         """Write the record again, before the end is recorded, if a full disk prevented the last write."""
@@ -208,17 +204,8 @@ class _Probed:
 
     def _write(self) -> None:
         """Write the progress for the runner. If that fails, the next call writes it."""
-        from json import dumps
-
         report = ProbeReport(run_id=self._spec.run_id, plan=self._plan, version=self._version, about=self._order.about)
-        try:
-            rundir.write_atomically(os.path.join(self._folder, rundir.PROBE), dumps(report.to_json()).encode())
-        except OSError:
-            self._unwritten = True
-        else:
+        self._unwritten = True
+        with contextlib.suppress(OSError):
+            rundir.write_atomically(os.path.join(self._folder, rundir.PROBE), json.dumps(report.to_json()).encode())
             self._unwritten = False
-
-    def _clear_scratch(self) -> None:
-        from shutil import rmtree
-
-        rmtree(self._scratch, ignore_errors=True)

@@ -37,11 +37,8 @@ def put_mark_on(mark: int) -> None:
 
 def has_mark(pid: int, mark: int) -> bool:
     """Return whether a process has the mark."""
-    try:
-        with open(f"/proc/{pid}/limits", "rb") as file:
-            limit = next((line for line in file if line.startswith(_NAME)), b"")
-    except OSError:
-        return False
+    limits = linux.read(f"/proc/{pid}/limits").splitlines()
+    limit = next((line for line in limits if line.startswith(_NAME)), b"")
     return limit[len(_NAME) :].split()[1:2] == [b"%d" % mark]
 
 
@@ -64,11 +61,7 @@ def end_strays(job: Job, pipe: int | None = None) -> list[int]:
 
 
 def _carries(pid: int, variable: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return variable in file.read().split(b"\0")
-    except OSError:
-        return False  # it is gone, or belongs to another user
+    return variable in linux.read(f"/proc/{pid}/environ").split(b"\0")
 
 
 def _holds(pid: int, pipe: int | None) -> bool:

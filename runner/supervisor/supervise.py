@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import resource
 import select
@@ -12,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import NamedTuple
 
-from runner import rundir
+from runner import clock, rundir
 from runner.errors import JobError
 from runner.model import Exit
 from runner.processes import linux
@@ -56,9 +55,11 @@ def get_ready(boot_id: str) -> Ready:
         boot_id=boot_id,
         pipe=os.fstat(pipe).st_ino,
         extendable=True,
-        at=now(),
+        at=clock.text(clock.now()),
     )
-    wake = _make_signals_readable()
+    # Ctrl-C and a closed terminal are ignored: jobs go on
+    ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE)
+    wake = linux.readable_signals((signal.SIGCHLD, signal.SIGTERM), ignored)
     launch.get_ready()
     rundir.warm_up(started)
     return Ready(started, wake, drain, pipe)
@@ -69,8 +70,10 @@ def supervise(ready: Ready, folder: str, lock: int, leash: int, on_start: Callab
     spec = rundir.read_spec(folder)
     if spec is None:
         return  # nothing was executed: the runner queues the job again
-    _drop_signals(ready.wake)
-    started = replace(ready.started, job_id=spec.job_id, attempt=spec.attempt, run_id=spec.run_id, at=now())
+    with contextlib.suppress(BlockingIOError):
+        os.read(ready.wake, 256)  # drop signals that came before there was a job
+    at = clock.text(clock.now())
+    started = replace(ready.started, job_id=spec.job_id, attempt=spec.attempt, run_id=spec.run_id, at=at)
     try:
         rundir.write_started(folder, started)
     except OSError as error:
@@ -114,23 +117,6 @@ def _record(folder: str, attempt: Execution) -> None:
             return
 
 
-def _make_signals_readable() -> int:
-    """Return a descriptor from which signals can be read. Ignore Ctrl-C and a closed terminal: jobs go on."""
-    hear, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    return hear
-
-
-def _drop_signals(wake: int) -> None:
-    """Drop signals that came before there was a job."""
-    with contextlib.suppress(BlockingIOError):
-        os.read(wake, 256)
-
-
 class Since(NamedTuple):
     """When an attempt began: as UTC text, and in monotonic time."""
 
@@ -149,7 +135,7 @@ class Execution:
         self._status: int | None = None  # the main process' wait status, once it has ended
         self._ended_at = 0.0
         self._spawn_error: str | None = None
-        self._stopped = self._timed_out = self._drained = False
+        self._stopped = self._timed_out = self._drained = self.asked_to_stop = False
         self._kill_at: float | None = None
         self._kill_every_s = KILL_EVERY_S
         self._strays: set[int] = set()
@@ -168,10 +154,13 @@ class Execution:
 
     def _launch(self) -> None:
         self._launched = time.monotonic()
-        self._since = self._since or Since(now(), self._launched)
+        self._since = self._since or Since(clock.text(clock.now()), self._launched)
         limit_s = self._spec.time_limit_s
         self._deadline = self._since.moment + limit_s if limit_s is not None else None
-        self._leaf = self._entered_leaf()
+        if self._spec.cpus or self._spec.ram_mib:
+            from runner.supervisor.cgroup import enter_leaf  # imported late: most jobs do not need it
+
+            self._leaf = enter_leaf(self._spec)
         try:
             self._main = launch.launch(self._spec, self._pipe)
         except JobError as error:
@@ -179,23 +168,7 @@ class Execution:
             self._ended_at = time.monotonic()
         finally:
             if self._leaf is not None:
-                with contextlib.suppress(OSError):
-                    self._leaf.leave()
-
-    def _entered_leaf(self) -> Leaf | None:
-        """Enter the job's own control group and return it; None if it asked for no limits or none can be set."""
-        if not self._spec.cpus and not self._spec.ram_mib:
-            return None
-        from runner.supervisor import cgroup  # imported late: most jobs do not need it
-
-        leaf = cgroup.leaf_for(self._spec)
-        if leaf is not None:
-            try:
-                leaf.enter()
-            except OSError:
-                leaf.remove()
-                return None
-        return leaf
+                self._leaf.leave()
 
     def _listen(self) -> None:
         self._poll = select.poll()
@@ -253,6 +226,7 @@ class Execution:
 
     def _take_signals(self) -> None:
         if signal.SIGTERM in os.read(self._wake, 256):
+            self.asked_to_stop = True
             self._stop()
 
     def _stop(self) -> None:
@@ -324,7 +298,7 @@ class Execution:
             stopped=self._stopped,
             timed_out=self._timed_out,
             started_at=self._since.at,
-            finished_at=now(),
+            finished_at=clock.text(clock.now()),
             duration_s=round(self._ended_at - self._since.moment, 6),
             run_s=round(self._ended_at - self._launched, 6),
             output_bytes=self._output.bytes,
@@ -335,8 +309,3 @@ class Execution:
             enforced=tuple(self._leaf.enforced) if self._leaf is not None else (),
             max_rss_mib=round(used.ru_maxrss / 1024, 1),
         )
-
-
-def now() -> str:
-    """Return the current UTC time as text, for records."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")

@@ -45,13 +45,13 @@ class Zygote:
         self._patience_ms: int | None = None
         self._boot_id = linux.boot_id()
         self._taken, self._take = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._wake, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def serve(self) -> None:
         """Fork and reap until the runner is gone and every supervisor has ended."""
         linux.set_name("ns-zygote")
         linux.become_subreaper()
-        self._make_signals_readable()
+        ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+        self._wake = linux.readable_signals([signal.SIGCHLD], ignored)
         gc.collect()
         gc.freeze()
         gc.disable()  # all forks share these pages; a collection would copy them
@@ -72,12 +72,6 @@ class Zygote:
                 self._spares_wanted = 0
                 poll.unregister(orders)
                 self._orders.close()  # orders that no fork took are lost with it
-
-    def _make_signals_readable(self) -> None:
-        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
 
     def _read_taken(self) -> None:
         """Read which forks have become supervisors."""

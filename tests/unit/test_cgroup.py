@@ -43,7 +43,7 @@ class Os:
 fake = Os()
 fake.makedirs, fake.rmdir, fake.getxattr = make, remove, lambda *_: delegated.encode()
 cgroup.os = fake
-cgroup.MOUNT, cgroup._group_of = os.path.dirname(unit), lambda pid: f"/{{os.path.basename(unit)}}/nightshift"
+kernel.CGROUPS, kernel.cgroup_of = os.path.dirname(unit), lambda pid: f"/{{os.path.basename(unit)}}/nightshift"
 spec = AttemptSpec(argv=("bash", "-c", command), dir=folder if command else "/no/such/folder", env=dict(os.environ),
             umask=0o022, job_id=7, attempt=2, run_id="abcd1234", time_limit_s=None, stop_grace_s=1.0,
             log_limit_bytes=1 << 20, log_tail_bytes=1 << 20, cpus=4, ram_mib=32 * 1024)
@@ -114,8 +114,8 @@ def test_whatever_is_missing_the_job_runs(tmp_path, unit, lacking):
 
 
 def test_why_nothing_is_enforced(monkeypatch, tmp_path, unit):
-    monkeypatch.setattr(cgroup, "MOUNT", str(tmp_path))
-    monkeypatch.setattr(cgroup, "_group_of", lambda _: "/unit/nightshift")
+    monkeypatch.setattr("runner.processes.linux.CGROUPS", str(tmp_path))
+    monkeypatch.setattr("runner.processes.linux.cgroup_of", lambda _: "/unit/nightshift")
     with pytest.raises(cgroup.NotEnforcedError, match="its control group is not delegated"):
         cgroup.delegated()
     monkeypatch.setattr("os.getxattr", lambda *_: b"1")

@@ -127,7 +127,7 @@ def test_limits_say_whether_they_are_enforced_and_how_they_would_be(tmp_path, mo
 
     assert "known when a runner is up" in only(host.limits(str(tmp_path))).text
     monkeypatch.setattr("runner.processes.process_lock.holder", lambda *_: os.getpid())
-    monkeypatch.setattr(cgroup, "MOUNT", str(tmp_path))
+    monkeypatch.setattr("runner.processes.linux.CGROUPS", str(tmp_path))
     found = only(host.limits(str(tmp_path)))
     assert (found.level, "not enforced: this host has no unified" in found.text) == ("info", True)
     assert "DelegateSubgroup=nightshift" in found.fix
