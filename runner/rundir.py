@@ -240,13 +240,7 @@ def is_extendable(home: str, job: Job) -> bool:
 
 def write_started(folder: str, started: StartRecord) -> None:
     """Make the start durable. No rename needed: nothing runs before this returns, so a torn file means not started."""
-    path = os.path.join(folder, STARTED)
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(handle, _encoded(started))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _write(os.path.join(folder, STARTED), _encoded(started), flags=os.O_EXCL, durable=True)
     sync_folder(folder)
 
 
@@ -258,14 +252,13 @@ def warm_up(started: StartRecord) -> None:
 
 def reserve_exit(folder: str) -> int | None:
     """Allocate disk space for the exit record and return its descriptor. Return None if the disk is full."""
+    handle = None
     try:
         handle = os.open(os.path.join(folder, RESERVED), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return None
-    try:
         os.posix_fallocate(handle, 0, EXIT_ROOM)
     except OSError:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
         return None
     return handle
 
@@ -331,10 +324,12 @@ def write_atomically(path: str, body: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def _write(path: str, body: bytes, mode: int = 0o600) -> None:
-    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, mode)
+def _write(path: str, body: bytes, mode: int = 0o600, flags: int = os.O_TRUNC, *, durable: bool = False) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | flags, mode)
     try:
         while body:
             body = body[os.write(handle, body) :]
+        if durable:
+            os.fsync(handle)
     finally:
         os.close(handle)

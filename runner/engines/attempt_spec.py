@@ -39,7 +39,7 @@ def order(
         home=settings.home, folder=folder_of_job, batch_size=job.batch_size, submit_folder=spec.dir,
         cpus=spec.cpus, ram_mib=spec.ram_mib,
     )  # fmt: skip
-    argv, script = realised(command_of(job), folder, own_values(job))
+    argv, script = realised(command_of(job), folder, {"run_id": job.run_id, "job_id": str(job.id)})
     grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
     return AttemptSpec(
         job_id=job.id,
@@ -65,16 +65,12 @@ def _work_folder(home: str, spec: JobSpec) -> str:
     """Return the job's folder in its snapshot. Raise ValueError if the snapshot is gone: the job can never run."""
     from runner.snapshot import code_copy
 
-    if not os.path.isdir(code_copy.work_folder(home, spec)):
+    folder = code_copy.work_folder(home, spec)
+    if not os.path.isdir(folder):
         raise ValueError("its snapshot of the code is gone; submit it again")
-    return code_copy.work_folder(home, spec)
+    return folder
 
 
 def command_of(job: Job) -> JobCommand:
     """Return the command as it was submitted."""
     return JobCommand(argv=job.spec.argv, text=job.spec.command, script=job.spec.script)
-
-
-def own_values(job: Job) -> dict[str, str]:
-    """Return the values of the placeholders that every command may use."""
-    return {"run_id": job.run_id, "job_id": str(job.id)}

@@ -16,7 +16,6 @@ from runner.supervisor import zygote
 
 log = logging.getLogger(__name__)
 
-
 STABLE_AFTER_S = 5.0
 RESTART_AT_MOST_EVERY_S = 30.0
 

@@ -51,10 +51,11 @@ class Gauge:
         if at <= self.since:
             return None
         self.since = at
-        held = [self._held(gpu) for gpu in gpus]
-        sizes = [mib for mib in held if mib is not None]
+        is_own = partial(linux.is_below, root=os.getpid())
+        held = [own_memory_mib(gpu, is_own, self._base_mib[gpu.uuid]) for gpu in gpus]
+        sizes = [own[0] for own in held if own is not None]
         loads = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
-        mib = max(sizes) if len(sizes) == len(held) else None
+        mib = float(max(sizes)) if len(sizes) == len(held) else None
         return MemoryReading(at, mib, max(loads, default=None), all(map(self._is_back, gpus)))
 
     def trouble(self) -> str | None:
@@ -70,10 +71,6 @@ class Gauge:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
         return [gpu for gpu in published if gpu.uuid in self._base_mib]
-
-    def _held(self, gpu: Gpu) -> float | None:
-        held = own_memory_mib(gpu, partial(linux.is_below, root=os.getpid()), self._base_mib[gpu.uuid])
-        return None if held is None else float(held[0])
 
     def _is_back(self, gpu: Gpu) -> bool:
         used, base = gpu.memory_used_mib, self._base_mib[gpu.uuid]
