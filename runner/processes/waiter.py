@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Call = Callable[[], bool | None]
 
+SLACK_S = 0.05  # times that follow from the wall clock are never quite the same again
+
 
 class Waiter:
     """Calls back when a descriptor is readable or a timer ends. Single-threaded."""
@@ -25,6 +27,7 @@ class Waiter:
         self._ready: dict[int, Call] = {}
         self._moments: list[tuple[float, int, Call]] = []
         self._count = itertools.count()
+        self._tick_at = 0.0  # the latest time that tick_within asked for, monotonic clock
 
     def add(self, descriptor: int, call: Call) -> None:
         """Call `call` each time the descriptor is readable, until it is removed."""
@@ -43,6 +46,16 @@ class Waiter:
     def tick_in(self, seconds: float) -> None:
         """Let the runner do a tick after this many seconds."""
         self.after(seconds, lambda: None)
+
+    def tick_within(self, seconds: float) -> None:
+        """Let the runner do a tick after about this many seconds or sooner. Ask again at each tick.
+
+        All requests share one timer.
+        """
+        now = time.monotonic()
+        if not now < self._tick_at <= now + seconds + SLACK_S:
+            self._tick_at = now + seconds
+            self.tick_in(seconds)
 
     def wait(self) -> bool:
         """Sleep until something happens and make the calls. Return whether any of them left something to do."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from runner import clock
@@ -23,15 +22,12 @@ class BackupWatch:
 
     def __init__(self, backup: Backup, box: Box, notices: Notices, waiter: Waiter) -> None:
         self._backup, self._box, self._notices, self._waiter = backup, box, notices, waiter
-        self._wakes_at = 0.0  # monotonic clock
 
     def look(self) -> None:
         """Check the copies and add a notice if that changed. Call it in a transaction."""
         if self._backup.folder is None:
             return
-        if time.monotonic() >= self._wakes_at:  # a copy that hangs does not ring the doorbell
-            self._wakes_at = time.monotonic() + EVERY_S
-            self._waiter.tick_in(EVERY_S)
+        self._waiter.tick_within(EVERY_S)  # a copy that hangs does not ring the doorbell
         before = self._box.get(BoxKey.BACKUP) or {}
         if why := self._backup.trouble():
             self._note_failing(before, why)

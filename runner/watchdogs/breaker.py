@@ -45,7 +45,6 @@ class BreakerWatch:
     ) -> None:
         self._settings, self._jobs, self._notices, self._box, self._waiter = settings, jobs, notices, box, waiter
         self._trials = Trials(store)
-        self._looks_at = 0.0  # monotonic clock
         self._no_room_until = -math.inf  # until then, send no notice that there is no room to try a job
 
     def on_end(self, job_id: int, state: State, end: Exit | None) -> None:
@@ -97,7 +96,7 @@ class BreakerWatch:
             return []
         left_s = self._left_s(pause)
         if left_s > 0:
-            self._look_in(left_s)
+            self._waiter.tick_within(left_s)
         jobs = self._trials.now(pause)
         if not jobs and left_s <= 0:
             self._tell(pause)
@@ -127,9 +126,9 @@ class BreakerWatch:
         if job_id is not None:
             log.info("job %s shows whether the queue may go on", job_id)
             self._store_pause(replace(pause, trial=job_id))
-            self._look_in(self._settings.breaker_within)
+            self._waiter.tick_within(self._settings.breaker_within)
         elif (left_s := self._patience_s()) > 0:
-            self._look_in(left_s)
+            self._waiter.tick_within(left_s)
         else:
             self._tell(pause)
 
@@ -147,19 +146,18 @@ class BreakerWatch:
             self._store_pause(replace(pause, trial=None))
             self._waiter.tick_in(0)
         elif (left_s := self._settings.breaker_within - self._trials.ran_s(job)) > 0 and not state.final:
-            self._look_in(left_s)
+            self._waiter.tick_within(left_s)
         elif state is State.FAILED and left_s >= 0:
             self._fails_again(pause, trial)
         else:
             self._go_on(pause, job)
 
     def _fails_again(self, pause: Pause, trial: int) -> None:
-        wait_s = failure_streak.wait_s(pause.tries, self._settings.breaker_again)
         failed, try_at = (*(pause.jobs or ()), trial), self._try_at(pause.tries)
         pause = replace(pause, jobs=failed, tries=pause.tries + 1, trial=None, try_at=try_at)
         self._store_pause(pause)
         self._tell(pause)
-        self._look_in(wait_s)
+        self._waiter.tick_within(self._left_s(pause))
 
     def _go_on(self, pause: Pause, job: Job) -> None:
         """Resume the queue. Hold jobs of the kinds that failed, until somebody has looked at them."""
@@ -176,10 +174,3 @@ class BreakerWatch:
 
     def _try_at(self, tries: int) -> str:
         return clock.text(clock.now() + timedelta(seconds=failure_streak.wait_s(tries, self._settings.breaker_again)))
-
-    def _look_in(self, seconds: float) -> None:
-        """Look again after this time. Several requests share one timer."""
-        now = time.monotonic()
-        if not now < self._looks_at <= now + seconds + 1:
-            self._looks_at = now + seconds
-            self._waiter.tick_in(seconds)

@@ -28,8 +28,8 @@ FEW_FILES, ENOUGH_FILES = 1000, 1100
 
 def room_on(folder: str) -> tuple[int, int | None]:
     """Return the free MiB on the folder's disk, and how many more files fit. None: the disk does not count files."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize >> 20, found.f_favail if found.f_files else None
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize >> 20, disk.f_favail if disk.f_files else None
 
 
 class DiskWatch:
@@ -59,19 +59,19 @@ class DiskWatch:
         self._judge(free_mib, files)
 
     def _judge(self, free_mib: int, files: int | None) -> None:
-        told = self._box.get(BoxKey.DISK_LOW)
-        said: dict[str, Any] = {"free_mib": free_mib, "files": files, "folder": self._home}
+        reported = self._box.get(BoxKey.DISK_LOW)
+        room: dict[str, Any] = {"free_mib": free_mib, "files": files, "folder": self._home}
         if free_mib < self._least_mib or (files is not None and files < FEW_FILES):
             self._low_since = self._low_since or clock.text(clock.now())
-            if told is None:
+            if reported is None:
                 log.warning("only %s MiB are free for %s", free_mib, self._home)
-                self._box.set(BoxKey.DISK_LOW, {**said, "since": self._low_since})
-                self._notices.add(DiskLow(**said))
-            elif (told["free_mib"], told["files"]) != (free_mib, files):
-                self._box.set(BoxKey.DISK_LOW, {**told, **said})
+                self._box.set(BoxKey.DISK_LOW, {**room, "since": self._low_since})
+                self._notices.add(DiskLow(**room))
+            elif (reported["free_mib"], reported["files"]) != (free_mib, files):
+                self._box.set(BoxKey.DISK_LOW, {**reported, **room})
         elif free_mib >= self._least_mib * ENOUGH and (files is None or files >= ENOUGH_FILES):
-            since = told["since"] if told else self._low_since
+            since = reported["since"] if reported else self._low_since
             self._low_since = None
             if since is not None:
                 self._box.set(BoxKey.DISK_LOW, None)
-                self._notices.add(DiskBack(**said, since=since))
+                self._notices.add(DiskBack(**room, since=since))

@@ -49,7 +49,6 @@ class WhenEmpty:
         self._notices, self._box = notices, box
         self._waiter, self._backup = waiter, backup
         self._boot_id = linux.boot_id()
-        self._armed: str | None = None  # the time we asked to be woken at
         self._begun = False
         self._flush_from: float | None = None  # the backup must be newer than this (monotonic clock)
         with store.transaction():
@@ -84,7 +83,7 @@ class WhenEmpty:
         ended = self._standstill.done_since(int(self._box.get(BoxKey.TOLD_EMPTY_UP_TO)))
         if not ended.attempts:
             return
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "jobs": sum(ended.states.values()),
             "failed": sum(count for state, count in ended.states.items() if state != "SUCCEEDED"),
             "states": ended.states,
@@ -93,10 +92,10 @@ class WhenEmpty:
         }
         self._box.set(BoxKey.TOLD_EMPTY_UP_TO, ended.last_event)
         if self._settings.when_empty is None or self._is_held():
-            self._notices.add(QueueEmpty(**told))
+            self._notices.add(QueueEmpty(**summary))
         if self._settings.when_empty is not None:
             due = {"due_at": None, "cancelled_by": None, "begun": False, "ran_at": None, "boot": self._boot_id}
-            self._box.set(BoxKey.WHEN_EMPTY, {**due, "told": told})
+            self._box.set(BoxKey.WHEN_EMPTY, {**due, "told": summary})
 
     def _consider(self, due: dict[str, Any]) -> None:
         now, command = clock.now(), self._settings.when_empty
@@ -126,18 +125,9 @@ class WhenEmpty:
         return (pause is not None and pause.by_person) or self._box.any(BoxKey.DRAINING)
 
     def _wake_at(self, due_at: str) -> None:
-        if self._armed != due_at:
-            self._armed = due_at
-            self._waiter.after(self._seconds_until(due_at), self._woken)
-
-    def _woken(self) -> None:
-        self._armed = None
-
-    @staticmethod
-    def _seconds_until(moment: str) -> float:
-        at = clock.moment(moment)
+        at = clock.moment(due_at)
         assert at is not None
-        return max(0.0, (at - clock.now()).total_seconds())
+        self._waiter.tick_within(max(0.0, (at - clock.now()).total_seconds()))
 
     # -- after the commit --------------------------------------------------------------------------
 
@@ -146,7 +136,7 @@ class WhenEmpty:
         if not self._begun:
             return
         self._flush_from = self._flush_from or time.monotonic()
-        if not self._backup.covers(self._flush_from, self._ring):
+        if not self._backup.covers(self._flush_from, self._wake_runner):
             return
         try:
             command = self._take()
@@ -171,7 +161,7 @@ class WhenEmpty:
             self._jobs.note(None, None, "when empty", {"command": due["command"]})
             return str(due["command"])
 
-    def _ring(self) -> None:
+    def _wake_runner(self) -> None:
         doorbell.ring(self._settings.home, home.RUNNER_BELL)
 
     def _run(self, command: str) -> None:

@@ -164,20 +164,20 @@ class HungWatch:
         snapshot = self._telemetry.snapshot
         if snapshot is None or self._box.any(BoxKey.PAUSED, BoxKey.DRAINING):
             return False
-        leaving = {one.id for one in self._line.running() if one.stopping}
+        leaving = {job.id for job in self._line.running() if job.stopping}
         return bool(self._served(snapshot, leaving | {job_id}) - self._served(snapshot, leaving))
 
     def _served(self, snapshot: Snapshot, gone: set[int]) -> set[int]:
         """Return the jobs that would start, or for which others would be preempted, if these jobs were gone."""
         running = self._line.running()
-        left = {uuid for one in running if one.id in gone for uuid in one.gpus}
+        left = {uuid for job in running if job.id in gone for uuid in job.gpus}
         gpus = tuple(replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)
         leases = [lease for lease in self._line.leases() if lease.job_id not in gone]
         rooms = GpuStates((replace(snapshot, gpus=gpus), 0.0), leases, start_rules(self._box)).rooms()
-        waiting = [one for one in self._line.waiting(sum(room.slots for room in rooms)) if one.request.gpus]
-        others = [one for one in running if one.id not in gone]
+        waiting = [job for job in self._line.waiting(sum(room.slots for room in rooms)) if job.request.gpus]
+        others = [job for job in running if job.id not in gone]
         plan = choose(waiting, rooms, (), others, box_limits(self._store), explain=False)
-        return {start.job_id for start in plan.starts} | {one.for_id for one in plan.preemptions}
+        return {start.job_id for start in plan.starts} | {preemption.for_id for preemption in plan.preemptions}
 
     def _stop(self, job_id: int, why: str) -> None:
         job = self._jobs.get(job_id)

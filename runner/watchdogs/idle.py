@@ -100,24 +100,26 @@ class IdleWatch:
             watch.stopping = rows[job_id].stop_reason is not None
 
     def _take_up(self, job_ids: Iterable[int]) -> None:
-        found = [job for job_id in job_ids if (job := self._jobs.get(job_id)) and job.state is State.RUNNING]
-        self._without_gpus |= {(job.id, job.attempt) for job in found if not job.gpus}
-        with_gpus = [job for job in found if job.gpus]
-        kept = self._watches.of([job.id for job in with_gpus]) if with_gpus else {}
+        running = [job for job_id in job_ids if (job := self._jobs.get(job_id)) and job.state is State.RUNNING]
+        self._without_gpus |= {(job.id, job.attempt) for job in running if not job.gpus}
+        with_gpus = [job for job in running if job.gpus]
+        rows = self._watches.of([job.id for job in with_gpus]) if with_gpus else {}
         for job in with_gpus:
-            self._watched[job.id] = self._taken_up(job, kept.get(job.id))
+            row = rows.get(job.id)
+            self._watched[job.id] = self._taken_up(job, row if row and row.attempt == job.attempt else None)
 
-    def _taken_up(self, job: Job, kept: Watched | None) -> WatchedJob:
+    def _taken_up(self, job: Job, row: Watched | None) -> WatchedJob:
+        """Return the watch over a job; `row` is what an earlier runner saved of this attempt."""
         policy = self._rule(job, job.spec.idle, self._settings.idle, parse_policy)
         hung_policy = self._rule(job, job.spec.hung, self._settings.hung, hung_rule.parse_policy)
         watch = WatchedJob(job.attempt, job.gpus, None, Suspect(hung_policy))
-        if kept is not None and kept.attempt == job.attempt:
-            self._go_on(watch, kept)
+        if row is not None:
+            self._go_on(watch, row)
         if (watch.window.policy if watch.window else None) != policy:  # the watch begins, or the box's rule has changed
             began = _monotonic_start(job) if job.spec.probe is None else time.monotonic()
             watch.window = Window(policy, job.gpus, began) if policy else None
         watch.saved = self._state(watch)
-        if kept is None or kept.attempt != job.attempt:
+        if row is None:
             self._watches.begin(job.id, job.attempt, watch.saved)
         return watch
 
@@ -128,10 +130,10 @@ class IdleWatch:
             log.error("job %s goes by the rule of the box: %s", job.id, error)
             return parse(general)
 
-    def _go_on(self, watch: WatchedJob, kept: Watched) -> None:
+    def _go_on(self, watch: WatchedJob, row: Watched) -> None:
         try:
-            state = kept.state
-            window = _with_told(state["window"], kept) if state["window"] else None
+            state = row.state
+            window = _with_told(state["window"], row) if state["window"] else None
             watch.window = Window.from_json(window, self._boot_id) if window else None
             watch.suspect = Suspect.from_json(watch.suspect.policy, state["hung"], self._boot_id)
         except (KeyError, TypeError, ValueError):  # written by another version: start from nothing
@@ -164,7 +166,7 @@ class IdleWatch:
         if snapshot is None:
             return
         by_uuid = {gpu.uuid: gpu for gpu in snapshot.gpus}
-        shared, supervisors = self._shared(), {one.job_id: one.supervisor for one in live}
+        shared, supervisors = self._shared(), {attempt.job_id: attempt.supervisor for attempt in live}
         for job_id, watch in self._watched.items():
             own = [by_uuid[uuid] for uuid in watch.gpus if uuid in by_uuid]
             self._read_one(job_id, watch, own, shared, supervisors.get(job_id))
@@ -270,13 +272,13 @@ class IdleWatch:
         return f"{summary(verdict.idle, window.policy, self._names())}, of {window.policy.window}"
 
     def _warn(self, job_id: int, window: Window, verdict: IdleVerdict, stop_in_s: float) -> None:
-        found = self._evidence(window, verdict)
+        evidence = self._evidence(window, verdict)
         stops_at = clock.text(clock.now() + timedelta(seconds=stop_in_s))
-        notice = self._notices.add(IdleWarning.from_json({**found, "stops_at": stops_at}), job_id)
-        self._jobs.note(job_id, None, "idle warning", {"why": found["why"], "stops_at": stops_at})
-        self._watches.warned(job_id, notice, found)
+        notice = self._notices.add(IdleWarning.from_json({**evidence, "stops_at": stops_at}), job_id)
+        self._jobs.note(job_id, None, "idle warning", {"why": evidence["why"], "stops_at": stops_at})
+        self._watches.warned(job_id, notice, evidence)
         self.save()
-        log.info("job %s: %s; it is stopped at %s", job_id, found["why"], stops_at)
+        log.info("job %s: %s; it is stopped at %s", job_id, evidence["why"], stops_at)
 
     def _may_stop(self, job_id: int, window: Window, verdict: IdleVerdict, row: Watched, now: float) -> bool:
         """Return whether to stop it now. An undelivered warning puts the stop off, by at most one more window."""
@@ -303,11 +305,11 @@ class IdleWatch:
         job = self._jobs.get(job_id)
         if job is None:
             return
-        found = self._evidence(window, verdict)
-        self._watches.judged(job_id, found)
+        evidence = self._evidence(window, verdict)
+        self._watches.judged(job_id, evidence)
         self._jobs.ask_to_stop(job, Reason.IDLE, ACTOR)
         self.save()
-        log.info("job %s is stopped: %s", job_id, found["why"])
+        log.info("job %s is stopped: %s", job_id, evidence["why"])
 
     def _evidence(self, window: Window, verdict: IdleVerdict) -> dict[str, Any]:
         names = self._names()
@@ -346,11 +348,11 @@ def _by_process(gpus: Iterable[Gpu], supervisor: int | None) -> dict[str, float]
     if supervisor is None:
         return {}
     is_own = partial(linux.is_below, root=supervisor)
-    told = {gpu.uuid: own_load(gpu, is_own) for gpu in gpus if len(gpu.processes or ()) > 1}
-    return {uuid: float(load) for uuid, load in told.items() if load is not None}
+    loads = {gpu.uuid: own_load(gpu, is_own) for gpu in gpus if len(gpu.processes or ()) > 1}
+    return {uuid: float(load) for uuid, load in loads.items() if load is not None}
 
 
 def _pulse(gpus: Collection[Gpu], own: tuple[str, ...], shared: set[str]) -> hung_rule.Pulse:
     """Combine the readings of all GPUs of a job. On a GPU shared with another job, they count as unknown."""
-    told = {gpu.uuid: (gpu.utilization, gpu.power_w, gpu.power_limit_w) for gpu in gpus if gpu.uuid not in shared}
-    return hung_rule.pulse(max(gpu.sampled_at for gpu in gpus), [told.get(uuid, (None, None, None)) for uuid in own])
+    loads = {gpu.uuid: (gpu.utilization, gpu.power_w, gpu.power_limit_w) for gpu in gpus if gpu.uuid not in shared}
+    return hung_rule.pulse(max(gpu.sampled_at for gpu in gpus), [loads.get(uuid, (None, None, None)) for uuid in own])

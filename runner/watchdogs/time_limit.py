@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -46,7 +44,6 @@ class TimeWatch:
     def __init__(self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, waiter: Waiter) -> None:
         self._settings, self._jobs, self._notices, self._waiter = settings, jobs, notices, waiter
         self._limits = TimeLimits(store)
-        self._looks_at = math.inf  # monotonic clock
 
     def judge(self, under_way: Iterable[UnderWay]) -> None:
         """Warn about the jobs that are close to their limit. Call it in a transaction."""
@@ -62,7 +59,7 @@ class TimeWatch:
             if left_s <= lead:
                 self._warn(row, began + timedelta(seconds=row.limit_s))
             else:
-                self._look_again(left_s - lead)
+                self._waiter.tick_within(min(left_s - lead, LOOK_AT_CLOCK_S))
 
     def _warn(self, row: UnderWay, stops_at: datetime) -> None:
         assert row.limit_s is not None
@@ -74,15 +71,6 @@ class TimeWatch:
         self._jobs.note(row.id, row.attempt, "time warning", {"stops_at": due_at})
         self._limits.warned(row.id, _mark(row))
         log.info("job %s is stopped at %s unless it is extended", row.id, due_at)
-
-    def _look_again(self, after_s: float) -> None:
-        """Set one timer for all jobs, at the earliest time."""
-        now = time.monotonic()
-        at = now + min(after_s, LOOK_AT_CLOCK_S)
-        if now < self._looks_at <= at:
-            return
-        self._looks_at = at
-        self._waiter.tick_in(at - now)
 
 
 def _mark(row: UnderWay) -> str:

@@ -34,7 +34,7 @@ class Stage:
 
     def restart(self, **settings: Any) -> None:
         queue, found = self.queue, Settings(home=self.queue.home, **settings)
-        waiter: Any = SimpleNamespace(tick_in=lambda _: None)
+        waiter: Any = SimpleNamespace(tick_in=lambda _: None, tick_within=lambda _: None)
         self.watch = BreakerWatch(found, queue.store, queue.jobs, queue.notices, queue.box, waiter)
 
     def fails(self, *job_ids: int) -> None:
