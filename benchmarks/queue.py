@@ -14,7 +14,7 @@ from statistics import median
 from runner import clock
 from runner.model import Exit, Job, JobSpec, Priority, Reason, State
 from runner.schedule.choice import Plan, Room, choose, free_slots
-from runner.store.box_limits import box_limits
+from runner.store.box import box_limits
 from runner.store.connection import Store, open_store
 from runner.store.jobs import Jobs
 from runner.store.scheduling_queries import CPU, Lease, Line

@@ -21,6 +21,11 @@ def text(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
+def seconds_since(stored: str, now: datetime) -> float:
+    """Return the seconds between a stored time and now; negative if the time is still to come."""
+    return (now - datetime.fromisoformat(stored)).total_seconds()
+
+
 def moment(stored: str | None) -> datetime | None:
     """Parse a stored time, the inverse of `text`. None or "" gives None."""
     return datetime.fromisoformat(stored) if stored else None

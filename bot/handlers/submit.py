@@ -19,6 +19,7 @@ from bot.text.html import Shrink, bold, fit, pre
 from runner.api import groups, job_spec
 from runner.api.chat import STARTS_NEXT, Workspace, environment_of, read_text, stamp, validate
 from runner.errors import TransientError, UserError
+from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -190,7 +191,8 @@ def submission(turn: Turn, count: int) -> Iterator[None]:
     """Queue jobs and say so inside this, in one transaction. Raise UserError if `count` more jobs are too many."""
     most = turn.chat.settings.queued_per_person
     with turn.effect():
-        if turn.chat.queue.listing.queued_of(turn.caller.actor) + count > most:
+        queued = turn.chat.queue.listing.unfinished(owner=turn.caller.actor, states=[State.QUEUED])
+        if len(queued) + count > most:
             raise UserError(
                 f"At most {most} of your jobs may wait at once (NIGHTSHIFT_QUEUED_PER_PERSON), so nothing was queued."
                 " /queue shows what waits."

@@ -62,7 +62,7 @@ async def whoami(turn: Turn, _: str) -> None:
     how = "by the box's settings"
     if not chat.gate.is_from_settings(caller.id):
         how = f"paired by {chat.named(person.paired_by or '?')}"
-    mine = len(chat.queue.listing.unfinished_of(caller.actor))
+    mine = len(chat.queue.listing.unfinished(owner=caller.actor))
     where = "" if caller.private else f"\nThis group is {code(str(caller.chat))}."
     turn.reply(
         f"You are {bold(caller.name)}, id {code(str(caller.id))}: {caller.role.word} of {bold(chat.settings.box)}, "

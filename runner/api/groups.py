@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from runner import clock, rundir
 from runner.errors import UserError
 from runner.model import LIVE_STATES, State
+from runner.store.dependencies import parents_first
 from runner.store.groups import Member, Template
-from runner.store.reruns import parents_first
 from runner.sweep.metrics import Metric, MetricValue, MetricValues
 from runner.sweep.results import Results, as_csv, best_words, compared, count_words, plotted, ran_s, status_words
 from runner.sweep.sweeps import Range

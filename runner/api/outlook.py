@@ -12,10 +12,9 @@ from runner import clock
 from runner.forecast.estimates import NOBODY_KNOWS, Behind, Forecast, forecast, starts_behind
 from runner.forecast.simulation import UNKNOWN, HeldSlot, Later, Length, Rest, Scene
 from runner.schedule.order import start_order
-from runner.store.box_limits import box_limits
+from runner.store.box import box_limits
 from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
-from runner.store.listing import Listing
 from runner.store.scheduling_queries import CPU, Line
 from runner.units import format_duration
 
@@ -130,7 +129,7 @@ class Foresight:
         """Return the outlook from the current state of the queue, or the cached one."""
         limits = box_limits(store)
         facts = (
-            Listing(store).last_event(), rooms, cpu_slots, leases, stands_still,
+            Line(store).last_event(), rooms, cpu_slots, leases, stands_still,
             limits.groups, limits.gpus_each, limits.gpus_each_low, limits.cpus, limits.ram_mib, limits.age_s,
         )  # fmt: skip
         cached = self._cached

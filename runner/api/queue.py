@@ -23,12 +23,11 @@ from runner.processes import doorbell, linux, process_lock
 from runner.store.audit import Audit
 from runner.store.box import Box, BoxKey
 from runner.store.connection import open_store
-from runner.store.dependencies import Dependencies
+from runner.store.dependencies import Dependencies, Reruns
 from runner.store.groups import Groups
 from runner.store.jobs import Jobs
 from runner.store.listing import Listing
 from runner.store.notices import Notices
-from runner.store.reruns import Reruns
 from runner.store.scheduling_queries import Line
 from runner.store.spec_changes import Edits, TimeLimits
 from runner.store.watchdog_state import Keep, Watches

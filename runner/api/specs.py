@@ -17,8 +17,7 @@ from runner.gpu.published import read_published
 from runner.model import GpuHealth, JobSpec, Priority, State
 from runner.schedule.feasibility import never_fits
 from runner.schedule.request import request_of
-from runner.store.box import BoxKey
-from runner.store.box_limits import box_limits
+from runner.store.box import BoxKey, box_limits
 from runner.units import format_duration
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from runner.gpu.availability import current_gpu_states
 from runner.gpu.published import read_published
 from runner.model import JobSpec, Phase
 from runner.store.box import Box, BoxKey
-from runner.store.gpu_usage import Used
 from runner.store.jobs import Jobs
 from runner.store.listing import Listing
+from runner.store.measurements import Used
 from runner.store.scheduling_queries import Line
 from runner.store.watchdog_state import Watches
 from runner.supervisor.log_reader import Log

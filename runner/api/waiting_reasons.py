@@ -12,8 +12,7 @@ from runner.model import State
 from runner.processes import process_lock
 from runner.schedule.choice import Waiting, choose
 from runner.schedule.request import request_in, request_of
-from runner.store.box import Box, BoxKey
-from runner.store.box_limits import box_limits
+from runner.store.box import Box, BoxKey, box_limits
 from runner.store.breaker_trials import Trials
 from runner.store.dependencies import Dependencies
 from runner.store.jobs import job_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from runner.gpu.telemetry import Telemetry
     from runner.model import Gpu, Job
-    from runner.store.gpu_usage import Used
+    from runner.store.measurements import Used
     from runner.store.scheduling_queries import UnderWay
 
 FIRST_SAVE_S, SAVE_EVERY_S = 5.0, 30.0  # a crash loses at most the readings since the last save
@@ -169,7 +169,7 @@ class Usage:
         """Return an attempt's sums: those in memory, or those that an earlier runner saved."""
         metered = self._metered.get(job_id)
         if metered is None or metered.attempt != attempt:
-            gpus, stored = self._used.kept(job_id, attempt)
+            gpus, stored = self._used.stored(job_id, attempt)
             metered = self._metered[job_id] = Metered(attempt, gpus, Sums.from_json(stored.get("sums", {})), since=0.0)
         return metered
 

@@ -37,11 +37,10 @@ from runner.schedule.choice import Plan, choose, is_full
 from runner.schedule.request import request_in
 from runner.store import restoring
 from runner.store.backup import Backup
-from runner.store.box import Box, BoxKey
-from runner.store.box_limits import box_limits, keep_limits
+from runner.store.box import Box, BoxKey, box_limits, keep_limits
 from runner.store.connection import DATABASE, QueueLostError, StoreError, open_store
-from runner.store.gpu_usage import Used
 from runner.store.jobs import Jobs
+from runner.store.measurements import Used
 from runner.store.notices import Notices
 from runner.store.scheduling_queries import CPU, Line
 from runner.watchdogs.backup import BackupWatch

@@ -14,7 +14,7 @@ from runner.engines import attempt_spec
 from runner.gpu import published
 from runner.gpu.attribution import holders
 from runner.model import GpuHealth, State
-from runner.store.batch_memory import KnownBatches
+from runner.store.measurements import KnownBatches
 from runner.supervisor.probe_records import MemoryKind, ProbeOrder, ProbeReport, RememberedMemory
 
 if TYPE_CHECKING:

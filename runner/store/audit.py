@@ -7,20 +7,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.store.connection import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runner.store.connection import Store
 
 FIRST = "0" * 64
 
 
-class Audit:
+class Audit(Table):
     """The log, as a hash chain."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def add(self, actor: str, action: str, data: Mapping[str, Any]) -> None:
         """Record an action, in the transaction of its effect."""

@@ -1,14 +1,25 @@
-"""Values about the whole box, each with a key of a closed list."""
+"""Values about the whole box, each with a key of a closed list; its limits, and the recent GPU time of each owner."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from runner import clock
+from runner.model import Record
+from runner.schedule.choice import DAY_S, BoxLimits
+from runner.store.connection import Table, marks
+
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runner.config.settings import Settings
     from runner.store.connection import Store
+
+HALF_LIFE_S = 86_400.0
+BREAKER = "breaker"  # pauses the queue after failures in a row
 
 
 class BoxKey(Enum):
@@ -45,11 +56,8 @@ class BoxKey(Enum):
     UPDATES_TRIED_AGAIN = "updates tried again"  # counts by update id
 
 
-BREAKER = "breaker"  # pauses the queue after failures in a row
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(Record):
     """Who or what paused the queue, and how the breaker tries whether it may go on."""
 
     by: str
@@ -66,27 +74,14 @@ class Pause:
         """Return whether a person paused the queue."""
         return self.by != BREAKER
 
-    def to_json(self) -> dict[str, Any]:
-        """Return this as it is stored."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Pause:
-        """Read what `to_json` returned, in this version or an older one."""
-        values = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
-        return cls(**{**values, "by": stored["by"], "jobs": tuple(stored["jobs"]) if "jobs" in stored else None})
-
-
-class Box:
+class Box(Table):
     """Values by key, stored as JSON."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def get(self, key: BoxKey, default: Any = None) -> Any:
         """Return a value, or the default."""
-        row = self._store.row("SELECT value FROM box WHERE name = ?", (key.value,))
-        return json.loads(row["value"]) if row else default
+        stored = self._store.value("SELECT value FROM box WHERE name = ?", (key.value,))
+        return default if stored is None else json.loads(stored)
 
     def pause(self) -> Pause | None:
         """Return the pause of the queue, or None."""
@@ -96,8 +91,7 @@ class Box:
     def any(self, *keys: BoxKey) -> bool:
         """Return whether at least one of these has a value."""
         names = [key.value for key in keys]
-        marks = ", ".join("?" * len(names))
-        return self._store.row(f"SELECT 1 FROM box WHERE name IN ({marks})", names) is not None
+        return self._store.value(f"SELECT 1 FROM box WHERE name IN ({marks(names)})", names) is not None
 
     def set(self, key: BoxKey, value: Any) -> None:
         """Store a value; None deletes it."""
@@ -105,3 +99,51 @@ class Box:
             self._store.execute("DELETE FROM box WHERE name = ?", (key.value,))
         else:
             self._store.execute("INSERT OR REPLACE INTO box VALUES (?, ?)", (key.value, json.dumps(value)))
+
+
+class Shares(Table):
+    """GPU seconds by owner, with a half-life of one day."""
+
+    def add(self, owner: str, gpu_s: float) -> None:
+        """Add the GPU seconds of an attempt that has ended."""
+        now = clock.now()
+        row = self._store.row("SELECT gpu_s, at FROM shares WHERE owner = ?", (owner,))
+        before = _faded(row["gpu_s"], row["at"], now) if row else 0.0
+        self._store.execute("INSERT OR REPLACE INTO shares VALUES (?, ?, ?)", (owner, before + gpu_s, clock.text(now)))
+
+    def use(self) -> dict[str, float]:
+        """Return the recent GPU seconds of each owner, with those of live jobs so far."""
+        now = clock.now()
+        shares = self._store.rows("SELECT * FROM shares")
+        use = {row["owner"]: _faded(row["gpu_s"], row["at"], now) for row in shares}
+        live = self._store.rows("SELECT owner, gpus, started_at FROM jobs WHERE state IN ('STARTING', 'RUNNING')")
+        for row in live:
+            since = clock.moment(row["started_at"]) or now
+            gpu_s = len(json.loads(row["gpus"])) * (now - since).total_seconds()
+            use[row["owner"]] = use.get(row["owner"], 0.0) + gpu_s
+        return use
+
+
+def _faded(gpu_s: float, at: str, now: datetime) -> float:
+    """Return what is left of GPU seconds that were counted at that time."""
+    return float(gpu_s * 0.5 ** (max(0.0, clock.seconds_since(at, now)) / HALF_LIFE_S))
+
+
+def keep_limits(box: Box, settings: Settings) -> None:
+    """Store the settings that limit what jobs and owners may use, for the other processes."""
+    limits = {
+        "cpus": settings.cpus,
+        "ram_mib": settings.ram,
+        "gpus_each": settings.gpus_each,
+        "gpus_each_low": settings.gpus_each_low,
+        "age_s": settings.age,
+    }
+    box.set(BoxKey.LIMITS, limits)
+    box.set(BoxKey.TIMES, {"usual_s": settings.time, "longest_s": settings.time_max})
+
+
+def box_limits(store: Store) -> BoxLimits:
+    """Return the current limits, with the recent GPU use of each owner."""
+    groups = dict(store.tuples("SELECT name, at_most FROM groups WHERE at_most IS NOT NULL"))
+    limits = {"age_s": DAY_S, **Box(store).get(BoxKey.LIMITS, {})}
+    return BoxLimits(**limits, groups=groups, use=Shares(store).use())

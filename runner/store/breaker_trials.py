@@ -9,21 +9,17 @@ from runner import clock
 from runner.model import Phase, State
 from runner.schedule.choice import Waiting
 from runner.schedule.request import request_in
-from runner.store.connection import marks
+from runner.store.connection import Table, marks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from runner.model import Job
     from runner.store.box import Pause
-    from runner.store.connection import Store
 
 
-class Trials:
+class Trials(Table):
     """Jobs are alike if they run the same program with the same options, in the same folder, on as many GPUs."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def shapes(self, job_ids: Iterable[int]) -> list[str]:
         """Return the shape of each of these jobs, with repeats; jobs without one are left out."""

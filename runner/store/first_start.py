@@ -10,7 +10,7 @@ from runner import rundir
 from runner.config import home as state
 from runner.errors import OperatorError
 from runner.notices import NewQueue
-from runner.store import filesystem, migrating, restoring
+from runner.store import migrating, restoring
 from runner.store.connection import StoreError, identity_of, in_memory
 from runner.store.schema import SCHEMA_VERSION
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUNS = "runs"
+# SQLite's shared memory does not work on network mounts.
+NETWORK_TYPES = frozenset(
+    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "gpfs", "beegfs", "orangefs"]
+)
+LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuseblk"})
+MOUNTS = "/proc/self/mountinfo"
 
 
 def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin: bool) -> bool:
@@ -27,7 +33,7 @@ def make_ready(home: str, path: str, version: int, backup_dir: str | None, begin
 
     `version` is the schema version of the file: 0 if the file is missing or empty.
     """
-    filesystem.refuse_network_mount(home)
+    refuse_network_mount(home)
     if version > SCHEMA_VERSION:
         raise OperatorError(
             f"The queue in {home} was written by a newer nightshift (schema {version}; this one knows "
@@ -129,3 +135,40 @@ def _jobs_left(home: str) -> int:
         return sum(name.isdigit() for name in os.listdir(os.path.join(home, RUNS)))
     except FileNotFoundError:
         return 0
+
+
+def filesystem_of(path: str, mounts: str = MOUNTS) -> str | None:
+    """Return the type of the filesystem that a path is on, such as ext4; None if unknown."""
+    path = os.path.realpath(path)
+    best, kind = "", None
+    try:
+        with open(mounts) as file:
+            lines = file.readlines()
+    except OSError:
+        return None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, after.split()[0]
+    return kind
+
+
+def is_network(kind: str | None) -> bool:
+    """Return whether this is a network filesystem, on which SQLite must not be used."""
+    if kind is None:
+        return False
+    return kind in NETWORK_TYPES or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+
+
+def refuse_network_mount(home: str, mounts: str = MOUNTS) -> None:
+    """Raise OperatorError, with what to do instead, if the state folder is on a network mount."""
+    kind = filesystem_of(home, mounts)
+    if is_network(kind):
+        raise OperatorError(
+            f"The state folder {home} is on a network mount ({kind}), where the queue could be damaged.\n"
+            "Keep it on the local disk and its copy on the mount:\n"
+            "  NIGHTSHIFT_HOME=/var/tmp/nightshift\n"
+            f"  NIGHTSHIFT_BACKUP_DIR={home}"
+        )

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
-from runner.model import State
+from runner.model import Record, State
 from runner.store.box import Box, BoxKey
+from runner.store.connection import Table
+from runner.store.dependencies import Reruns
 from runner.store.notices import Notices
-from runner.store.reruns import Reruns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from runner.store.connection import Store
     from runner.sweep.metrics import Metric
 
 _UNFINISHED = "state IN ('QUEUED', 'STARTING', 'RUNNING')"
@@ -39,7 +39,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Record):
     """A group as it is stored."""
 
     name: str
@@ -57,11 +57,8 @@ class Member(NamedTuple):
     owner: str
 
 
-class Groups:
+class Groups(Table):
     """Works within the caller's transaction. Finds jobs by the index on the group's name."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     # -- changing ----------------------------------------------------------------------------------
 
@@ -76,11 +73,10 @@ class Groups:
         """Create the group of a sweep, or use the one that it names. Return its name."""
         name = sweep.group or self._new_name()
         self.join(name, owner, clock.text(clock.now()))
-        self.change(name, {"command": sweep.command, "parameters": sweep.parameters})
+        metric = {} if sweep.metric is None else {"metric": sweep.metric.to_json()}
+        self.change(name, {"command": sweep.command, "parameters": sweep.parameters, **metric})
         if sweep.at_most is not None:
             self.limit(name, sweep.at_most)
-        if sweep.metric is not None:
-            self.change(name, {"metric": sweep.metric.to_json()})
         return name
 
     def _new_name(self) -> str:
@@ -92,9 +88,9 @@ class Groups:
 
     def change(self, name: str, fields: Mapping[str, Any]) -> None:
         """Set these fields of a group and keep its others."""
-        row = self._store.row("SELECT body FROM groups WHERE name = ?", (name,))
-        if row is not None:
-            body = json.dumps({**json.loads(row["body"]), **fields})
+        stored = self._store.value("SELECT body FROM groups WHERE name = ?", (name,))
+        if stored is not None:
+            body = json.dumps({**json.loads(stored), **fields})
             self._store.execute("UPDATE groups SET body = ? WHERE name = ?", (body, name))
 
     def limit(self, name: str, at_most: int | None) -> None:
@@ -106,13 +102,7 @@ class Groups:
     def get(self, name: str) -> Group | None:
         """Return a group, or None."""
         row = self._store.row("SELECT at_most, body FROM groups WHERE name = ?", (name,))
-        if row is None:
-            return None
-        body = json.loads(row["body"])
-        return Group(
-            name=name, at_most=row["at_most"], owner=body.get("owner"), command=body.get("command"),
-            parameters=body.get("parameters"), metric=body.get("metric"),
-        )  # fmt: skip
+        return Group.from_json({**json.loads(row["body"]), "name": name, "at_most": row["at_most"]}) if row else None
 
     def latest(self, limit: int) -> list[str]:
         """Return the names of the groups with the newest jobs, the newest first."""
@@ -150,8 +140,8 @@ class Groups:
         A job that a person stopped does not count as failed, nor do the jobs that depend on it.
         """
         reruns = Reruns(self._store)
-        found = self._members(f"{_FAILED} AND NOT {_REPLACED}", name)
-        return [member for member in found if not reruns.was_stopped(member.id)]
+        failed = self._members(f"{_FAILED} AND NOT {_REPLACED}", name)
+        return [member for member in failed if not reruns.was_stopped(member.id)]
 
     def ended(self, name: str) -> list[Member]:
         """Return its jobs that have ended and were not run again."""
@@ -164,18 +154,18 @@ class Groups:
 
     def usual_s(self, name: str) -> float | None:
         """Return the average duration of its successful jobs in seconds; None if there are none."""
-        row = self._store.row(
+        average: float | None = self._store.value(
             "SELECT avg(julianday(finished_at) - julianday(started_at)) * 86400 FROM jobs"
             " WHERE group_name = ? AND state = 'SUCCEEDED' AND started_at IS NOT NULL",
             (name,),
         )
-        return None if row[0] is None else float(row[0])
+        return average
 
     # -- the end -----------------------------------------------------------------------------------
 
     def settle(self, ended: Iterable[int]) -> None:
         """Write one notice for each group that is done now that these jobs have ended."""
-        names = {self._store.row("SELECT group_name FROM jobs WHERE id = ?", (job_id,))[0] for job_id in ended}
+        names = {self._store.value("SELECT group_name FROM jobs WHERE id = ?", (job_id,)) for job_id in ended}
         for name in sorted(names - {None}):
             self._settle(name)
 
@@ -187,13 +177,14 @@ class Groups:
             self._settle(old)
 
     def _settle(self, name: str) -> None:
-        left = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"
-        if self._store.row(left, (name,)) is None:
+        unfinished = f"SELECT 1 FROM jobs WHERE group_name = ? AND {_UNFINISHED} LIMIT 1"
+        if self._store.value(unfinished, (name,)) is None:
             self._tell(name)
 
     def _told_through(self, name: str) -> int:
-        kept = self._store.row("SELECT json_extract(body, '$.told_through') FROM groups WHERE name = ?", (name,))
-        return int(kept[0] or 0) if kept else 0
+        """Return the number of the last job that a notice about the group has covered; 0 if there was no notice."""
+        sql = "SELECT json_extract(body, '$.told_through') FROM groups WHERE name = ?"
+        return self._store.value(sql, (name,)) or 0
 
     def _tell(self, name: str) -> None:
         """Write the notice that a group is done. Jobs of an earlier notice count only in the totals."""

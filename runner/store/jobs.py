@@ -13,7 +13,7 @@ from runner.commands.job_kinds import kinds_of
 from runner.lifecycle import REASONS, may_become
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of
-from runner.store.box_limits import Shares
+from runner.store.box import Shares
 from runner.store.connection import marks
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups

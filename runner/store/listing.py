@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.model import FINAL_STATES, Job, State
-from runner.store.box_limits import box_limits
-from runner.store.connection import marks
+from runner.store.box import box_limits
+from runner.store.connection import Table, marks
 from runner.store.jobs import Jobs, job_of
 from runner.store.scheduling_queries import Line
 
@@ -41,11 +41,11 @@ class Happened(NamedTuple):
     data: str  # JSON
 
 
-class Listing:
+class Listing(Table):
     """Ended, live and queued jobs, and events."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self._jobs = Jobs(store)
 
     def finished(self, states: Collection[State] = FINAL_STATES, limit: int = NO_LIMIT) -> list[Job]:
@@ -90,13 +90,13 @@ class Listing:
 
     def ahead_of(self, job_id: int) -> int:
         """Return how many ready jobs are before this one by priority and position, of all owners."""
-        found = self._store.row(
+        ahead = self._store.value(
             "SELECT count(*) FROM jobs AS other, (SELECT rank, position FROM jobs WHERE id = ?) AS this"
             " WHERE other.state = 'QUEUED' AND other.ready = 1"
             " AND (other.rank, other.position) < (this.rank, this.position)",
             (job_id,),
         )
-        return int(found[0])
+        return int(ahead)
 
     def unfinished(
         self, *, owner: str | None = None, group: str | None = None, states: Collection[State] = UNFINISHED
@@ -107,7 +107,7 @@ class Listing:
         index = "jobs_of_owner" if group is None else "jobs_of_group"
         rows = self._store.rows(
             f"SELECT id FROM jobs INDEXED BY {index} WHERE state IN ('QUEUED', 'STARTING', 'RUNNING')"
-            f" AND state IN ({', '.join('?' * len(wanted))}){' AND owner = ?' if owner is not None else ''}"
+            f" AND state IN ({marks(wanted)}){' AND owner = ?' if owner is not None else ''}"
             f"{' AND group_name = ?' if group is not None else ''} ORDER BY id",
             (*wanted, *(name for name in (owner, group) if name is not None)),
         )
@@ -120,20 +120,6 @@ class Listing:
         )
         return sorted(row["id"] for row in rows)
 
-    def unfinished_of(self, owner: str) -> list[int]:
-        """Return the numbers of an owner's queued and live jobs."""
-        return self.unfinished(owner=owner)
-
-    def queued_of(self, owner: str) -> int:
-        """Return how many queued jobs an owner has."""
-        found = self._store.row(
-            # the states must be written as in the index, or SQLite cannot use it
-            "SELECT count(*) FROM jobs WHERE owner = ? AND state IN ('QUEUED', 'STARTING', 'RUNNING')"
-            " AND state = 'QUEUED'",
-            (owner,),
-        )
-        return int(found[0])
-
     def overview(self, since: str) -> Overview:
         """Count the jobs of each kind; of the ended ones, only those that ended since then."""
         unfinished = self._store.rows(
@@ -141,8 +127,8 @@ class Listing:
             "SELECT state, count(*) FROM jobs INDEXED BY jobs_of_owner"
             " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') GROUP BY state"
         )
-        found = {State(state): int(count) for state, count in unfinished}
-        ready = int(self._store.row("SELECT count(*) FROM jobs WHERE state = 'QUEUED' AND ready = 1")[0])
+        counts = {State(state): int(count) for state, count in unfinished}
+        ready = int(self._store.value("SELECT count(*) FROM jobs WHERE state = 'QUEUED' AND ready = 1"))
         ended = self._store.rows(
             "SELECT state, count(*) FROM jobs INDEXED BY jobs_ended"
             " WHERE state IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'LOST') AND finished_at > ? GROUP BY state",
@@ -150,14 +136,10 @@ class Listing:
         )
         return Overview(
             queued=ready,
-            not_yet=found.get(State.QUEUED, 0) - ready,
-            running=found.get(State.STARTING, 0) + found.get(State.RUNNING, 0),
+            not_yet=counts.get(State.QUEUED, 0) - ready,
+            running=counts.get(State.STARTING, 0) + counts.get(State.RUNNING, 0),
             ended={State(state): int(count) for state, count in ended},
         )
-
-    def last_event(self) -> int:
-        """Return the number of the newest event; 0 if there is none."""
-        return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
 
     def events_after(self, number: int) -> list[Happened]:
         """Return the events of jobs after this event, in order. The cost depends on these only, not on the queue."""
@@ -172,18 +154,15 @@ class Listing:
         if unfinished:
             numbers = [number for number in reversed(self.unfinished()) if str(number).startswith(beginning)]
             return [job for number in numbers[:limit] if (job := self._jobs.get(number))]
-        found: list[Job] = []
+        jobs: list[Job] = []
         for ends in reversed(list(self._numbers_that_begin(beginning))):
-            wanted = limit - len(found)
-            rows = self._store.rows(
-                "SELECT * FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?", (*ends, wanted)
-            )
-            found += [job_of(row) for row in rows]
-        return found
+            sql = "SELECT * FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?"
+            jobs += [job_of(row) for row in self._store.rows(sql, (*ends, limit - len(jobs)))]
+        return jobs
 
     def _numbers_that_begin(self, digits: str) -> Iterator[tuple[int, int]]:
         """Yield ranges of numbers: for 12, 12 to 12, 120 to 129, 1200 to 1299 …, up to the newest job; for "", all."""
-        last = int(self._store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
+        last = int(self._store.value("SELECT coalesce(max(id), 0) FROM jobs"))
         if not digits:
             yield 1, last
         if not re.fullmatch(r"[1-9][0-9]{0,18}", digits, re.ASCII):

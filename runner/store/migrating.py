@@ -11,12 +11,11 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from runner import clock
-from runner.commands.job_kinds import kinds_of
 from runner.model import JobSpec
-from runner.schedule.request import lane_of, request_of
 from runner.store.box import BoxKey
 from runner.store.connection import connect
 from runner.store.schema import MIGRATIONS, SCHEMA_VERSION
+from runner.store.spec_changes import computed_columns
 
 if TYPE_CHECKING:
     from runner.notices import Payload
@@ -66,8 +65,7 @@ def _refresh_derived_columns(db: sqlite_utils.Database) -> None:
         " UNION ALL SELECT * FROM (SELECT id, spec FROM jobs WHERE state = 'SUCCEEDED' ORDER BY id DESC LIMIT ?)",
         (LATEST_SUCCESSES,),
     ).fetchall()
-    specs = [(JobSpec.from_json(json.loads(spec)), job_id) for job_id, spec in jobs]
-    rows = [(lane_of(request_of(spec)), *kinds_of(spec), job_id) for spec, job_id in specs]
+    rows = [(*computed_columns(JobSpec.from_json(json.loads(spec))), job_id) for job_id, spec in jobs]
     db.conn.executemany("UPDATE jobs SET lane = ?, kind = ?, shape = ? WHERE id = ?", rows)
 
 

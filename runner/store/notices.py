@@ -6,17 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.store.connection import Table
 
 if TYPE_CHECKING:
     from runner.notices import Notice, Payload, Unknown
-    from runner.store.connection import Store
 
 
-class Notices:
+class Notices(Table):
     """Notices. The bot turns them into messages, then marks them as handled, and as delivered when one arrives."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def add(self, payload: Payload | Unknown, job_id: int | None = None) -> int:
         """Add a notice and return its number."""

@@ -8,20 +8,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner import clock
+from runner.clock import seconds_since
 from runner.model import Reason
 from runner.schedule.backoff import LONGEST_S
 from runner.schedule.choice import Running, Waiting
 from runner.schedule.order import START_USE_S, in_order, priority_of
 from runner.schedule.request import request_in
+from runner.store.connection import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from runner.schedule.choice import BoxLimits
     from runner.schedule.order import ByPriority
     from runner.schedule.request import Request
-    from runner.store.connection import Store
 
 CPU = "cpu"  # the resource a job without GPUs holds a lease on
 # the time that earlier attempts ran does not count as waiting
@@ -29,6 +29,7 @@ _RAN_S = (
     "CASE attempt WHEN 0 THEN 0 ELSE (SELECT total(julianday(a.finished_at) - julianday(a.started_at)) * 86400"
     " FROM attempts AS a WHERE a.job_id = jobs.id) END AS ran_s"
 )
+_READY = "FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?"
 
 
 class Lease(NamedTuple):
@@ -61,6 +62,15 @@ class NotReady(NamedTuple):
     begins_in_s: float
 
 
+class Done(NamedTuple):
+    """What has ended since an event."""
+
+    states: dict[str, int]  # number of jobs by state
+    attempts: int  # how many of them had an attempt
+    last_event: int
+    since: str | None  # when the first event of an attempt was; None if there was none
+
+
 class ReadyJob(NamedTuple):
     """A ready job, as listed in start order."""
 
@@ -68,17 +78,8 @@ class ReadyJob(NamedTuple):
     request: Request
 
 
-_READY = (
-    "SELECT id, position, submitted_at, attempt FROM jobs"
-    " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?"
-)
-
-
-class Line:
+class Line(Table):
     """Queries that read only what a pass of the scheduler needs."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def waiting(self, per_lane: int) -> list[Waiting]:
         """Return the first ready jobs of every lane.
@@ -88,12 +89,10 @@ class Line:
         """
         now = clock.now()
         return [
-            Waiting(row["id"], request_in(lane), row["position"], _since_s(row["submitted_at"], now) - row["ran_s"])
+            Waiting(number, request_in(lane), position, seconds_since(submitted_at, now) - ran_s)
             for lane in self.lanes()
-            for row in self._store.rows(
-                f"SELECT id, position, submitted_at, {_RAN_S} FROM jobs"
-                " WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?",
-                (lane, per_lane),
+            for number, position, submitted_at, ran_s in self._store.tuples(
+                f"SELECT id, position, submitted_at, {_RAN_S} {_READY}", (lane, per_lane)
             )
         ]
 
@@ -102,12 +101,13 @@ class Line:
         now = clock.now()
         younger = clock.text(now - timedelta(seconds=limits.age_s)) if limits.age_s else ""
         jobs: ByPriority[ReadyJob] = defaultdict(lambda: defaultdict(list))
+        sql = f"SELECT id, position, submitted_at, attempt {_READY}"
         for lane in self.lanes():
             request = request_in(lane)
-            for number, position, submitted_at, attempt in self._store.tuples(_READY, (lane, per_lane)):
+            for number, position, submitted_at, attempt in self._store.tuples(sql, (lane, per_lane)):
                 priority = request.priority
                 if submitted_at <= younger:
-                    waited_s = _since_s(submitted_at, now) - (self._ran_s(number) if attempt else 0.0)
+                    waited_s = seconds_since(submitted_at, now) - (self._ran_s(number) if attempt else 0.0)
                     priority = priority_of(Waiting(number, request, position, waited_s), limits.age_s)
                 jobs[priority][request.owner].append((position, number, ReadyJob(number, request)))
         use = defaultdict(float, limits.use)
@@ -116,7 +116,7 @@ class Line:
             yield following
 
     def _ran_s(self, job_id: int) -> float:
-        return float(self._store.row(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,))["ran_s"])
+        return float(self._store.value(f"SELECT {_RAN_S} FROM jobs WHERE id = ?", (job_id,)))
 
     def not_ready(self, limit: int) -> list[NotReady]:
         """Return the first jobs that may not start yet: held, or waiting for other jobs or for their begin time."""
@@ -128,24 +128,24 @@ class Line:
         )
         return [
             NotReady(
-                Waiting(row["id"], request_in(row["lane"]), row["position"], _since_s(row["submitted_at"], now)),
+                Waiting(row["id"], request_in(row["lane"]), row["position"], seconds_since(row["submitted_at"], now)),
                 row["held_by"] is not None,
-                max(0.0, -_since_s(row["begin_at"], now)) if row["begin_at"] else 0.0,
+                max(0.0, -seconds_since(row["begin_at"], now)) if row["begin_at"] else 0.0,
             )
             for row in rows
         ]
 
     def count_not_ready(self) -> int:
-        """Return how many queued jobs may not start yet."""
+        """Return how many queued jobs may not start yet. If no work is left, they are held or wait for a held job."""
         sql = "SELECT count(*) FROM jobs INDEXED BY jobs_not_ready WHERE state = 'QUEUED' AND ready = 0"
-        return int(self._store.row(sql)[0])
+        return int(self._store.value(sql))
 
     def lanes(self) -> list[str]:
         """Return the distinct lanes of ready jobs, by one index seek each."""
         first = "SELECT min(lane) FROM jobs WHERE state = 'QUEUED' AND ready = 1"
         rows = self._store.rows(
-            f"WITH RECURSIVE found(lane) AS ({first} UNION ALL SELECT ({first} AND lane > found.lane) FROM found"
-            " WHERE found.lane IS NOT NULL) SELECT lane FROM found WHERE lane IS NOT NULL"
+            f"WITH RECURSIVE lanes(lane) AS ({first} UNION ALL SELECT ({first} AND lane > lanes.lane) FROM lanes"
+            " WHERE lanes.lane IS NOT NULL) SELECT lane FROM lanes WHERE lane IS NOT NULL"
         )
         return [row["lane"] for row in rows]
 
@@ -156,15 +156,18 @@ class Line:
             f"SELECT id, lane, gpus, phase, stop_reason, submitted_at, started_at, {_RAN_S} FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
-        found = []
+        running = []
         for row in rows:
             request = request_in(row["lane"])
-            ran_s = _since_s(row["started_at"], now) if row["started_at"] else 0.0
+            ran_s = seconds_since(row["started_at"], now) if row["started_at"] else 0.0
             ends_in_s = None if request.limit_s is None else max(0.0, request.limit_s - ran_s)
-            gpus, waited_s = tuple(json.loads(row["gpus"])), _since_s(row["submitted_at"], now) - ran_s - row["ran_s"]
+            gpus, waited_s = (
+                tuple(json.loads(row["gpus"])),
+                seconds_since(row["submitted_at"], now) - ran_s - row["ran_s"],
+            )
             stopping, comes_back = row["stop_reason"] is not None, row["stop_reason"] == Reason.PREEMPTED.value
-            found.append(Running(row["id"], request, gpus, ends_in_s, waited_s, stopping, comes_back, ran_s))
-        return found
+            running.append(Running(row["id"], request, gpus, ends_in_s, waited_s, stopping, comes_back, ran_s))
+        return running
 
     def leases(self) -> list[Lease]:
         """Return all leases."""
@@ -183,46 +186,23 @@ class Line:
             "UPDATE jobs SET begin_at = NULL, ready = (blockers = 0 AND held_by IS NULL) WHERE begin_at <= ?",
             (clock.text(now),),
         )
-        following = self._store.row("SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL")[0]
-        return None if following is None else max(0.0, -_since_s(following, now))
+        following = self._store.value("SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL")
+        return None if following is None else max(0.0, -seconds_since(following, now))
 
-
-class Done(NamedTuple):
-    """What has ended since an event."""
-
-    states: dict[str, int]  # number of jobs by state
-    attempts: int  # how many of them had an attempt
-    last_event: int
-    since: str | None  # when the first event of an attempt was; None if there was none
-
-
-class Standstill:
-    """Whether any work is left, and which jobs ended since an event."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    # -- whether any work is left, and what has ended ----------------------------------------------
 
     def any_to_do(self) -> bool:
         """Return whether any job is live, is ready, or only waits for its begin time."""
-        found = self._store.row(
+        any_to_do = self._store.value(
             "SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('STARTING', 'RUNNING'))"
             " OR EXISTS (SELECT 1 FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
             " OR EXISTS (SELECT 1 FROM jobs WHERE begin_at IS NOT NULL AND held_by IS NULL AND blockers = 0)"
         )
-        return bool(found[0])
-
-    def held(self) -> int:
-        """Return how many queued jobs are not ready. If no work is left, they are held or wait for a held job."""
-        found = self._store.row(
-            "SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_of_owner"
-            " WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND state = 'QUEUED')"
-            " - (SELECT count(*) FROM jobs WHERE state = 'QUEUED' AND ready = 1)"
-        )
-        return int(found[0])
+        return bool(any_to_do)
 
     def last_event(self) -> int:
         """Return the number of the newest event; 0 if there is none."""
-        return int(self._store.row("SELECT coalesce(max(id), 0) FROM events")[0])
+        return int(self._store.value("SELECT coalesce(max(id), 0) FROM events"))
 
     def done_since(self, event: int) -> Done:
         """Return what ended after this event."""
@@ -233,16 +213,9 @@ class Standstill:
         )
         if not rows:
             return Done({}, 0, event, None)
-        first = self._store.row("SELECT at FROM events WHERE id > ? AND attempt IS NOT NULL LIMIT 1", (event,))
         return Done(
             {row["state"]: row["n"] for row in rows},
             sum(row["attempts"] for row in rows),
             max(row["last"] for row in rows),
-            first["at"] if first else None,
+            self._store.value("SELECT at FROM events WHERE id > ? AND attempt IS NOT NULL LIMIT 1", (event,)),
         )
-
-
-def _since_s(stored: str, now: datetime) -> float:
-    moment = clock.moment(stored)
-    assert moment is not None
-    return (now - moment).total_seconds()

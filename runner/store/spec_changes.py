@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING
 from runner import clock
 from runner.commands.job_kinds import kinds_of
 from runner.schedule.request import lane_of, request_of
+from runner.store.connection import Table
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
 
 if TYPE_CHECKING:
     from runner.model import Job, JobSpec
-    from runner.store.connection import Store
 
 
-class Edits:
+def computed_columns(spec: JobSpec) -> tuple[str, str | None, str | None]:
+    """Return the columns lane, kind and shape of a job with this spec."""
+    return (lane_of(request_of(spec)), *kinds_of(spec))
+
+
+class Edits(Table):
     """Replaces the spec of a queued job. Works within the caller's transaction."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._dependencies, self._groups = Dependencies(store), Groups(store)
 
     def put(self, job: Job, spec: JobSpec) -> bool:
         """Replace the spec of a queued job. Return False if it has left the queue. Used retries stay used."""
-        before = job.spec
+        before, dependencies = job.spec, Dependencies(self._store)
         changed = self._store.execute(
-            "UPDATE jobs SET spec = ?, lane = ?, rank = ?, kind = ?, shape = ?,"
+            "UPDATE jobs SET spec = ?, lane = ?, kind = ?, shape = ?, rank = ?,"
             " retries_left = max(0, retries_left + ?) WHERE id = ? AND state = 'QUEUED'",
             (
-                json.dumps(spec.to_json()), lane_of(request_of(spec)), -spec.priority.rank, *kinds_of(spec),
+                json.dumps(spec.to_json()), *computed_columns(spec), -spec.priority.rank,
                 spec.retries - before.retries, job.id,
             ),
         ).rowcount  # fmt: skip
@@ -40,13 +41,14 @@ class Edits:
         if spec.begin_at != before.begin_at:
             self._store.execute("UPDATE jobs SET begin_at = ? WHERE id = ?", (spec.begin_at, job.id))
         if spec.group != before.group:
+            groups = Groups(self._store)
             if spec.group is not None:
-                self._groups.join(spec.group, spec.owner, clock.text(clock.now()))
-            self._groups.moved(job.id, before.group, spec.group)
+                groups.join(spec.group, spec.owner, clock.text(clock.now()))
+            groups.moved(job.id, before.group, spec.group)
         if (spec.after, spec.after_ok) != (before.after, before.after_ok):
-            self._dependencies.replace(job.id, spec)
+            dependencies.replace(job.id, spec)
         else:
-            self._dependencies.count(job.id)
+            dependencies.count(job.id)
         return True
 
     def forget_batch(self, job: Job) -> None:
@@ -59,11 +61,8 @@ class Edits:
         )
 
 
-class TimeLimits:
+class TimeLimits(Table):
     """Changed time limits, and which warnings about them were given. Works within the caller's transaction."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def change(self, job: Job, limit_s: float) -> None:
         """Set the time limit of a job, for this attempt and later ones."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.store.connection import marks
+from runner.store.connection import Table, marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from runner.store.connection import Store
 
 
 class Keep(NamedTuple):
@@ -33,11 +31,8 @@ class Watched(NamedTuple):
     evidence: dict[str, Any] | None
 
 
-class Watches:
+class Watches(Table):
     """One row for each job that was watched or kept."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def of(self, job_ids: Iterable[int]) -> dict[int, Watched]:
         """Return the rows of these jobs; jobs without one are left out."""

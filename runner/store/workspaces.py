@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from runner.config.environment import fingerprint
 from runner.config.workspace import Workspace, environment_of, stamp
 from runner.errors import UserError
-
-if TYPE_CHECKING:
-    from runner.store.connection import Store
+from runner.store.connection import Table
 
 
-class Workspaces:
+class Workspaces(Table):
     """Named folders and environments to run jobs in."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def all(self) -> list[Workspace]:
         """Return all workspaces, ordered by name."""

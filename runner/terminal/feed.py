@@ -103,7 +103,7 @@ class Feed:
         self._unfinished: dict[int, str] = {}  # job -> its command
         self._begun: set[int] = set()
         self._printed: dict[int, _Printed] = {}
-        self._seen = queue.listing.last_event()
+        self._seen = queue.line.last_event()
         self._blocked: str | None = None
 
     def run(self, lines: submit.Lines, signals: _Signals) -> int:

@@ -13,8 +13,8 @@ from runner import clock, rundir
 from runner.errors import UserError
 from runner.model import Reason, State
 from runner.snapshot import code_copy
-from runner.store.gpu_usage import usage_of
 from runner.store.listing import Listing
+from runner.store.measurements import usage_of
 from runner.terminal.ls import gpu_indices
 from runner.terminal.session import AS_JSON, JOB, counted, open_queue, print_json
 from runner.text.table import paint

@@ -21,7 +21,7 @@ from runner.notices import QueueEmpty, WhenEmptyRan
 from runner.processes import doorbell, linux
 from runner.store.box import BoxKey
 from runner.store.connection import StoreError
-from runner.store.scheduling_queries import Standstill
+from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
     from runner.config.settings import Settings
@@ -45,8 +45,7 @@ class WhenEmpty:
         self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, box: Box, waiter: Waiter, backup: Backup
     ) -> None:
         self._settings, self._store, self._jobs = settings, store, jobs
-        self._standstill = Standstill(store)
-        self._notices, self._box = notices, box
+        self._line, self._notices, self._box = Line(store), notices, box
         self._waiter, self._backup = waiter, backup
         self._boot_id = linux.boot_id()
         self._begun = False
@@ -56,7 +55,7 @@ class WhenEmpty:
 
     def _come_up(self) -> None:
         if self._box.get(BoxKey.TOLD_EMPTY_UP_TO) is None:  # jobs that ended before the first count are not reported
-            self._box.set(BoxKey.TOLD_EMPTY_UP_TO, self._standstill.last_event())
+            self._box.set(BoxKey.TOLD_EMPTY_UP_TO, self._line.last_event())
         due = self._box.get(BoxKey.WHEN_EMPTY)
         if due is None or due["ran_at"] or due["cancelled_by"]:
             return
@@ -71,7 +70,7 @@ class WhenEmpty:
 
     def look(self) -> None:
         """Check whether the queue is now empty and whether the command is due."""
-        if self._standstill.any_to_do():
+        if self._line.any_to_do():
             self._box.set(BoxKey.WHEN_EMPTY, None)
             return
         self._tell_if_emptied()
@@ -80,7 +79,7 @@ class WhenEmpty:
             self._consider(due)
 
     def _tell_if_emptied(self) -> None:
-        ended = self._standstill.done_since(int(self._box.get(BoxKey.TOLD_EMPTY_UP_TO)))
+        ended = self._line.done_since(int(self._box.get(BoxKey.TOLD_EMPTY_UP_TO)))
         if not ended.attempts:
             return
         summary: dict[str, Any] = {
@@ -88,7 +87,7 @@ class WhenEmpty:
             "failed": sum(count for state, count in ended.states.items() if state != "SUCCEEDED"),
             "states": ended.states,
             "since": ended.since,
-            "held": self._standstill.held(),
+            "held": self._line.count_not_ready(),
         }
         self._box.set(BoxKey.TOLD_EMPTY_UP_TO, ended.last_event)
         if self._settings.when_empty is None or self._is_held():
@@ -152,7 +151,7 @@ class WhenEmpty:
         """Mark the command as run and return it. Return None if it was cancelled or put off, or if a job came."""
         with self._store.transaction():
             due = self._box.get(BoxKey.WHEN_EMPTY)
-            if due is None or not due["begun"] or due["cancelled_by"] or due["ran_at"] or self._standstill.any_to_do():
+            if due is None or not due["begun"] or due["cancelled_by"] or due["ran_at"] or self._line.any_to_do():
                 return None
             if self._is_held():
                 self._box.set(BoxKey.WHEN_EMPTY, {**due, "begun": False, "due_at": None})

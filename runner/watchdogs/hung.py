@@ -18,8 +18,7 @@ from runner.model import Reason
 from runner.notices import LooksHung
 from runner.processes import linux
 from runner.schedule.choice import choose
-from runner.store.box import BoxKey
-from runner.store.box_limits import box_limits
+from runner.store.box import BoxKey, box_limits
 from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:

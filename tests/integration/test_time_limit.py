@@ -11,7 +11,7 @@ from runner import clock, rundir
 from runner.config.settings import Settings
 from runner.errors import UserError
 from runner.processes.waiter import Waiter
-from runner.store.box_limits import keep_limits
+from runner.store.box import keep_limits
 from runner.store.spec_changes import TimeLimits
 from runner.watchdogs.time_limit import TimeWatch, lead_s
 from tests.attempts import begin, end

@@ -8,8 +8,8 @@ import pytest
 from runner.batch import BatchPlan, BatchSettings, Measured, Probe, Run
 from runner.model import Gpu, State
 from runner.probing.probes import Probes
-from runner.store.batch_memory import KnownBatches
 from runner.store.connection import open_store
+from runner.store.measurements import KnownBatches
 from runner.supervisor.probe_records import MemoryKind, ProbeReport
 from tests.jobs import a_spec
 

@@ -11,8 +11,8 @@ from runner.api.edits import Edit
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
 from runner.schedule.order import start_order
-from runner.store.box_limits import box_limits
-from runner.store.scheduling_queries import CPU, Standstill
+from runner.store.box import box_limits
+from runner.store.scheduling_queries import CPU
 from runner.terminal.wait import wait_for
 from tests.jobs import KEY, VARIABLES, a_spec, an_exit, submit
 
@@ -396,9 +396,9 @@ def test_an_overview_counts_what_there_is(queue):
     end(queue, long_ago, finished_at=(now - timedelta(hours=25)).isoformat(timespec="microseconds"))
     queue.stop(cancelled)
     assert queue.view.overview() == (1, 1, 1, {State.SUCCEEDED: 1, State.CANCELLED: 1})
-    assert queue.listing.unfinished_of("somebody") == [waits, held, runs]
-    assert queue.listing.queued_of("somebody") == 2
-    assert (queue.listing.unfinished_of("nobody"), queue.listing.queued_of("nobody")) == ([], 0)
+    assert queue.listing.unfinished(owner="somebody") == [waits, held, runs]
+    assert queue.listing.unfinished(owner="somebody", states=[State.QUEUED]) == [waits, held]
+    assert queue.listing.unfinished(owner="nobody") == []
 
 
 def test_what_is_unfinished_can_be_asked_for_by_owner_group_and_state(queue):
@@ -419,8 +419,8 @@ def test_what_is_asked_often_is_found_by_index(queue):
     """A scan of the table would read every job there ever was."""
     asked = []
     queue.store.connection.set_trace_callback(asked.append)
-    queue.listing.unfinished_of("somebody")
-    queue.listing.queued_of("somebody")
+    queue.listing.unfinished(owner="somebody")
+    queue.listing.unfinished(owner="somebody", states=[State.QUEUED])
     queue.view.overview()
     queue.line.waiting(4)
     queue.listing.queued(20)
@@ -485,17 +485,16 @@ def test_a_job_does_not_wait_while_it_runs(queue, monkeypatch):
 
 def test_a_job_whose_time_is_to_come_is_something_left_to_do(queue):
     """Or a rented machine would be stopped before it."""
-    standstill = Standstill(queue.store)
     later = (datetime.now(timezone.utc) + timedelta(hours=2)).isoformat(timespec="microseconds")
     [job_id] = submit(queue, "a", begin_at=later)
-    assert standstill.any_to_do()
+    assert queue.line.any_to_do()
     queue.order.hold(job_id)
-    assert not standstill.any_to_do()
-    assert standstill.held() == 1
+    assert not queue.line.any_to_do()
+    assert queue.line.count_not_ready() == 1
     queue.order.release(job_id)
-    assert standstill.any_to_do()
+    assert queue.line.any_to_do()
     queue.stop(job_id)
-    assert not standstill.any_to_do()
+    assert not queue.line.any_to_do()
 
 
 def test_who_waits_for_a_job_that_is_held_is_told_so(queue):

@@ -18,12 +18,11 @@ from runner.errors import OperatorError
 from runner.model import Reason, State
 from runner.notices import payload_of
 from runner.processes.interpreter import ROOT
-from runner.store import connection, filesystem, migrating
+from runner.store import connection, first_start, migrating
 from runner.store.audit import Audit
-from runner.store.batch_memory import KnownBatches
 from runner.store.connection import DATABASE, SCHEMA_VERSION, connect, open_store
-from runner.store.gpu_usage import Used
 from runner.store.jobs import Jobs
+from runner.store.measurements import KnownBatches, Used
 from runner.store.notices import Notices
 from runner.store.scheduling_queries import Line
 from runner.store.workspaces import Workspaces
@@ -148,15 +147,15 @@ MOUNTS = """\
 def test_network_mounts_are_told_from_local_disks(tmp_path, path, kind, network):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
-    assert filesystem.filesystem_of(path, str(mounts)) == kind
-    assert filesystem.is_network(kind) is network
+    assert first_start.filesystem_of(path, str(mounts)) == kind
+    assert first_start.is_network(kind) is network
 
 
 def test_a_network_mount_is_refused_with_the_way_out(tmp_path):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
     with pytest.raises(OperatorError, match=r"nfs4[\s\S]*NIGHTSHIFT_BACKUP_DIR=/workspace/me"):
-        filesystem.refuse_network_mount("/workspace/me", str(mounts))
+        first_start.refuse_network_mount("/workspace/me", str(mounts))
 
 
 def test_the_same_key_gives_the_same_job(store):
@@ -280,7 +279,7 @@ def test_what_an_ended_attempt_used_is_not_written_over(store):
     attempt = jobs.claim(job_id, [("GPU-a", 0)], "boot", '{"samples": 0, "sums": {"samples": 0}}')
     assert used.of(job_id, attempt) == {"samples": 0}
     used.keep(job_id, attempt, '{"samples": 5, "sums": {"samples": 5}}')
-    assert used.kept(job_id, attempt) == (("GPU-a",), {"samples": 5, "sums": {"samples": 5}})
+    assert used.stored(job_id, attempt) == (("GPU-a",), {"samples": 5, "sums": {"samples": 5}})
     jobs.ended(jobs.get(job_id), State.SUCCEEDED, Reason.EXIT, an_exit(), {"samples": 6})
     used.keep(job_id, attempt, '{"samples": 5}')
     assert used.of(job_id, attempt) == {"samples": 6}

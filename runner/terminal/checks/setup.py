@@ -17,7 +17,7 @@ from runner.processes.process_lock import KEEPER_LOCK, holder
 from runner.store.audit import Audit
 from runner.store.box import BoxKey
 from runner.store.connection import DATABASE, SOUND_SQLITE, StoreError, identity_of, open_store, sqlite_version
-from runner.store.filesystem import filesystem_of, is_network
+from runner.store.first_start import filesystem_of, is_network
 from runner.store.jobs import Jobs
 from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding, Problem, check
 from runner.text.words import did_you_mean
