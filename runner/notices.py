@@ -47,23 +47,30 @@ class NoticeKind(str, Enum):
     QUEUE_RESTORED = "queue restored"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Payload:
     """What a notice of one kind says."""
 
     kind: ClassVar[NoticeKind]
 
+    def __init_subclass__(cls, *, kind: NoticeKind | None = None) -> None:
+        if kind is not None:
+            cls.kind = kind
+            PAYLOADS[kind] = cls
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Build a payload from stored data. Ignore unknown fields, and take defaults for those that are missing."""
-        names = {one.name for one in fields(cls)}
+        names = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in names and value is not None}
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+PAYLOADS: dict[str, type[Payload]] = {}  # by kind; the subclasses add themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +103,17 @@ class Notice:
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started(Payload):
+@dataclass(frozen=True, kw_only=True)
+class Started(Payload, kind=NoticeKind.STARTED):
     """An attempt runs. If its batch was probed, `probe` says how it was found."""
 
-    kind = NoticeKind.STARTED
     attempt: int = 1
     gpus: tuple[str, ...] = ()
     batch: int | None = None
     probe: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AttemptEnd(Payload):
     """How an attempt ended. There is no attempt if the job never started."""
 
@@ -127,31 +133,25 @@ class AttemptEnd(Payload):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Build it from stored data."""
-        return super(AttemptEnd, cls).from_json(
-            {**data, "state": State(data["state"]), "reason": Reason(data["reason"])}
-        )
+        return super().from_json({**data, "state": State(data["state"]), "reason": Reason(data["reason"])})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended(AttemptEnd):
+@dataclass(frozen=True, kw_only=True)
+class Ended(AttemptEnd, kind=NoticeKind.ENDED):
     """A job has ended."""
 
-    kind = NoticeKind.ENDED
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requeued(AttemptEnd):
+@dataclass(frozen=True, kw_only=True)
+class Requeued(AttemptEnd, kind=NoticeKind.REQUEUED):
     """An attempt has ended, and the job waits for the next one."""
 
-    kind = NoticeKind.REQUEUED
-    wait_s: float | None = None  # a retry waits so long; None if it is not a retry
+    wait_s: float | None = None  # how long a retry waits; None if it is not a retry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleWarning(Payload):
+@dataclass(frozen=True, kw_only=True)
+class IdleWarning(Payload, kind=NoticeKind.IDLE_WARNING):
     """A job's GPUs are idle, and it will be stopped. The samples show it."""
 
-    kind = NoticeKind.IDLE_WARNING
     why: str = ""
     text: str = ""
     threshold_percent: float = 0.0
@@ -160,32 +160,29 @@ class IdleWarning(Payload):
     stops_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LooksHung(Payload):
+@dataclass(frozen=True, kw_only=True)
+class LooksHung(Payload, kind=NoticeKind.LOOKS_HUNG):
     """A job makes no progress. Without `stops_at` it is left alone."""
 
-    kind = NoticeKind.LOOKS_HUNG
     why: str = "looks hung"
     stops_at: str | None = None
     yields: bool = False  # it is stopped only if another job waits for its GPUs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWarning(Payload):
+@dataclass(frozen=True, kw_only=True)
+class TimeWarning(Payload, kind=NoticeKind.TIME_WARNING):
     """A job is close to its time limit."""
 
-    kind = NoticeKind.TIME_WARNING
     stops_at: str | None = None
     limit_s: float = 0.0
     more_s: float | None = None  # by how much it may be extended at most; None: as much as you like
     attempt: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDone(Payload):
+@dataclass(frozen=True, kw_only=True)
+class GroupDone(Payload, kind=NoticeKind.GROUP_DONE):
     """All jobs of a group have ended. `counts` has those after job `after`: the others were in an earlier notice."""
 
-    kind = NoticeKind.GROUP_DONE
     group: str
     counts: dict[str, int] = field(default_factory=dict)
     in_all: dict[str, int] = field(default_factory=dict)
@@ -198,11 +195,10 @@ class GroupDone(Payload):
 # -- the queue -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused(Payload):
+@dataclass(frozen=True, kw_only=True)
+class Paused(Payload, kind=NoticeKind.PAUSED):
     """The breaker has paused the queue."""
 
-    kind = NoticeKind.PAUSED
     why: str = ""
     jobs: tuple[int, ...] = ()  # the attempts that failed, by job
     again: bool = False  # whether a job is tried by itself
@@ -210,31 +206,28 @@ class Paused(Payload):
     try_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoesOn(Payload):
+@dataclass(frozen=True, kw_only=True)
+class GoesOn(Payload, kind=NoticeKind.GOES_ON):
     """The queue goes on, because job `trial` did not fail. Jobs like those that failed are held."""
 
-    kind = NoticeKind.GOES_ON
     why: str = ""
     jobs: tuple[int, ...] = ()
     trial: int
     held: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drained(Payload):
+@dataclass(frozen=True, kw_only=True)
+class Drained(Payload, kind=NoticeKind.DRAINED):
     """Nothing runs any more after /drain."""
 
-    kind = NoticeKind.DRAINED
     by: str = ""
     since: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueEmpty(Payload):
+@dataclass(frozen=True, kw_only=True)
+class QueueEmpty(Payload, kind=NoticeKind.QUEUE_EMPTY):
     """The last job has ended. `command` will run at `due_at` if one is set for an empty queue."""
 
-    kind = NoticeKind.QUEUE_EMPTY
     jobs: int = 0
     failed: int = 0
     states: dict[str, int] = field(default_factory=dict)
@@ -244,11 +237,10 @@ class QueueEmpty(Payload):
     due_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhenEmptyRan(Payload):
+@dataclass(frozen=True, kw_only=True)
+class WhenEmptyRan(Payload, kind=NoticeKind.WHEN_EMPTY_RAN):
     """The command for an empty queue has ended. It has no exit code if it could not be started."""
 
-    kind = NoticeKind.WHEN_EMPTY_RAN
     command: str = ""
     exit_code: int | None = None
 
@@ -256,7 +248,7 @@ class WhenEmptyRan(Payload):
 # -- the box ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GpuPayload(Payload):
     """Which GPU it is, and what is known about why."""
 
@@ -265,94 +257,80 @@ class GpuPayload(Payload):
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuLost(GpuPayload):
+@dataclass(frozen=True, kw_only=True)
+class GpuLost(GpuPayload, kind=NoticeKind.GPU_LOST):
     """A GPU cannot be used any more."""
 
-    kind = NoticeKind.GPU_LOST
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuBack(GpuPayload):
+@dataclass(frozen=True, kw_only=True)
+class GpuBack(GpuPayload, kind=NoticeKind.GPU_BACK):
     """A lost GPU can be used again."""
 
-    kind = NoticeKind.GPU_BACK
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuHeld(GpuPayload):
+@dataclass(frozen=True, kw_only=True)
+class GpuHeld(GpuPayload, kind=NoticeKind.GPU_HELD):
     """A GPU is still in use after its job ended."""
 
-    kind = NoticeKind.GPU_HELD
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskLow(Payload):
+@dataclass(frozen=True, kw_only=True)
+class DiskLow(Payload, kind=NoticeKind.DISK_LOW):
     """The disk of the state folder is nearly full."""
 
-    kind = NoticeKind.DISK_LOW
     free_mib: int
     files: int | None = None  # how many more fit; None: the disk does not count them
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskBack(DiskLow):
+@dataclass(frozen=True, kw_only=True)
+class DiskBack(DiskLow, kind=NoticeKind.DISK_BACK):
     """The disk has room again."""
 
-    kind = NoticeKind.DISK_BACK
     since: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupFailing(Payload):
+@dataclass(frozen=True, kw_only=True)
+class BackupFailing(Payload, kind=NoticeKind.BACKUP_FAILING):
     """The queue can no longer be copied."""
 
-    kind = NoticeKind.BACKUP_FAILING
     folder: str = ""
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupBack(Payload):
+@dataclass(frozen=True, kw_only=True)
+class BackupBack(Payload, kind=NoticeKind.BACKUP_BACK):
     """The queue is copied again."""
 
-    kind = NoticeKind.BACKUP_BACK
     folder: str = ""
     since: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoRunner(Payload):
+@dataclass(frozen=True, kw_only=True)
+class NoRunner(Payload, kind=NoticeKind.NO_RUNNER):
     """No runner is up."""
 
-    kind = NoticeKind.NO_RUNNER
     since: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerBack(Payload):
+@dataclass(frozen=True, kw_only=True)
+class RunnerBack(Payload, kind=NoticeKind.RUNNER_BACK):
     """A runner is up again."""
 
-    kind = NoticeKind.RUNNER_BACK
     since: str | None = None
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewQueue(Payload):
+@dataclass(frozen=True, kw_only=True)
+class NewQueue(Payload, kind=NoticeKind.NEW_QUEUE):
     """The queue's file was gone and had no copy. `jobs` counts the run directories that are still there."""
 
-    kind = NoticeKind.NEW_QUEUE
     jobs: int = 0
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRestored(Payload):
+@dataclass(frozen=True, kw_only=True)
+class QueueRestored(Payload, kind=NoticeKind.QUEUE_RESTORED):
     """The queue's file was gone and was restored from a copy."""
 
-    kind = NoticeKind.QUEUE_RESTORED
     origin: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -363,14 +341,6 @@ class QueueRestored(Payload):
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Build it from stored data."""
         return cls(origin=data.get("from", ""))
-
-
-_PAYLOADS: tuple[type[Payload], ...] = (
-    Started, Ended, Requeued, IdleWarning, LooksHung, TimeWarning, GroupDone, Paused, GoesOn, Drained, QueueEmpty,
-    WhenEmptyRan, GpuLost, GpuBack, GpuHeld, DiskLow, DiskBack, BackupFailing, BackupBack, NoRunner, RunnerBack,
-    NewQueue, QueueRestored,
-)  # fmt: skip
-PAYLOADS: dict[str, type[Payload]] = {payload.kind: payload for payload in _PAYLOADS}
 
 
 def payload_of(kind: str, data: Mapping[str, Any]) -> Payload | Unknown:
