@@ -30,11 +30,6 @@ REASONS: dict[State, frozenset[Reason]] = {
 }
 
 
-def may_become(old: State, new: State) -> bool:
-    """Return whether a job in `old` may go to `new`."""
-    return new in TRANSITIONS[old]
-
-
 def outcome(end: Exit, stop: Stop | None, *, preempted: bool = False) -> tuple[State, Reason]:
     """Return the final state and reason that an attempt's end means for its job.
 

@@ -174,31 +174,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One try at a job, with its own run directory."""
-
-    job_id: int
-    number: int
-    gpus: tuple[str, ...]
-    claimed_at: datetime
-    boot_id: str
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """A fact about a job or the box, written once and never changed."""
-
-    id: int
-    job_id: int | None
-    attempt: int | None
-    at: datetime
-    kind: str
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Exit(Record):
     """How an attempt ended, as its supervisor saw it: the content of exit.json."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.commands.job_kinds import kinds_of
-from runner.lifecycle import REASONS, may_become
+from runner.lifecycle import REASONS, TRANSITIONS
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of
 from runner.store.box import Shares
@@ -366,7 +366,7 @@ class Jobs:
 
 def change_state(execute: Callable[..., Any], job_id: int, old: State, new: State, **columns: Any) -> bool:
     """Change the state of a job, and other columns with it. Return False if it is no longer in the old state."""
-    assert may_become(old, new), (old, new)
+    assert new in TRANSITIONS[old], (old, new)
     assignments = ", ".join(f"{name} = ?" for name in ("state", *columns))
     sql = f"UPDATE jobs SET {assignments} WHERE id = ? AND state = ?"
     return bool(execute(sql, (new.value, *columns.values(), job_id, old.value)).rowcount)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from runner.schedule.request import request_in, request_of
 from runner.store.box import Box, BoxKey
+from runner.store.connection import Table
 from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
@@ -18,24 +18,21 @@ if TYPE_CHECKING:
 AROUND = 64  # jobs on each side that are spread out if there is no room between two
 TOO_NARROW = 1e-6
 _FROM = "FROM jobs INDEXED BY jobs_in_order WHERE state IN ('QUEUED', 'STARTING', 'RUNNING') AND position"
-_FOLLOWING, _PRECEDING = f"SELECT min(position) {_FROM} > ?", f"SELECT max(position) {_FROM} < ?"
 _LOWER = f"SELECT id, position {_FROM} <= ? ORDER BY position DESC LIMIT ?"
 _UPPER = f"SELECT id, position {_FROM} > ? ORDER BY position LIMIT ?"
 
 
-class Order:
+class Order(Table):
     """Holds, releases and moves queued jobs, within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self._box, self._line = Box(store), Line(store)
 
     def hold(self, job: Job, by: str) -> bool:
         """Keep a queued job from starting. Return False if it is already held or has left the queue."""
-        changed = self._store.execute(
-            "UPDATE jobs SET held_by = ?, ready = 0 WHERE id = ? AND state = 'QUEUED' AND held_by IS NULL", (by, job.id)
-        ).rowcount
-        return bool(changed)
+        sql = "UPDATE jobs SET held_by = ?, ready = 0 WHERE id = ? AND state = 'QUEUED' AND held_by IS NULL"
+        return bool(self._store.execute(sql, (by, job.id)).rowcount)
 
     def release(self, job: Job) -> bool:
         """Release a held job; it keeps its position. Return False if it is not held."""
@@ -48,7 +45,7 @@ class Order:
 
     def to_front(self, job: Job) -> bool:
         """Move a job before all others of its owner and priority, held ones too. Return False if none is before it."""
-        if not self._nearest(job, "<", "DESC"):  # also finds jobs that may not start yet
+        if self._neighbour(job, job.position, after=False) is None:
             return False
         first = self._beginning()
         self._box.set(BoxKey.FRONT, first)
@@ -68,11 +65,11 @@ class Order:
 
         A ready job skips jobs that may not start yet, unless there are only such jobs before it.
         """
-        return self._swap(job, max(self._nearest(job, "<", "DESC"), default=None))
+        return self._swap(job, after=False)
 
     def move_down(self, job: Job) -> int | None:
         """Swap positions with the job behind it, like `move_up`. Return that job's number, or None."""
-        return self._swap(job, min(self._nearest(job, ">", "ASC"), default=None))
+        return self._swap(job, after=True)
 
     def put_beside(self, job: Job, other: Job, *, after: bool) -> bool:
         """Move a job right before or after another of its owner and priority. Return False if it is already there."""
@@ -90,20 +87,20 @@ class Order:
         So a move writes one row. If the gap is too narrow, the jobs around it are spread out first.
         """
         for around in (AROUND, 8 * AROUND, 64 * AROUND):
-            at = float(self._store.row("SELECT position FROM jobs WHERE id = ?", (job_id,))["position"])
-            low, high = (at, self._after(at)) if after else (self._before(at), at)
+            at = float(self._store.value("SELECT position FROM jobs WHERE id = ?", (job_id,)))
+            low, high = (at, self._following(at)) if after else (self._preceding(at), at)
             if high - low > TOO_NARROW:
                 return (low + high) / 2
             self._spread(at, around)
         raise AssertionError(f"no room beside job {job_id}")
 
-    def _after(self, position: float) -> float:
-        found = self._store.row(_FOLLOWING, (position,))[0]
-        return float(self._end() if found is None else found)
+    def _following(self, position: float) -> float:
+        following = self._store.value(f"SELECT min(position) {_FROM} > ?", (position,))
+        return float(self._end() if following is None else following)
 
-    def _before(self, position: float) -> float:
-        found = self._store.row(_PRECEDING, (position,))[0]
-        return float(self._beginning() if found is None else found)
+    def _preceding(self, position: float) -> float:
+        preceding = self._store.value(f"SELECT max(position) {_FROM} < ?", (position,))
+        return float(self._beginning() if preceding is None else preceding)
 
     def _beginning(self) -> int:
         """Return the position for the next job that is moved to the front."""
@@ -111,7 +108,7 @@ class Order:
 
     def _end(self) -> int:
         """Return the position of the next job that is submitted."""
-        return 1 + int(self._store.row("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")[0])
+        return 1 + int(self._store.value("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'"))
 
     def _spread(self, position: float, around: int) -> None:
         """Space the jobs around a position evenly. On a side with `around` jobs, the outermost one stays."""
@@ -123,7 +120,9 @@ class Order:
         for place, number in enumerate(numbers, 1):
             self._place(number, low + place * step)
 
-    def _swap(self, job: Job, other: tuple[float, int] | None) -> int | None:
+    def _swap(self, job: Job, *, after: bool) -> int | None:
+        is_ready = self._store.value("SELECT ready FROM jobs WHERE id = ?", (job.id,))
+        other = self._neighbour(job, job.position, after=after, prefer_ready=is_ready)
         if other is None:
             return None
         position, number = other
@@ -131,47 +130,31 @@ class Order:
         self._place(number, job.position)
         return number
 
-    def _nearest(self, job: Job, side: str, direction: str) -> list[tuple[float, int]]:
-        """Return position and number of the nearest ready job on that side in each lane, by one index seek each.
+    def _neighbour(
+        self, job: Job, position: float, *, after: bool, prefer_ready: bool = False
+    ) -> tuple[float, int] | None:
+        """Return position and number of the next comparable job on that side of a position; None if there is none.
 
-        If there is none, or the job itself is not ready, add the nearest job that is not ready.
+        `prefer_ready`: leave out jobs that may not start yet, unless there are only such jobs.
         """
-        may_start = self._store.row("SELECT ready FROM jobs WHERE id = ?", (job.id,))["ready"]
-        found = [
+        beyond = "AND position > ? ORDER BY position" if after else "AND position < ? ORDER BY position DESC"
+        nearest, values = min if after else max, (-job.spec.priority.rank, position)
+        ready = [
             self._store.row(
                 "SELECT position, id FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? AND rank = ?"
-                f" AND position {side} ? ORDER BY position {direction} LIMIT 1",
-                (lane, -job.spec.priority.rank, job.position),
+                f" {beyond} LIMIT 1",  # one index seek for each lane
+                (lane, *values),
             )
             for lane in self._line.lanes()
             if _compares(request_in(lane), job)
         ]
-        nearest = [(row["position"], row["id"]) for row in found if row]
-        return nearest if nearest and may_start else nearest + self._nearest_kept_back(job, side, direction)
-
-    def _nearest_kept_back(self, job: Job, side: str, direction: str) -> list[tuple[float, int]]:
-        """Return position and number of the nearest job on that side that may not start yet; at most one."""
-        rows = self._store.rows(
-            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"
-            f" AND position {side} ? ORDER BY position {direction}",
-            (-job.spec.priority.rank, job.position),
-        )
-        return [(row["position"], row["id"]) for row in rows if _compares(request_in(row["lane"]), job)][:1]
-
-    def _neighbour(self, job: Job, position: float, *, after: bool) -> tuple[float, int] | None:
-        """Return position and number of the next comparable job on that side of a position, ready or not; or None."""
-        side, direction = (">", "ASC") if after else ("<", "DESC")
-        found = self._nearest(replace(job, position=position), side, direction)
-        kept_back = self._store.execute(
-            "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"
-            f" AND position {side} ? ORDER BY position {direction}",
-            (-job.spec.priority.rank, position),
-        )
-        found += [
-            (row["position"], row["id"])
-            for row in islice((row for row in kept_back if _compares(request_in(row["lane"]), job)), 1)
-        ]
-        return (min if after else max)(found, default=None)
+        neighbours = [(row["position"], row["id"]) for row in ready if row]
+        if not neighbours or not prefer_ready:
+            not_ready = "SELECT position, id, lane FROM jobs WHERE state = 'QUEUED' AND ready = 0 AND rank = ?"
+            rows = self._store.execute(f"{not_ready} {beyond}", values)
+            comparable = ((row["position"], row["id"]) for row in rows if _compares(request_in(row["lane"]), job))
+            neighbours += islice(comparable, 1)
+        return nearest(neighbours, default=None)
 
     def _place(self, job_id: int, position: float) -> None:
         self._store.execute("UPDATE jobs SET position = ? WHERE id = ?", (position, job_id))

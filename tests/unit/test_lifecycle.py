@@ -3,7 +3,7 @@
 import pytest
 
 from runner import clock
-from runner.lifecycle import REASONS, TRANSITIONS, Recovery, lost, may_become, outcome, recover
+from runner.lifecycle import REASONS, TRANSITIONS, Recovery, lost, outcome, recover
 from runner.model import FINAL_STATES, Exit, Reason, State, Stop
 
 
@@ -76,5 +76,5 @@ def test_every_final_state_has_its_reasons_and_is_never_left():
     assert set(REASONS) == FINAL_STATES
     for state in FINAL_STATES:
         assert not TRANSITIONS[state]
-    assert not may_become(State.SUCCEEDED, State.QUEUED)
-    assert not may_become(State.QUEUED, State.RUNNING)
+    assert State.QUEUED not in TRANSITIONS[State.SUCCEEDED]
+    assert State.RUNNING not in TRANSITIONS[State.QUEUED]
