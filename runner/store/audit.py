@@ -22,9 +22,9 @@ class Audit(Table):
     def add(self, actor: str, action: str, data: Mapping[str, Any]) -> None:
         """Record an action, in the transaction of its effect."""
         with self._store.transaction():
-            last = self._store.row("SELECT hash FROM audit ORDER BY id DESC LIMIT 1")
+            last = self._store.value("SELECT hash FROM audit ORDER BY id DESC LIMIT 1") or FIRST
             at, body = clock.text(clock.now()), json.dumps(data, sort_keys=True)
-            chained = _hash(last["hash"] if last else FIRST, at, actor, action, body)
+            chained = _hash(last, at, actor, action, body)
             self._store.execute(
                 "INSERT INTO audit (at, actor, action, data, hash) VALUES (?, ?, ?, ?, ?)",
                 (at, actor, action, body, chained),
@@ -32,8 +32,8 @@ class Audit(Table):
 
     def rows(self, limit: int = 100) -> list[dict[str, Any]]:
         """Return the latest actions, oldest first."""
-        found = self._store.rows("SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
-        return [{**dict(row), "data": json.loads(row["data"])} for row in reversed(found)]
+        rows = self._store.rows("SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
+        return [{**dict(row), "data": json.loads(row["data"])} for row in reversed(rows)]
 
     def first_broken(self) -> int | None:
         """Return the id of the first row that breaks the chain, or of a missing last row; None if the log is intact."""
@@ -45,9 +45,8 @@ class Audit(Table):
                 if gap or last != row["hash"]:
                     return int(row["id"])
                 expected_id = row["id"] + 1
-        given = self._store.row("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
-        cut_off = given is not None and expected_id != given["seq"] + 1
-        return int(given["seq"]) if cut_off else None
+        newest = self._store.value("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
+        return None if newest is None or expected_id == newest + 1 else int(newest)
 
 
 def _hash(*parts: str) -> str:

@@ -14,14 +14,14 @@ from runner.lifecycle import REASONS, TRANSITIONS
 from runner.model import Job, JobSpec, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of
 from runner.store.box import Shares
-from runner.store.connection import marks
+from runner.store.connection import Table, marks
 from runner.store.dependencies import Dependencies
 from runner.store.groups import Groups
 from runner.store.notices import Notices
 from runner.store.scheduling_queries import CPU, UnderWay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from runner.model import Exit
     from runner.schedule.backoff import Retry
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from runner.supervisor.probe_records import ProbeReport
 
 
-class Jobs:
+class Jobs(Table):
     """The table of jobs. Each change is one transaction, or part of the caller's."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self._notices = Notices(store)
         self._dependencies, self._shares, self._groups = Dependencies(store), Shares(store), Groups(store)
 
@@ -43,8 +43,8 @@ class Jobs:
     def add(self, spec: JobSpec, key: str | None = None) -> int:
         """Queue a job and return its number. If the key was used before, return that job and change nothing."""
         with self._store.transaction():
-            if (known := self.of_key(key)) is not None:
-                return known
+            if (earlier := self.of_key(key)) is not None:
+                return earlier
             body, at = json.dumps(spec.to_json()), clock.text(clock.now())
             job_id = self._store.execute(
                 "INSERT INTO jobs (spec, state, run_id, lane, rank, position, ready, begin_at, retries_left,"
@@ -64,8 +64,8 @@ class Jobs:
 
     def of_key(self, key: str | None) -> int | None:
         """Return the number of the job that was queued with this key, or None."""
-        found = None if key is None else self._store.row("SELECT id FROM jobs WHERE key = ?", (key,))
-        return int(found["id"]) if found else None
+        job_id: int | None = self._store.value("SELECT id FROM jobs WHERE key = ?", (key,))
+        return job_id
 
     def keep_environment(self, key: str, variables: Mapping[str, str]) -> None:
         """Store a captured environment, once for all jobs that share it."""
@@ -73,8 +73,7 @@ class Jobs:
 
     def environment(self, key: str) -> dict[str, str]:
         """Return the captured environment with this key; empty if there is none."""
-        found = self._store.row("SELECT variables FROM environments WHERE key = ?", (key,))
-        return dict(json.loads(found["variables"])) if found else {}
+        return dict(json.loads(self._store.value("SELECT variables FROM environments WHERE key = ?", (key,)) or "{}"))
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -83,18 +82,14 @@ class Jobs:
         row = self._store.row("SELECT * FROM jobs WHERE id = ?", (job_id,))
         return job_of(row) if row else None
 
-    def find(self, states: Iterable[State] = (), limit: int = -1, *, newest_first: bool = False) -> list[Job]:
-        """Return jobs in these states (all jobs if none are named), ordered by id."""
-        wanted = [state.value for state in states]
-        where = f"WHERE state IN ({', '.join('?' * len(wanted))})" if wanted else ""
-        order = "DESC" if newest_first else "ASC"
-        rows = self._store.rows(f"SELECT * FROM jobs {where} ORDER BY id {order} LIMIT ?", (*wanted, limit))
-        return [job_of(row) for row in rows]
+    def find(self) -> list[Job]:
+        """Return all jobs, ordered by id."""
+        return [job_of(row) for row in self._store.rows("SELECT * FROM jobs ORDER BY id")]
 
     def count(self, *states: State) -> int:
         """Return how many jobs are in these states."""
         wanted = [state.value for state in states]
-        return int(self._store.row(f"SELECT count(*) FROM jobs WHERE state IN ({marks(wanted)})", wanted)[0])
+        return int(self._store.value(f"SELECT count(*) FROM jobs WHERE state IN ({marks(wanted)})", wanted))
 
     def live(self) -> list[Job]:
         """Return the STARTING and RUNNING jobs."""
@@ -193,12 +188,12 @@ class Jobs:
 
     def probe(self, job_id: int, attempt: int) -> ProbeReport | None:
         """Return how the batch of an attempt was found; None if it was not probed."""
-        row = self._store.row("SELECT probe FROM attempts WHERE job_id = ? AND number = ?", (job_id, attempt))
-        if not row or not row["probe"]:
+        stored = self._store.value("SELECT probe FROM attempts WHERE job_id = ? AND number = ?", (job_id, attempt))
+        if not stored:
             return None
         from runner.supervisor.probe_records import ProbeReport  # imported late: few commands need it
 
-        return ProbeReport.from_json(json.loads(row["probe"]))
+        return ProbeReport.from_json(json.loads(stored))
 
     def stopping(self, job_id: int) -> None:
         """Record that the supervisor has received the request to stop."""
@@ -238,7 +233,7 @@ class Jobs:
             number, succeeded = ended.pop()
             gone.append(number)
             doomed = self._dependencies.settle(number, succeeded=succeeded)
-            ended += [(one, False) for one in doomed if self._cancel(one, Reason.DEPENDENCY, f"#{number}")]
+            ended += [(other, False) for other in doomed if self._cancel(other, Reason.DEPENDENCY, f"#{number}")]
         self._groups.settle(gone)
 
     def _attempt_ended(
@@ -288,7 +283,7 @@ class Jobs:
     def boot_id(self, job: Job) -> str:
         """Return the id of the boot in which the job's latest attempt was claimed."""
         sql = "SELECT boot_id FROM attempts WHERE job_id = ? AND number = ?"
-        return str(self._store.row(sql, (job.id, job.attempt))["boot_id"])
+        return str(self._store.value(sql, (job.id, job.attempt)))
 
     def use_retry(self, job: Job) -> bool:
         """Use one of the job's retries. Return False if none is left."""
@@ -302,8 +297,8 @@ class Jobs:
         if job.attempt < 2:
             return None
         sql = "SELECT json_extract(data, '$.wait_s') FROM events WHERE job_id = ? AND attempt = ? AND kind = 'requeued'"
-        row = self._store.row(f"{sql} ORDER BY id DESC", (job.id, job.attempt - 1))
-        return None if row is None or row[0] is None else float(row[0])
+        wait_s = self._store.value(f"{sql} ORDER BY id DESC", (job.id, job.attempt - 1))
+        return None if wait_s is None else float(wait_s)
 
     def cancel_waiting(self, job: Job, reason: Reason, by: str) -> bool:
         """Move a job from QUEUED to CANCELLED. Return False if it has left the queue meanwhile."""
@@ -396,11 +391,8 @@ def job_of(row: Any) -> Job:
     """Make a job from its row."""
     stop = None
     if row["stop_reason"]:
-        at = clock.moment(row["stop_at"])
-        assert at is not None
+        at = datetime.fromisoformat(row["stop_at"])
         stop = Stop(reason=Reason(row["stop_reason"]), by=row["stop_by"], at=at)
-    submitted_at = clock.moment(row["submitted_at"])
-    assert submitted_at is not None
     return Job(
         id=row["id"],
         spec=_spec_of(row["spec"]),
@@ -413,7 +405,7 @@ def job_of(row: Any) -> Job:
         gpus=tuple(json.loads(row["gpus"])),
         batch_size=row["batch_size"],
         run_id=row["run_id"],
-        submitted_at=submitted_at,
+        submitted_at=datetime.fromisoformat(row["submitted_at"]),
         started_at=clock.moment(row["started_at"]),
         finished_at=clock.moment(row["finished_at"]),
         stop=stop,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
@@ -41,7 +42,6 @@ class Notices(Table):
 def _notice(row: Any) -> Notice:
     from runner.notices import Notice, payload_of  # only the bot reads notices; the terminal starts faster without
 
-    created_at = clock.moment(row["created_at"])
-    assert created_at is not None
+    created_at = datetime.fromisoformat(row["created_at"])
     payload = payload_of(row["kind"], json.loads(row["data"]))
     return Notice(id=row["id"], job_id=row["job_id"], payload=payload, created_at=created_at)

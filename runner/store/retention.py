@@ -17,7 +17,6 @@ from runner.model import FINAL_STATES
 from runner.snapshot import code_copy
 from runner.store.box import Box, BoxKey
 from runner.store.connection import open_store
-from runner.store.schema import EXPIRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +27,13 @@ MIB = 1 << 20
 UNTOLD_DAYS = 30
 TIDY_EVERY = timedelta(days=1)
 SUBMITTING_S = 600.0  # a younger snapshot may belong to a job that is just being submitted
+# Rows that are deleted by age: table, key, condition (`:before` is the time that is `days` ago), days.
+EXPIRIES = (
+    ("notices", "id", "created_at < :before", 30),
+    ("messages", "id", "created_at < :before AND (done_at IS NOT NULL OR undeliverable IS NOT NULL)", 30),
+    ("buttons", "nonce", "created_at < :before", 30),
+    ("inbox", "update_id", "handled_at < :before", 7),  # Telegram itself keeps updates for a day
+)
 AT_ONCE = 500  # rows per transaction, so that the runner never waits long
 
 
@@ -131,8 +137,8 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
         for (job_id,) in ids:
             _remove_run(os.path.join(store.home, "runs", str(job_id)), removed)
         removed.jobs += len(ids)
-    known = "SELECT group_name FROM jobs WHERE group_name IS NOT NULL"
-    store.execute(f"DELETE FROM groups WHERE name NOT IN ({known})")
+    in_use = "SELECT group_name FROM jobs WHERE group_name IS NOT NULL"
+    store.execute(f"DELETE FROM groups WHERE name NOT IN ({in_use})")
     store.execute("DELETE FROM environments WHERE key NOT IN (SELECT json_extract(spec, '$.environment') FROM jobs)")
 
 
@@ -197,7 +203,7 @@ def _remove_snapshots(store: Store, removed: Removed) -> None:
 
 def _needed_snapshots(store: Store, removed: Removed) -> tuple[dict[str, set[int]], int]:
     """Return each needed snapshot with the jobs that need it, and the number of the last job that was read."""
-    last = int(store.row("SELECT coalesce(max(id), 0) FROM jobs")[0])
+    last = int(store.value("SELECT coalesce(max(id), 0) FROM jobs"))
     runs = {name for name in _run_names(store.home) if os.path.join(store.home, "runs", name) not in removed.folders}
     final = {state.value for state in FINAL_STATES}
     rows = store.rows(

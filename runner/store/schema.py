@@ -1,28 +1,9 @@
-"""The tables, as a list of migrations in SQL, and which rows are deleted by age.
+"""The tables, as a list of migrations in SQL.
 
 A new migration goes to the end. A released one is never changed, and needs no code of this program.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
-
-
-class Expiry(NamedTuple):
-    """Rows of a table that are deleted when they are too old."""
-
-    table: str
-    key: str
-    condition: str  # `:before` is the time that is `days` ago
-    days: int
-
-
-EXPIRIES = (
-    Expiry("notices", "id", "created_at < :before", 30),
-    Expiry("messages", "id", "created_at < :before AND (done_at IS NOT NULL OR undeliverable IS NOT NULL)", 30),
-    Expiry("buttons", "nonce", "created_at < :before", 30),
-    Expiry("inbox", "update_id", "handled_at < :before", 7),  # Telegram itself keeps updates for a day
-)
 
 # Jobs, attempts, leases, events, notices, inbox, audit, environments, workspaces, box.
 _QUEUE = """
