@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -22,7 +21,8 @@ def _ids(value: Any, sign: str, example: str) -> Any:
         return value
     parts = [part.strip() for part in value.split(",")]
     for part in parts:
-        if not re.fullmatch(sign + "[0-9]{1,17}", part) or int(part) == 0:
+        digits = part.removeprefix(sign)
+        if not (part.startswith(sign) and digits.isascii() and digits.isdigit() and len(digits) <= 17 and int(digits)):
             raise ValueError(f"{part!r} is not an id: write numbers like {example}, with commas between")
     return tuple(int(part) for part in parts)
 

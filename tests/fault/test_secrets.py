@@ -164,7 +164,7 @@ def loudest(caplog, monkeypatch):
     logging.captureWarnings(False)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
-    for handler in quiet_log._handlers():
+    for handler in (*logging.getLogger().handlers, logging.lastResort):
         handler.filters.clear()
 
 
