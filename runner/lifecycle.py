@@ -61,6 +61,7 @@ def lost(boot_id_then: str, boot_id_now: str) -> tuple[State, Reason]:
 class Recovery(Enum):
     """What to do about an attempt, given its lock and its files."""
 
+    WAIT = "nobody knows whether its supervisor is alive"
     ADOPT = "its supervisor is alive"
     LOOK_AGAIN = "its supervisor is leaving"
     FINISHED = "it has ended"
@@ -68,12 +69,14 @@ class Recovery(Enum):
     NEVER_RAN = "it was never executed"
 
 
-def recover(*, held: bool, has_exit: bool, has_started: bool, was_running: bool = False) -> Recovery:
+def recover(*, held: bool | None, has_exit: bool, has_started: bool, was_running: bool = False) -> Recovery:
     """Return what to do about an attempt. Every combination of facts has an answer; none depends on a time-out.
 
     `was_running`: the queue has already recorded the start. Then a missing started.json only means that
     somebody removed the run directory, and the job must not run a second time because of that.
     """
+    if held is None:
+        return Recovery.WAIT
     if held:
         return Recovery.LOOK_AGAIN if has_exit else Recovery.ADOPT
     if has_exit:

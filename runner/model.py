@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +93,19 @@ class Record:
         """Build a record from JSON. Ignore fields that a newer version may have added."""
         names = cls.__dataclass_fields__
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in names})
+
+
+class Ref(NamedTuple):
+    """One attempt, on whatever host it runs."""
+
+    job_id: int
+    attempt: int
+    run_id: str
+
+    @property
+    def mark(self) -> str:
+        """Return its name in the environment of its processes."""
+        return f"{self.job_id}.{self.attempt}.{self.run_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +216,7 @@ class GpuProcess(Record):
     pid: int
     memory_mib: int | None = None
     utilization: int | None = None  # its share of the GPU's load; only given if several processes share the GPU
+    of: str | None = None  # the mark of the attempt that it belongs to; None if it is not ours, or not known to be
 
 
 class GpuHealth(str, Enum):

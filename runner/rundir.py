@@ -95,7 +95,7 @@ class NewLimit(Record):
     time_limit_s: float
 
 
-class Facts(NamedTuple):
+class RunRecords(NamedTuple):
     """What the files of an attempt say about it, read in this order."""
 
     held: bool
@@ -138,10 +138,10 @@ def _make_way(folder: str) -> None:
         os.rename(folder, f"{folder}.old{number}")
 
 
-def facts(folder: str, run_id: str) -> Facts:
+def records(folder: str, run_id: str) -> RunRecords:
     """Read what is known of an attempt. The lock comes first: if it is free, all records are already written."""
     held = lock_is_held(folder)
-    return Facts(held, _of_run(read_exit(folder), run_id), _of_run(read_started(folder), run_id))
+    return RunRecords(held, _of_run(read_exit(folder), run_id), _of_run(read_started(folder), run_id))
 
 
 def _of_run(record: OfRun | None, run_id: str) -> OfRun | None:
@@ -222,14 +222,17 @@ def extend_limit(home: str, job: Job) -> None:
 
     Raise OSError if the disk is full.
     """
-    folder, new_s = folder_of(home, job.id, job.attempt), job.spec.time_limit_s
-    if new_s is None or not job.state.live or not os.path.isdir(folder):
-        return
-    current_s = limit_s(folder, job.run_id)
+    if job.spec.time_limit_s is not None and job.state.live:
+        raise_limit(folder_of(home, job.id, job.attempt), job.run_id, job.spec.time_limit_s)
+
+
+def raise_limit(folder: str, run_id: str, new_s: float) -> None:
+    """Give an attempt this time limit if it has a shorter one. Raise OSError if the disk is full."""
+    current_s = limit_s(folder, run_id)
     if current_s is None and (spec := read_spec(folder)) is not None:
         current_s = spec.time_limit_s
     if current_s is not None and current_s < new_s:
-        write_limit(folder, job.run_id, new_s)
+        write_limit(folder, run_id, new_s)
 
 
 def is_extendable(home: str, job: Job) -> bool:

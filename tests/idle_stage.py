@@ -18,6 +18,7 @@ from runner.model import Gpu, GpuHealth, Snapshot
 from runner.processes import linux
 from runner.store.connection import StoreError
 from runner.watchdogs.idle import IdleWatch
+from tests.step_context import Readings, a_context
 
 
 class IdleStage:
@@ -46,16 +47,9 @@ class IdleStage:
 
     def restart(self) -> None:
         """Another runner takes over, as after kill -9."""
-        self.telemetry = SimpleNamespace(snapshot=None)
-        queue = self.queue
-        self.watch = IdleWatch(
-            self._settings,
-            queue.store,
-            queue.jobs,
-            queue.notices,
-            queue.box,
-            self.telemetry,  # type: ignore[arg-type]
-        )
+        self.readings = Readings()
+        self.context = a_context(self.queue.store, self._settings, self.readings)
+        self.watch = IdleWatch(self.context)
 
     def pass_by(self, seconds: float, percent: Mapping[str, int | None], step_s: int = 1, **of_gpus: Any) -> None:
         """Second by second, or in larger steps, with a reading and a tick in each."""
@@ -70,19 +64,19 @@ class IdleStage:
             Gpu(index=index, uuid=uuid, utilization=value, sampled_at=self.now, **{"health": GpuHealth.OK, **of_gpus})
             for index, (uuid, value) in enumerate(percent.items())
         )
-        self.telemetry.snapshot = Snapshot(at="", boot_id=linux.boot_id(), simulated=True, gpus=gpus)
+        self.readings.snapshot = Snapshot(at="", boot_id=linux.boot_id(), simulated=True, gpus=gpus)
         self.watch.read()
 
     def tick(self) -> None:
         """What the runner does with it, in its transaction."""
         try:
             with self.queue.store.transaction():
-                self.watch.follow(self.queue.jobs.under_way())
-                self.watch.judge()
+                self.context.begin()
+                self.watch.tick()
                 if self.fails:
                     raise StoreError("The disk is full.")
         except StoreError:
-            self.watch.reconsider()
+            self.watch.rolled_back()
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

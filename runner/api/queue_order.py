@@ -9,7 +9,7 @@ from runner.errors import UserError
 from runner.model import Priority
 from runner.schedule.request import request_in, request_of
 from runner.store.dependencies import Dependencies
-from runner.store.queue_order import Order
+from runner.store.queue_order import OrderTable
 
 if TYPE_CHECKING:
     from runner.api.queue import Queue
@@ -24,7 +24,7 @@ class QueueOrder:
 
     def __init__(self, queue: Queue) -> None:
         self._queue, self._store = queue, queue.store
-        self._order = Order(queue.store)
+        self._order = OrderTable(queue.store)
 
     def hold(self, job_id: int) -> str:
         """Keep a queued job from starting until it is released. Return a sentence about it."""

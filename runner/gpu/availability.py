@@ -18,7 +18,7 @@ from runner.store.box import BoxKey
 from runner.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from runner.model import Gpu, Snapshot
     from runner.store.box import Box
@@ -35,16 +35,15 @@ def why_not_free(
     gpu: Gpu,
     *,
     leased_by_us: int,
-    own_pids: Collection[int] = (),
     max_utilization: float = 50,
     max_foreign_share: float = 0.1,
 ) -> str | None:
-    """Return why no job may start on this GPU; None if one may. `own_pids` are our jobs' processes on it."""
+    """Return why no job may start on this GPU; None if one may."""
     return (
         _unfit(gpu)
         or _mode_forbids(gpu, leased_by_us)
         or (None if leased_by_us else _busy(gpu, max_utilization))
-        or _held(gpu, own_pids if leased_by_us else (), max_foreign_share)
+        or _held(gpu, max_foreign_share, leased=leased_by_us > 0)
     )
 
 
@@ -75,12 +74,12 @@ def _busy(gpu: Gpu, max_utilization: float) -> str | None:
     return None
 
 
-def _held(gpu: Gpu, own_pids: Collection[int], max_foreign_share: float) -> str | None:
+def _held(gpu: Gpu, max_foreign_share: float, *, leased: bool) -> str | None:
     """Return who holds too much foreign memory. If foreign memory is unknown, return None and trust our leases."""
-    foreign_mib, total_mib = foreign_memory_mib(gpu, own_pids), gpu.memory_total_mib or 0
+    foreign_mib, total_mib = foreign_memory_mib(gpu, leased=leased), gpu.memory_total_mib or 0
     if not foreign_mib or foreign_mib < max_foreign_share * total_mib:
         return None
-    return f"{foreign_mib / 1024:.1f} of {total_mib / 1024:.1f} GiB held by {holders(gpu, own_pids)}"
+    return f"{foreign_mib / 1024:.1f} of {total_mib / 1024:.1f} GiB held by {holders(gpu, foreign=leased)}"
 
 
 def room_of(gpu: Gpu, leases: Sequence[Lease], slots: int, why_not: str | None) -> Room:

@@ -7,19 +7,19 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from runner.processes.interpreter import python_command
+from runner.step import Step
 
 if TYPE_CHECKING:
-    from runner.config.settings import Settings
-    from runner.processes.waiter import Waiter
+    from runner.step import Context
 
 FIRST_AFTER_S, EVERY_S, SELDOM_S = 60.0, 3600.0, 24 * 3600.0
 
 
-class Upkeep:
+class Upkeep(Step):
     """Starts retention once an hour if a rule is set, otherwise once a day: old messages are always removed."""
 
-    def __init__(self, settings: Settings, waiter: Waiter) -> None:
-        self._settings, self._waiter = settings, waiter
+    def __init__(self, context: Context) -> None:
+        self._settings, self._waiter = settings, waiter = context.settings, context.waiter
         self._process: subprocess.Popen[bytes] | None = None
         rules = (settings.keep_logs, settings.keep_runs, settings.keep_jobs, settings.disk_limit)
         self._every_s = EVERY_S if any(rules) else SELDOM_S

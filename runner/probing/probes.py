@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
     from runner.batch.oom import MemoryShortage
     from runner.config.settings import Settings
-    from runner.gpu.telemetry import Telemetry
     from runner.model import Exit, Gpu, Job
-    from runner.store.connection import Store
-    from runner.store.jobs import Jobs
+    from runner.step import Context
 
 NEIGHBOURS_MIB = 512  # less is a desktop or a monitoring tool
 NEIGHBOURS_PART = 0.05  # of the memory, if no processes are listed: some drivers count reserved memory as used
@@ -35,9 +33,9 @@ SEEN_EVERY_S = 4.0  # if a run was read less often, its peak may have been misse
 class Probes:
     """Prepares attempts whose batch is searched, and remembers what they found."""
 
-    def __init__(self, settings: Settings, store: Store, jobs: Jobs, telemetry: Telemetry) -> None:
-        self._settings, self._jobs, self._telemetry = settings, jobs, telemetry
-        self._known = KnownBatches(store)
+    def __init__(self, context: Context) -> None:
+        self._context, self._settings, self._jobs = context, context.settings, context.jobs
+        self._known = KnownBatches(context.store)
 
     # -- before an attempt -----------------------------------------------------------------------------------------
 
@@ -69,8 +67,7 @@ class Probes:
         )
 
     def _gpus(self, uuids: tuple[str, ...]) -> list[Gpu]:
-        snapshot = self._telemetry.snapshot
-        by_uuid = {gpu.uuid: gpu for gpu in (snapshot.gpus if snapshot else ())}
+        by_uuid = self._context.gpus()
         return [by_uuid[uuid] for uuid in uuids if uuid in by_uuid]
 
     def _kind(self, job: Job, gpus: list[Gpu], variables: Mapping[str, str], profile: Profile) -> MemoryKind:

@@ -8,7 +8,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -160,6 +160,13 @@ def is_below(pid: int, root: int) -> bool:
     while pid > 1 and pid != root:
         pid = _parent_if_alive(str(pid)) or 0
     return pid == root
+
+
+def nearest(pid: int, roots: Collection[int]) -> int | None:
+    """Return the first of these processes on the way up from `pid`, itself included; None if there is none."""
+    while pid > 1 and pid not in roots:
+        pid = _parent_if_alive(str(pid)) or 0
+    return pid if pid in roots else None
 
 
 def moved_bytes(pids: list[int]) -> int:

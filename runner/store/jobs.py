@@ -98,7 +98,7 @@ class Jobs(Table):
     def under_way(self) -> list[UnderWay]:
         """Return the same jobs, with only the fields that the runner needs at every tick."""
         rows = self._store.rows(
-            "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning FROM jobs"
+            "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning, run_id FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
         return [UnderWay._make((*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:])) for row in rows]

@@ -22,7 +22,7 @@ _LOWER = f"SELECT id, position {_FROM} <= ? ORDER BY position DESC LIMIT ?"
 _UPPER = f"SELECT id, position {_FROM} > ? ORDER BY position LIMIT ?"
 
 
-class Order(Table):
+class OrderTable(Table):
     """Holds, releases and moves queued jobs, within the caller's transaction."""
 
     def __init__(self, store: Store) -> None:

@@ -52,6 +52,7 @@ class UnderWay(NamedTuple):
     limit_s: float | None = None
     started_at: str | None = None
     time_warning: str | None = None  # the limit and attempt of the last time-limit warning
+    run_id: str = ""
 
 
 class NotReady(NamedTuple):

@@ -18,7 +18,7 @@ from runner.processes import linux
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runner.model import Job
+    from runner.model import Ref
     from runner.rundir import AttemptSpec
 
 MEMORY, CPU = "memory", "cpu"
@@ -113,10 +113,10 @@ def enter_leaf(spec: AttemptSpec) -> Leaf | None:
     return None
 
 
-def remove_leftover(job: Job) -> None:
+def remove_leftover(ref: Ref) -> None:
     """Remove the group of an attempt whose supervisor was killed, if all of its processes are gone."""
     with contextlib.suppress(NotEnforcedError):
-        _remove(os.path.join(delegated(), _name(job.id, job.attempt, job.run_id)))
+        _remove(os.path.join(delegated(), _name(*ref)))
 
 
 def _enable_controllers(parent: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from functools import partial
 from typing import NamedTuple
 
-from runner.model import Gpu, GpuHealth
+from runner.model import Gpu, GpuHealth, GpuProcess
 from runner.processes import linux
 
 TYPE_CHECKING = False
@@ -51,8 +50,7 @@ class Gauge:
         if at <= self.since:
             return None
         self.since = at
-        is_own = partial(linux.is_below, root=os.getpid())
-        held = [own_memory_mib(gpu, is_own, self._base_mib[gpu.uuid]) for gpu in gpus]
+        held = [own_memory_mib(gpu, _is_below_us, self._base_mib[gpu.uuid]) for gpu in gpus]
         sizes = [own[0] for own in held if own is not None]
         loads = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
         mib = float(max(sizes)) if len(sizes) == len(held) else None
@@ -77,17 +75,21 @@ class Gauge:
         return base is None or (used is not None and used <= base + BACK_MIB)
 
 
-def own_memory_mib(gpu: Gpu, is_own: Callable[[int], bool], before_mib: int | None) -> tuple[int, str] | None:
+def own_memory_mib(gpu: Gpu, is_own: Callable[[GpuProcess], bool], before_mib: int | None) -> tuple[int, str] | None:
     """Return the MiB one job holds on a GPU, and how that is known: "process" or "device". None if it is unknown.
 
     If the driver does not tell the memory of the job's processes, return how much the GPU's use has grown since before
     the job. `before_mib` is None unless the job has the GPU to itself.
     """
     used_mib = gpu.memory_used_mib
-    own = [process.memory_mib for process in gpu.processes or () if is_own(process.pid)]
+    own = [process.memory_mib for process in gpu.processes or () if is_own(process)]
     sizes = [mib for mib in own if mib is not None]
     if own and len(sizes) == len(own) and (used_mib is None or sum(sizes) <= used_mib):
         return sum(sizes), "process"
     if used_mib is None or before_mib is None:
         return None
     return max(0, used_mib - before_mib), "device"
+
+
+def _is_below_us(process: GpuProcess) -> bool:
+    return linux.is_below(process.pid, os.getpid())

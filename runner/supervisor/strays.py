@@ -18,7 +18,7 @@ from runner.processes import linux
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runner.model import Job
+    from runner.model import Ref
 
 _LIMIT = resource.RLIMIT_RTTIME
 _NAME = b"Max realtime timeout"  # this limit's name in /proc/PID/limits
@@ -42,13 +42,12 @@ def has_mark(pid: int, mark: int) -> bool:
     return limit[len(_NAME) :].split()[1:2] == [b"%d" % mark]
 
 
-def end_strays(job: Job, pipe: int | None = None) -> list[int]:
-    """Kill all processes that carry a mark of the job's latest attempt or hold its pipe, and their descendants.
+def end_strays(ref: Ref, pipe: int | None = None) -> list[int]:
+    """Kill all processes that carry a mark of the attempt or hold its pipe, and their descendants.
 
     Returns their pids.
     """
-    variable = f"NIGHTSHIFT_ATTEMPT={job.id}.{job.attempt}.{job.run_id}".encode()
-    mark = mark_of(job.id, job.attempt, job.run_id)
+    variable, mark = f"NIGHTSHIFT_ATTEMPT={ref.mark}".encode(), mark_of(*ref)
     family = linux.Family()
     marked = [
         pid

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 from runner import clock
 from runner.notices import BackupBack, BackupFailing
+from runner.step import Step
 from runner.store.box import BoxKey
 
 if TYPE_CHECKING:
-    from runner.processes.waiter import Waiter
+    from runner.step import Context
     from runner.store.backup import Backup
-    from runner.store.box import Box
-    from runner.store.notices import Notices
 
 EVERY_S = 20.0
 
 
-class BackupWatch:
+class BackupWatch(Step):
     """Keeps what it has reported in the database, so that the next runner does not report it again."""
 
-    def __init__(self, backup: Backup, box: Box, notices: Notices, waiter: Waiter) -> None:
-        self._backup, self._box, self._notices, self._waiter = backup, box, notices, waiter
+    def __init__(self, context: Context, backup: Backup) -> None:
+        self._backup, self._box = backup, context.box
+        self._notices, self._waiter = context.notices, context.waiter
 
-    def look(self) -> None:
-        """Check the copies and add a notice if that changed. Call it in a transaction."""
+    def tick(self) -> None:
+        """Check the copies and add a notice if that changed."""
         if self._backup.folder is None:
             return
         self._waiter.tick_within(EVERY_S)  # a copy that hangs does not ring the doorbell

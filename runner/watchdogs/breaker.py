@@ -16,19 +16,15 @@ from typing import TYPE_CHECKING
 from runner import clock
 from runner.model import State
 from runner.notices import GoesOn, Paused
+from runner.step import Step
 from runner.store.box import BREAKER, BoxKey, Pause
 from runner.store.breaker_trials import Trials
 from runner.watchdogs import failure_streak
 
 if TYPE_CHECKING:
-    from runner.config.settings import Settings
     from runner.model import Exit, Job
-    from runner.processes.waiter import Waiter
     from runner.schedule.choice import Waiting
-    from runner.store.box import Box
-    from runner.store.connection import Store
-    from runner.store.jobs import Jobs
-    from runner.store.notices import Notices
+    from runner.step import Context
 
 log = logging.getLogger(__name__)
 
@@ -37,22 +33,21 @@ SAYS_NOTHING = (State.QUEUED, State.CANCELLED, State.LOST)
 HELD_BY = "the breaker, since jobs like it failed at once"
 
 
-class BreakerWatch:
+class BreakerWatch(Step):
     """Pauses and resumes the queue. Call every method in a transaction."""
 
-    def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, box: Box, waiter: Waiter
-    ) -> None:
-        self._settings, self._jobs, self._notices, self._box, self._waiter = settings, jobs, notices, box, waiter
-        self._trials = Trials(store)
+    def __init__(self, context: Context) -> None:
+        self._settings, self._jobs, self._waiter = context.settings, context.jobs, context.waiter
+        self._notices, self._box = context.notices, context.box
+        self._trials = Trials(context.store)
         self._no_room_until = -math.inf  # until then, send no notice that there is no room to try a job
 
-    def on_end(self, job_id: int, state: State, end: Exit | None) -> None:
+    def on_end(self, job: Job, state: State | None, end: Exit | None, gone_at: float) -> None:  # noqa: ARG002
         """Count an attempt that has ended. Pause the queue if enough of them failed in a row."""
-        if not self._settings.breaker or self._box.any(BoxKey.PAUSED):
+        if state is None or not self._settings.breaker or self._box.any(BoxKey.PAUSED):
             return
         before = failure_streak.Streak(*self._box.get(BoxKey.STREAK, failure_streak.Streak()))
-        streak = failure_streak.after(before, job_id, state, end, self._settings.breaker_within)
+        streak = failure_streak.after(before, job.id, state, end, self._settings.breaker_within)
         if streak != before:
             self._box.set(BoxKey.STREAK, streak)
         if len(streak.jobs) >= self._settings.breaker:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.notices import DiskBack, DiskLow
+from runner.step import Step
 from runner.store.box import BoxKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runner.config.settings import Settings
-    from runner.processes.waiter import Waiter
-    from runner.store.box import Box
-    from runner.store.notices import Notices
+    from runner.step import Context
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +30,17 @@ def room_on(folder: str) -> tuple[int, int | None]:
     return disk.f_bavail * disk.f_frsize >> 20, disk.f_favail if disk.f_files else None
 
 
-class DiskWatch:
+class DiskWatch(Step):
     """Keeps what it has reported in the database, so that the next runner does not report it again."""
 
-    def __init__(
-        self, settings: Settings, box: Box, notices: Notices, waiter: Waiter,
-        room: Callable[[str], tuple[int, int | None]] = room_on,
-    ) -> None:  # fmt: skip
-        self._home, self._least_mib = settings.home, settings.disk_warning
-        self._box, self._notices, self._waiter, self._room = box, notices, waiter, room
+    def __init__(self, context: Context, room: Callable[[str], tuple[int, int | None]] = room_on) -> None:
+        self._home, self._least_mib = context.settings.home, context.settings.disk_warning
+        self._box, self._notices, self._waiter, self._room = context.box, context.notices, context.waiter, room
         self._looks_at = 0.0  # monotonic clock
         self._low_since: str | None = None  # kept here too, because a full disk may have no room to store it
 
-    def look(self) -> None:
-        """Check the disk every 20 s. Call it in a transaction."""
+    def tick(self) -> None:
+        """Check the disk every 20 s."""
         now = time.monotonic()
         if not self._least_mib or now < self._looks_at:
             return

@@ -19,18 +19,13 @@ from runner import clock
 from runner.config import environment, home
 from runner.notices import QueueEmpty, WhenEmptyRan
 from runner.processes import doorbell, linux
+from runner.step import Step
 from runner.store.box import BoxKey
 from runner.store.connection import StoreError
-from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
-    from runner.config.settings import Settings
-    from runner.processes.waiter import Waiter
+    from runner.step import Context
     from runner.store.backup import Backup
-    from runner.store.box import Box
-    from runner.store.connection import Store
-    from runner.store.jobs import Jobs
-    from runner.store.notices import Notices
 
 log = logging.getLogger(__name__)
 
@@ -38,19 +33,17 @@ TRY_AGAIN_S = 1.0
 LOG = "when-empty.log"
 
 
-class WhenEmpty:
+class WhenEmpty(Step):
     """Waits until no job is left, then sends the notice and runs the command."""
 
-    def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, box: Box, waiter: Waiter, backup: Backup
-    ) -> None:
-        self._settings, self._store, self._jobs = settings, store, jobs
-        self._line, self._notices, self._box = Line(store), notices, box
-        self._waiter, self._backup = waiter, backup
+    def __init__(self, context: Context, backup: Backup) -> None:
+        self._settings, self._store, self._jobs = context.settings, context.store, context.jobs
+        self._line, self._notices, self._box = context.line, context.notices, context.box
+        self._waiter, self._backup = context.waiter, backup
         self._boot_id = linux.boot_id()
         self._begun = False
         self._flush_from: float | None = None  # the backup must be newer than this (monotonic clock)
-        with store.transaction():
+        with context.store.transaction():
             self._come_up()
 
     def _come_up(self) -> None:
@@ -68,7 +61,7 @@ class WhenEmpty:
 
     # -- in the transaction of a tick --------------------------------------------------------------
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Check whether the queue is now empty and whether the command is due."""
         if self._line.any_to_do():
             self._box.set(BoxKey.WHEN_EMPTY, None)
@@ -130,8 +123,8 @@ class WhenEmpty:
 
     # -- after the commit --------------------------------------------------------------------------
 
-    def act(self) -> None:
-        """Run the command once the backup contains that it was begun. Call it after the commit."""
+    def committed(self) -> None:
+        """Run the command once the backup contains that it was begun."""
         if not self._begun:
             return
         self._flush_from = self._flush_from or time.monotonic()

@@ -16,20 +16,14 @@ from runner.gpu.availability import GpuStates, start_rules
 from runner.idle import hung_rule
 from runner.model import Reason
 from runner.notices import LooksHung
-from runner.processes import linux
 from runner.schedule.choice import choose
 from runner.store.box import BoxKey, box_limits
-from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from runner.gpu.telemetry import Telemetry
     from runner.model import Snapshot
-    from runner.store.box import Box
-    from runner.store.connection import Store
-    from runner.store.jobs import Jobs
-    from runner.store.notices import Notices
+    from runner.step import Context
     from runner.store.watchdog_state import Watches
 
 log = logging.getLogger(__name__)
@@ -48,11 +42,10 @@ class Moving:
     _looked_at: float = -math.inf
     _bytes: int = 0
 
-    def look(self, now: float, supervisor: int) -> None:
-        """Every few seconds, add up the bytes that all processes below a supervisor have read and written."""
-        if now - self._looked_at < hung_rule.EVERY_S:
+    def look(self, now: float, moved_bytes: Callable[[], int | None]) -> None:
+        """Every few seconds, look how many bytes the job's processes have read and written."""
+        if now - self._looked_at < hung_rule.EVERY_S or (moved := moved_bytes()) is None:
             return
-        moved = linux.moved_bytes(linux.descendants(supervisor))
         in_a_row = now - self._looked_at < 3 * hung_rule.EVERY_S
         if in_a_row and moved - self._bytes >= MOVES_BYTES:
             self.at = now
@@ -77,13 +70,13 @@ class Suspect:
     moving: Moving = field(default_factory=Moving)
     told: Told | None = None
 
-    def take(self, pulse: hung_rule.Pulse, silent_s: float, supervisor: int | None) -> None:
-        """Take a reading. `silent_s`: seconds since the job last printed."""
+    def take(self, pulse: hung_rule.Pulse, silent_s: float, moved_bytes: Callable[[], int | None] | None) -> None:
+        """Take a reading. `silent_s`: seconds since the job last printed. `moved_bytes`: what its processes moved."""
         if self.policy.action is hung_rule.HungAction.OFF:
             return
         spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
-        if spins and silent_s >= LOOKS_AFTER_S and supervisor is not None:
-            self.moving.look(pulse.at, supervisor)
+        if spins and silent_s >= LOOKS_AFTER_S and moved_bytes is not None:
+            self.moving.look(pulse.at, moved_bytes)
         self.pulses.take(pulse, min(silent_s, pulse.at - self.moving.at), self.policy)
 
     def to_json(self, boot_id: str) -> dict[str, Any]:
@@ -105,11 +98,9 @@ class Suspect:
 class HungWatch:
     """Judges suspects. Call every method in a transaction."""
 
-    def __init__(
-        self, store: Store, jobs: Jobs, notices: Notices, box: Box, watches: Watches, telemetry: Telemetry
-    ) -> None:
-        self._jobs, self._notices, self._box, self._watches = jobs, notices, box, watches
-        self._store, self._line, self._telemetry = store, Line(store), telemetry
+    def __init__(self, context: Context, watches: Watches) -> None:
+        self._context, self._jobs, self._notices = context, context.jobs, context.notices
+        self._box, self._line, self._watches = context.box, context.line, watches
 
     def judge(self, job_id: int, suspect: Suspect, now: float, *, kept: bool) -> bool:
         """Warn about the job, stop it, or do nothing. Return whether there is something new to save."""
@@ -160,7 +151,7 @@ class HungWatch:
 
     def _is_in_the_way(self, job_id: int) -> bool:
         """Return whether a queued job would start if this one were gone, and would not start anyway."""
-        snapshot = self._telemetry.snapshot
+        snapshot = self._context.engine.nodes()[0].snapshot
         if snapshot is None or self._box.any(BoxKey.PAUSED, BoxKey.DRAINING):
             return False
         leaving = {job.id for job in self._line.running() if job.stopping}
@@ -175,7 +166,7 @@ class HungWatch:
         rooms = GpuStates((replace(snapshot, gpus=gpus), 0.0), leases, start_rules(self._box)).rooms()
         waiting = [job for job in self._line.waiting(sum(room.slots for room in rooms)) if job.request.gpus]
         others = [job for job in running if job.id not in gone]
-        plan = choose(waiting, rooms, (), others, box_limits(self._store), explain=False)
+        plan = choose(waiting, rooms, (), others, box_limits(self._context.store), explain=False)
         return {start.job_id for start in plan.starts} | {preemption.for_id for preemption in plan.preemptions}
 
     def _stop(self, job_id: int, why: str) -> None:

@@ -25,6 +25,7 @@ from runner.idle.policy import parse_policy
 from runner.model import Reason, State
 from runner.notices import IdleWarning
 from runner.processes import linux
+from runner.step import Step
 from runner.store.box import BoxKey
 from runner.store.watchdog_state import Watches
 from runner.supervisor.log_reader import Log
@@ -34,14 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import TypeVar
 
-    from runner.config.settings import Settings
-    from runner.gpu.telemetry import Telemetry
-    from runner.gpu.usage_meter import Live
-    from runner.model import Gpu, Job
-    from runner.store.box import Box
-    from runner.store.connection import Store
-    from runner.store.jobs import Jobs
-    from runner.store.notices import Notices
+    from runner.model import Gpu, Job, Ref
+    from runner.step import Context
     from runner.store.scheduling_queries import UnderWay
     from runner.store.watchdog_state import Keep, Watched
 
@@ -65,17 +60,17 @@ class WatchedJob:
     stopping: bool = False
     why: str | None = None  # the latest verdict, for people
     saved: str = ""  # what was saved last
+    read_at: float = -math.inf  # when the last reading was taken, monotonic clock
 
 
-class IdleWatch:
+class IdleWatch(Step):
     """Watches all live jobs that have GPUs."""
 
-    def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, box: Box, telemetry: Telemetry
-    ) -> None:
-        self._settings, self._jobs, self._notices, self._box = settings, jobs, notices, box
-        self._watches, self._telemetry, self._boot_id = Watches(store), telemetry, linux.boot_id()
-        self._hung = HungWatch(store, jobs, notices, box, self._watches, telemetry)
+    def __init__(self, context: Context) -> None:
+        self._context, self._settings, self._jobs = context, context.settings, context.jobs
+        self._notices, self._box = context.notices, context.box
+        self._watches, self._boot_id = Watches(context.store), linux.boot_id()
+        self._hung = HungWatch(context, self._watches)
         self._watched: dict[int, WatchedJob] = {}
         self._without_gpus: set[tuple[int, int]] = set()  # jobs and attempts without GPUs, which need no second look-up
         self._unsure = False
@@ -83,9 +78,14 @@ class IdleWatch:
 
     # -- starting and ending watches ---------------------------------------------------------------
 
-    def follow(self, under_way: Iterable[UnderWay]) -> None:
-        """Watch the jobs that run now, going on where an earlier runner stopped. Drop the jobs that have ended."""
-        rows = {row.id: row for row in under_way}
+    def tick(self) -> None:
+        """Watch the jobs that run now. Warn about them and stop them where the rules say so."""
+        self._follow()
+        self._judge()
+
+    def _follow(self) -> None:
+        """Go on where an earlier runner stopped. Drop the jobs that have ended."""
+        rows = {row.id: row for row in self._context.live()}
         if self._unsure:
             self._go_by_what_is_written()
         for job_id in [job_id for job_id, watch in self._watched.items() if not _is_of(watch, rows.get(job_id))]:
@@ -139,8 +139,8 @@ class IdleWatch:
         except (KeyError, TypeError, ValueError):  # written by another version: start from nothing
             watch.window, watch.suspect = None, Suspect(watch.suspect.policy)
 
-    def reconsider(self) -> None:
-        """Tell the watch that its last decisions were not saved. It keeps the readings and decides again."""
+    def rolled_back(self) -> None:
+        """Keep the readings and decide again: the last decisions were not saved."""
         self._unsure = True
 
     def _go_by_what_is_written(self) -> None:
@@ -160,30 +160,27 @@ class IdleWatch:
 
     # -- the readings ------------------------------------------------------------------------------
 
-    def read(self, live: Iterable[Live] = ()) -> None:
-        """Read the sampler's latest values for all watched jobs."""
-        snapshot = self._telemetry.snapshot
-        if snapshot is None:
-            return
-        by_uuid = {gpu.uuid: gpu for gpu in snapshot.gpus}
-        shared, supervisors = self._shared(), {attempt.job_id: attempt.supervisor for attempt in live}
+    def read(self) -> None:
+        """Read the latest values of all watched jobs' GPUs."""
+        by_uuid, shared = self._context.gpus(), self._shared()
+        running = {ref.job_id: ref for ref in self._context.running}
         for job_id, watch in self._watched.items():
             own = [by_uuid[uuid] for uuid in watch.gpus if uuid in by_uuid]
-            self._read_one(job_id, watch, own, shared, supervisors.get(job_id))
+            if own and max(gpu.sampled_at for gpu in own) > watch.read_at:
+                self._read_one(job_id, watch, own, shared, running.get(job_id))
 
-    def _read_one(
-        self, job_id: int, watch: WatchedJob, own: list[Gpu], shared: set[str], supervisor: int | None
-    ) -> None:
+    def _read_one(self, job_id: int, watch: WatchedJob, own: list[Gpu], shared: set[str], ref: Ref | None) -> None:
+        watch.read_at = max(gpu.sampled_at for gpu in own)
         if watch.window is not None:
             percent = watch.window.policy.threshold_percent
             reading = read_own(
                 own, watch.gpus, threshold_percent=percent, shared=shared,
-                by_process=_by_process(own, supervisor), asleep_s=linux.asleep_s(),
+                by_process=_by_process(own, ref), asleep_s=linux.asleep_s(),
             )  # fmt: skip
             if reading is not None:
                 watch.window.take(reading)
-        if own:
-            watch.suspect.take(_pulse(own, watch.gpus, shared), self._silent_s(job_id, watch), supervisor)
+        pulse, silent_s = _pulse(own, watch.gpus, shared), self._silent_s(job_id, watch)
+        watch.suspect.take(pulse, silent_s, partial(self._context.engine.moved_bytes, ref) if ref else None)
 
     def _silent_s(self, job_id: int, watch: WatchedJob) -> float:
         folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
@@ -198,8 +195,7 @@ class IdleWatch:
 
     # -- verdicts ----------------------------------------------------------------------------------
 
-    def judge(self) -> None:
-        """Warn about jobs and stop them where the rules say so. Call it in a transaction."""
+    def _judge(self) -> None:
         if not self._watched:
             return
         now, rows = time.monotonic(), self._watches.of(self._watched)
@@ -211,12 +207,12 @@ class IdleWatch:
                 self._judge_idle(job_id, watch, watch.window, rows[job_id], now, keep_until)
             kept = keep_until is not None and now < keep_until
             if self._hung.judge(job_id, watch.suspect, now, kept=kept):
-                self.save()
+                self.leave()
         if now >= self._save_at:
-            self.save()
+            self.leave()
 
-    def save(self) -> None:
-        """Save the state of each watch. Call it in a transaction."""
+    def leave(self) -> None:
+        """Save the state of each watch."""
         for job_id, watch in self._watched.items():
             if (state := self._state(watch)) != watch.saved:
                 self._watches.save(job_id, state)
@@ -250,7 +246,7 @@ class IdleWatch:
         if verdict.action is IdleAction.KEEP:
             if row.warning is not None:
                 self._watches.warned(job_id, None, None)
-                self.save()
+                self.leave()
         elif verdict.action is IdleAction.WARN:
             if window.is_news(verdict):
                 self._warn(job_id, window, verdict, verdict.stop_in_s or 0.0)
@@ -277,7 +273,7 @@ class IdleWatch:
         notice = self._notices.add(IdleWarning.from_json({**evidence, "stops_at": stops_at}), job_id)
         self._jobs.note(job_id, None, "idle warning", {"why": evidence["why"], "stops_at": stops_at})
         self._watches.warned(job_id, notice, evidence)
-        self.save()
+        self.leave()
         log.info("job %s: %s; it is stopped at %s", job_id, evidence["why"], stops_at)
 
     def _may_stop(self, job_id: int, window: Window, verdict: IdleVerdict, row: Watched, now: float) -> bool:
@@ -308,7 +304,7 @@ class IdleWatch:
         evidence = self._evidence(window, verdict)
         self._watches.judged(job_id, evidence)
         self._jobs.ask_to_stop(job, Reason.IDLE, ACTOR)
-        self.save()
+        self.leave()
         log.info("job %s is stopped: %s", job_id, evidence["why"])
 
     def _evidence(self, window: Window, verdict: IdleVerdict) -> dict[str, Any]:
@@ -324,8 +320,7 @@ class IdleWatch:
         }
 
     def _names(self) -> dict[str, str]:
-        snapshot = self._telemetry.snapshot
-        return {gpu.uuid: str(gpu.index) for gpu in snapshot.gpus} if snapshot else {}
+        return {gpu.uuid: str(gpu.index) for gpu in self._context.gpus().values()}
 
 
 def _is_of(watch: WatchedJob, row: UnderWay | None) -> bool:
@@ -343,12 +338,11 @@ def _monotonic_start(job: Job) -> float:
     return time.monotonic() - max(0.0, ran_s)
 
 
-def _by_process(gpus: Iterable[Gpu], supervisor: int | None) -> dict[str, float]:
+def _by_process(gpus: Iterable[Gpu], ref: Ref | None) -> dict[str, float]:
     """Return an attempt's own share of the load on GPUs that other processes use too, if the driver reports it."""
-    if supervisor is None:
+    if ref is None:
         return {}
-    is_own = partial(linux.is_below, root=supervisor)
-    loads = {gpu.uuid: own_load(gpu, is_own) for gpu in gpus if len(gpu.processes or ()) > 1}
+    loads = {gpu.uuid: own_load(gpu, ref.mark) for gpu in gpus if len(gpu.processes or ()) > 1}
     return {uuid: float(load) for uuid, load in loads.items() if load is not None}
 
 

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING
 
 from runner import clock
 from runner.notices import TimeWarning
+from runner.step import Step
 from runner.store.spec_changes import TimeLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
 
-    from runner.config.settings import Settings
-    from runner.processes.waiter import Waiter
-    from runner.store.connection import Store
-    from runner.store.jobs import Jobs
-    from runner.store.notices import Notices
+    from runner.step import Context
     from runner.store.scheduling_queries import UnderWay
 
 log = logging.getLogger(__name__)
@@ -38,17 +34,18 @@ def lead_s(limit_s: float, setting_s: float | None) -> float | None:
     return usual_s if usual_s >= SHORTEST_S else None
 
 
-class TimeWatch:
+class TimeWatch(Step):
     """Sends one warning for each time limit of each attempt."""
 
-    def __init__(self, settings: Settings, store: Store, jobs: Jobs, notices: Notices, waiter: Waiter) -> None:
-        self._settings, self._jobs, self._notices, self._waiter = settings, jobs, notices, waiter
-        self._limits = TimeLimits(store)
+    def __init__(self, context: Context) -> None:
+        self._context, self._settings, self._jobs = context, context.settings, context.jobs
+        self._notices, self._waiter = context.notices, context.waiter
+        self._limits = TimeLimits(context.store)
 
-    def judge(self, under_way: Iterable[UnderWay]) -> None:
-        """Warn about the jobs that are close to their limit. Call it in a transaction."""
+    def tick(self) -> None:
+        """Warn about the jobs that are close to their limit."""
         now = clock.now()
-        for row in under_way:
+        for row in self._context.live():
             began = clock.moment(row.started_at)
             if row.limit_s is None or began is None or row.stop_reason or row.time_warning == _mark(row):
                 continue

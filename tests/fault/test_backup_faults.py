@@ -9,7 +9,6 @@ import pytest
 
 from runner.errors import OperatorError
 from runner.processes import process_lock
-from runner.processes.waiter import Waiter
 from runner.store import backup, restoring
 from runner.store.backup import Backup
 from runner.store.box import Box, BoxKey
@@ -19,6 +18,7 @@ from runner.store.notices import Notices
 from runner.terminal.checks import setup
 from runner.watchdogs.backup import BackupWatch
 from tests.jobs import a_spec
+from tests.step_context import a_context
 from tests.wait import eventually
 
 ARRIVING = DATABASE + ".arriving"
@@ -126,12 +126,12 @@ class Watched:
     def __init__(self, store, folder):
         self._store, self.box, self.notices = store, Box(store), Notices(store)
         self.copier = Backup(store, str(folder))
-        self.watch = BackupWatch(self.copier, self.box, self.notices, Waiter())
+        self.watch = BackupWatch(a_context(store, None), self.copier)
         self.look()
 
     def look(self):
         with self._store.transaction():
-            self.watch.look()
+            self.watch.tick()
         return [notice.kind for notice in self.notices.open()]
 
     def change(self):

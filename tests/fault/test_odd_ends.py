@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from runner import rundir
-from runner.engines.local import LocalEngine
+from runner.engines.local.zygote_process import ZygoteProcess
 from tests.wait import eventually
 
 
@@ -208,20 +208,18 @@ def test_what_no_process_can_be_given_is_refused(box, text):
 
 def test_orders_that_nobody_took_are_given_up_when_the_runner_is_gone(tmp_path):
     """Their locks must not stay held for as long as the zygote's longest job runs."""
-    import resource
-
-    engine = LocalEngine(str(tmp_path), resource.getrlimit(resource.RLIMIT_NOFILE))
+    zygote = ZygoteProcess(str(tmp_path))
     base = rundir.AttemptSpec(
         job_id=0, attempt=1, run_id="aaaaaaaa", argv=("sleep", "300"), env=dict(os.environ), stop_grace_s=0.1,
         log_limit_bytes=1000, log_tail_bytes=1000,
     )  # fmt: skip
     folders, leashes = [str(tmp_path / str(number)) for number in range(12)], []
     for number, folder in enumerate(folders):
-        leashes.append(engine.start(folder, rundir.create(folder, replace(base, job_id=number))))
-    engine.close()
+        leashes.append(zygote.start(folder, rundir.create(folder, replace(base, job_id=number))))
+    zygote.close()
 
     def settled():
-        seen = [rundir.facts(folder, "aaaaaaaa") for folder in folders]
+        seen = [rundir.records(folder, "aaaaaaaa") for folder in folders]
         return all(facts.held == (facts.started is not None) for facts in seen)
 
     eventually(settled, what="each order is either under way or given up")
@@ -231,4 +229,4 @@ def test_orders_that_nobody_took_are_given_up_when_the_runner_is_gone(tmp_path):
     eventually(lambda: not any(rundir.lock_is_held(folder) for folder in folders))
     for leash in leashes:
         os.close(leash)
-    assert engine._process.wait(60) == 0  # the zygote leaves with its last supervisor
+    assert zygote._process.wait(60) == 0  # the zygote leaves with its last supervisor

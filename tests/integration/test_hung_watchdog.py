@@ -14,8 +14,8 @@ import pytest
 
 from runner import clock
 from runner.api import Queue
-from runner.gpu.usage_meter import Live
-from runner.model import Reason
+from runner.model import Reason, Ref
+from runner.processes import linux
 from runner.rundir import OUTPUT
 from runner.store.box import BoxKey
 from tests.attempts import begin
@@ -293,8 +293,8 @@ def test_what_reads_or_writes_is_alive(queue, stage, monkeypatch):
     """One rank saves a large checkpoint while the others wait for it at 100 %."""
     job = Hanging(queue, stage)
     waits(queue)
-    read = stage.watch.read
-    monkeypatch.setattr(stage.watch, "read", lambda: read([Live(job.id, 1, os.getpid())]))
+    monkeypatch.setattr(stage.readings, "moved_bytes", lambda _: linux.moved_bytes(linux.descendants(os.getpid())))
+    stage.context.running.add(Ref(job.id, 1, queue.job(job.id).run_id))
     with subprocess.Popen(
         [sys.executable, "-c", WRITES], stdin=-1, stdout=subprocess.DEVNULL, stderr=-1, text=True
     ) as saving:

@@ -10,13 +10,13 @@ import pytest
 from runner import clock, rundir
 from runner.config.settings import Settings
 from runner.errors import UserError
-from runner.processes.waiter import Waiter
 from runner.store.box import keep_limits
 from runner.store.spec_changes import TimeLimits
 from runner.watchdogs.time_limit import TimeWatch, lead_s
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import data_of, in_room, labels
+from tests.step_context import a_context
 from tests.wait import eventually
 
 HOUR = 3600.0
@@ -190,9 +190,9 @@ def test_how_long_before_the_end(limit_s, setting_s, expected_s):
 def warned(queue, **settings):
     """What a runner with these settings tells at its next look."""
     before = len([one for one in queue.notices.open(1000) if one.kind == "time warning"])
-    watch = TimeWatch(Settings(home=queue.home, **settings), queue.store, queue.jobs, queue.notices, Waiter())
+    watch = TimeWatch(a_context(queue.store, Settings(home=queue.home, **settings)))
     with queue.store.transaction():
-        watch.judge(queue.jobs.under_way())
+        watch.tick()
     return [one.job_id for one in queue.notices.open(1000) if one.kind == "time warning"][before:]
 
 

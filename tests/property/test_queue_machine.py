@@ -13,7 +13,7 @@ from runner.schedule.request import request_in, request_of
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
 from runner.store.notices import Notices
-from runner.store.queue_order import Order
+from runner.store.queue_order import OrderTable
 from runner.store.scheduling_queries import Line
 from runner.store.spec_changes import Edits
 from tests.jobs import a_spec, an_exit
@@ -51,20 +51,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(job_id=ids)
     def hold(self, job_id):
-        done = Order(self.store).hold(self.jobs.get(job_id), "ann")
+        done = OrderTable(self.store).hold(self.jobs.get(job_id), "ann")
         assert done == (self.model[job_id] is State.QUEUED and job_id not in self.kept_back)
         if done:
             self.kept_back.add(job_id)
 
     @rule(job_id=ids)
     def release(self, job_id):
-        assert Order(self.store).release(self.jobs.get(job_id)) == (job_id in self.kept_back)
+        assert OrderTable(self.store).release(self.jobs.get(job_id)) == (job_id in self.kept_back)
         self.kept_back.discard(job_id)
 
     @rule(job_id=ids)
     def put_first(self, job_id):
         if self.model[job_id] is State.QUEUED:
-            assert Order(self.store).to_front(self.jobs.get(job_id)) == bool(self._before(job_id))
+            assert OrderTable(self.store).to_front(self.jobs.get(job_id)) == bool(self._before(job_id))
             if self._before(job_id):
                 self.order.remove(job_id)
                 self.order.insert(0, job_id)
@@ -73,7 +73,7 @@ class QueueMachine(RuleBasedStateMachine):
     def move_up(self, job_id):
         if self.model[job_id] is State.QUEUED:
             before = self._before(job_id)
-            assert Order(self.store).move_up(self.jobs.get(job_id)) == (before[-1] if before else None)
+            assert OrderTable(self.store).move_up(self.jobs.get(job_id)) == (before[-1] if before else None)
             if before:
                 here, there = self.order.index(job_id), self.order.index(before[-1])
                 self.order[here], self.order[there] = self.order[there], self.order[here]
@@ -82,7 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
     def move_down(self, job_id):
         if self.model[job_id] is State.QUEUED:
             behind = self._passed(job_id, [i for i in self._comparable(job_id) if self._behind(i, job_id)])
-            assert Order(self.store).move_down(self.jobs.get(job_id)) == (behind[0] if behind else None)
+            assert OrderTable(self.store).move_down(self.jobs.get(job_id)) == (behind[0] if behind else None)
             if behind:
                 here, there = self.order.index(job_id), self.order.index(behind[0])
                 self.order[here], self.order[there] = self.order[there], self.order[here]
@@ -91,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
     def put_last(self, job_id):
         if self.model[job_id] is State.QUEUED:
             last = self._comparable(job_id)[-1]
-            assert Order(self.store).to_back(self.jobs.get(job_id)) == (last != job_id)
+            assert OrderTable(self.store).to_back(self.jobs.get(job_id)) == (last != job_id)
             if last != job_id:
                 self._put(job_id, last, 1)
 
@@ -99,7 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
     def put_beside(self, job_id, other, after):
         comparable = self._comparable(job_id)
         if self.model[job_id] is State.QUEUED and job_id != other and other in comparable:
-            done = Order(self.store).put_beside(self.jobs.get(job_id), self.jobs.get(other), after=after)
+            done = OrderTable(self.store).put_beside(self.jobs.get(job_id), self.jobs.get(other), after=after)
             assert done == (comparable.index(job_id) != comparable.index(other) + (1 if after else -1))
             if done:
                 self._put(job_id, other, after)

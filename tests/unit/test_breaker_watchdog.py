@@ -20,6 +20,7 @@ from runner.store.scheduling_queries import Line
 from runner.watchdogs.breaker import BreakerWatch
 from tests.attempts import begin, end
 from tests.jobs import a_probe_report, an_exit, submit
+from tests.step_context import a_context
 
 PROBE = {"batches": [1]}
 
@@ -33,15 +34,15 @@ class Stage:
         self.restart()
 
     def restart(self, **settings: Any) -> None:
-        queue, found = self.queue, Settings(home=self.queue.home, **settings)
         waiter: Any = SimpleNamespace(tick_in=lambda _: None, tick_within=lambda _: None)
-        self.watch = BreakerWatch(found, queue.store, queue.jobs, queue.notices, queue.box, waiter)
+        context = a_context(self.queue.store, Settings(home=self.queue.home, **settings), waiter=waiter)
+        self.watch = BreakerWatch(context)
 
     def fails(self, *job_ids: int) -> None:
         for job_id in job_ids:
             begin(self.queue, job_id, *["GPU-a"] * self.queue.job(job_id).spec.gpus)
             end(self.queue, job_id, exit_code=1)
-            self.watch.on_end(job_id, State.FAILED, an_exit(exit_code=1))
+            self.watch.on_end(self.queue.job(job_id), State.FAILED, an_exit(exit_code=1), 0.0)
 
     def fails_and_waits(self, job_id: int, number: int) -> None:
         """An attempt fails, and another one is to be made after a pause."""
@@ -50,7 +51,7 @@ class Stage:
         retry, failed = Retry(number, 9, wait_s=10.0, is_news=number == 1), an_exit(exit_code=1)
         after = (State.FAILED, Reason.EXIT)
         self.queue.jobs.back_to_queue(self.queue.job(job_id), retry.words, after, end=failed, retry=retry)
-        self.watch.on_end(job_id, State.FAILED, failed)
+        self.watch.on_end(self.queue.job(job_id), State.FAILED, failed, 0.0)
 
     def has_a_stubborn_one(self) -> int:
         """A job that waits for its fourth attempt; no other waits."""

@@ -5,12 +5,12 @@ import contextlib
 import pytest
 
 from runner.config.settings import Settings
-from runner.processes.waiter import Waiter
 from runner.store.box import Box, BoxKey
 from runner.store.connection import StoreError, open_store
 from runner.store.notices import Notices
 from runner.watchdogs import disk as disk_watch
 from runner.watchdogs.disk import DiskWatch
+from tests.step_context import a_context
 
 
 class Disk:
@@ -25,13 +25,13 @@ class Disk:
         self.restart()
 
     def restart(self):
-        self.watch = DiskWatch(self.settings, self.box, self.notices, Waiter(), lambda _: (self.free_mib, self.files))
+        self.watch = DiskWatch(a_context(self.store, self.settings), lambda _: (self.free_mib, self.files))
 
     def look(self, free_mib, files=1_000_000):
         self.free_mib, self.files = free_mib, files
         self.watch._looks_at = 0.0
         with self.store.transaction():
-            self.watch.look()
+            self.watch.tick()
 
     def told(self):
         return [(notice.kind, notice.payload.free_mib) for notice in self.notices.open()]
@@ -69,7 +69,7 @@ def test_how_little_there_is_now_is_there_to_be_looked_at(disk):
 def test_a_disk_that_was_too_full_even_for_that_is_told_of_when_it_has_room(disk):
     disk.free_mib = 0
     with contextlib.suppress(StoreError), disk.store.transaction():
-        disk.watch.look()
+        disk.watch.tick()
         raise StoreError("full")
     assert disk.told() == []
     disk.look(5_000)
@@ -94,7 +94,7 @@ def test_it_looks_now_and_then_only(disk, monkeypatch):
     looks = []
     monkeypatch.setattr(disk.watch, "_room", lambda folder: looks.append(folder) or (50_000, None))
     for _ in range(100):
-        disk.watch.look()
+        disk.watch.tick()
     assert len(looks) == 1
 
 

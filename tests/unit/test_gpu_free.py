@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +32,25 @@ def _gpu(**changes: Any) -> Gpu:
 
 def _held(**held: int | None) -> tuple[GpuProcess, ...]:
     pids = {"ours": OURS, "theirs": THEIRS}
-    return tuple(GpuProcess(pid=pids[who], memory_mib=mib) for who, mib in held.items())
+    return tuple(
+        GpuProcess(pid=pids[who], memory_mib=mib, of="1.1.aa" if who == "ours" else None) for who, mib in held.items()
+    )
 
 
 @pytest.mark.parametrize(
-    ("gpu", "own_pids", "expected"),
+    ("gpu", "leased", "expected"),
     [
-        (_gpu(memory_used_mib=700), (), 700),
-        (_gpu(memory_used_mib=700, processes=None), (), 700),
-        (_gpu(memory_used_mib=None), (), None),
-        (_gpu(memory_used_mib=None, processes=_held(ours=5)), (OURS,), None),
-        (_gpu(memory_used_mib=9000, processes=_held(ours=5000, theirs=3900)), (OURS,), 4000),
-        (_gpu(memory_used_mib=9000, processes=_held(ours=9000)), (OURS,), 0),
-        (_gpu(memory_used_mib=9000, processes=_held(theirs=9000)), (OURS,), None),
-        (_gpu(memory_used_mib=9000, processes=()), (OURS,), None),
-        (_gpu(memory_used_mib=9000, processes=None), (OURS,), None),
-        (_gpu(memory_used_mib=9000, processes=_held(ours=None)), (OURS,), None),
-        (_gpu(memory_used_mib=100, processes=_held(ours=5000)), (OURS,), None),
+        (_gpu(memory_used_mib=700), False, 700),
+        (_gpu(memory_used_mib=700, processes=None), False, 700),
+        (_gpu(memory_used_mib=None), False, None),
+        (_gpu(memory_used_mib=None, processes=_held(ours=5)), True, None),
+        (_gpu(memory_used_mib=9000, processes=_held(ours=5000, theirs=3900)), True, 4000),
+        (_gpu(memory_used_mib=9000, processes=_held(ours=9000)), True, 0),
+        (_gpu(memory_used_mib=9000, processes=_held(theirs=9000)), True, None),
+        (_gpu(memory_used_mib=9000, processes=()), True, None),
+        (_gpu(memory_used_mib=9000, processes=None), True, None),
+        (_gpu(memory_used_mib=9000, processes=_held(ours=None)), True, None),
+        (_gpu(memory_used_mib=100, processes=_held(ours=5000)), True, None),
     ],
     ids=[
         "nobody of ours: all of it",
@@ -63,8 +66,8 @@ def _held(**held: int | None) -> tuple[GpuProcess, ...]:
         "ours by chance",
     ],
 )
-def test_foreign_memory(gpu: Gpu, own_pids: tuple[int, ...], expected: int | None) -> None:
-    assert foreign_memory_mib(gpu, own_pids) == expected
+def test_foreign_memory(gpu: Gpu, leased: bool, expected: int | None) -> None:
+    assert foreign_memory_mib(gpu, leased=leased) == expected
 
 
 def test_holders_are_named_as_far_as_they_can_be() -> None:
@@ -74,7 +77,9 @@ def test_holders_are_named_as_far_as_they_can_be() -> None:
     assert holders(_gpu(processes=listed)) == (
         f"pid {os.getpid()} ({name}, {me}) 5.1 GiB, pid {THEIRS} (not visible from here) 0.1 GiB"
     )
-    assert holders(_gpu(processes=listed), but={os.getpid()}).startswith(f"pid {THEIRS}")
+    assert holders(_gpu(processes=(listed[0], replace(listed[1], of="1.1.aa"))), foreign=True).startswith(
+        f"pid {THEIRS}"
+    )
     assert holders(_gpu(processes=(GpuProcess(pid=THEIRS),))) == f"pid {THEIRS} (not visible from here)"
 
 
@@ -101,7 +106,7 @@ def test_holders_nobody_names(processes: tuple[GpuProcess, ...] | None) -> None:
     ],
 )
 def test_free(gpu: Gpu) -> None:
-    assert why_not_free(gpu, leased_by_us=0, own_pids=()) is None
+    assert why_not_free(gpu, leased_by_us=0) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +129,7 @@ def test_free(gpu: Gpu) -> None:
     ],
 )
 def test_not_free(gpu: Gpu, reason: str) -> None:
-    assert why_not_free(gpu, leased_by_us=0, own_pids=()) == reason
+    assert why_not_free(gpu, leased_by_us=0) == reason
 
 
 @pytest.mark.parametrize(
@@ -139,7 +144,7 @@ def test_not_free(gpu: Gpu, reason: str) -> None:
     ids=["our own load", "load not read", "no list", "host PIDs", "little of others"],
 )
 def test_a_slot_beside_our_own_job_is_ours_by_lease(gpu: Gpu) -> None:
-    assert why_not_free(gpu, leased_by_us=1, own_pids={OURS}) is None
+    assert why_not_free(gpu, leased_by_us=1) is None
 
 
 @pytest.mark.parametrize(
@@ -154,20 +159,20 @@ def test_a_slot_beside_our_own_job_is_ours_by_lease(gpu: Gpu) -> None:
     ids=["unknown", "memory unknown", "prohibited", "one process only", "others too large"],
 )
 def test_a_lease_does_not_make_everything_free(gpu: Gpu) -> None:
-    assert why_not_free(gpu, leased_by_us=1, own_pids={OURS}) is not None
+    assert why_not_free(gpu, leased_by_us=1) is not None
 
 
 def test_without_a_lease_all_that_is_held_is_in_the_way() -> None:
     """One of our jobs on another GPU that strays onto this one holds its memory no less."""
     stray = _gpu(memory_used_mib=9000, processes=_held(ours=9000))
-    assert why_not_free(stray, leased_by_us=0, own_pids={OURS}) is not None
+    assert why_not_free(stray, leased_by_us=0) is not None
 
 
 def test_the_limits_are_settings() -> None:
     busy = _gpu(utilization=60, memory_used_mib=6000)
-    assert why_not_free(busy, leased_by_us=0, own_pids=(), max_utilization=70, max_foreign_share=0.5) is None
-    assert why_not_free(_gpu(), leased_by_us=0, own_pids=(), max_utilization=0, max_foreign_share=0) is None
-    assert why_not_free(_gpu(memory_used_mib=1), leased_by_us=0, own_pids=(), max_foreign_share=0) is not None
+    assert why_not_free(busy, leased_by_us=0, max_utilization=70, max_foreign_share=0.5) is None
+    assert why_not_free(_gpu(), leased_by_us=0, max_utilization=0, max_foreign_share=0) is None
+    assert why_not_free(_gpu(memory_used_mib=1), leased_by_us=0, max_foreign_share=0) is not None
 
 
 def test_a_gpu_without_memory_of_its_own_is_judged_by_its_load() -> None:

@@ -16,7 +16,10 @@ OWN = {10, 11}
 
 
 def on_gpu(utilization, **loads):
-    processes = tuple(GpuProcess(pid=int(pid[1:]), utilization=load) for pid, load in loads.items())
+    processes = tuple(
+        GpuProcess(pid=int(pid[1:]), utilization=load, of="1.1.aa" if int(pid[1:]) in OWN else None)
+        for pid, load in loads.items()
+    )
     return Gpu(index=0, uuid="GPU-a", utilization=utilization, processes=processes)
 
 
@@ -40,7 +43,7 @@ def on_gpu(utilization, **loads):
     ],
 )
 def test_own_load(gpu, load):
-    assert own_load(gpu, OWN.__contains__) == load
+    assert own_load(gpu, "1.1.aa") == load
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from runner.store.connection import open_store
 from runner.store.measurements import KnownBatches
 from runner.supervisor.probe_records import MemoryKind, ProbeReport
 from tests.jobs import a_spec
+from tests.step_context import Readings, a_context
 
 BUDGET_MIB = 24_000
 
@@ -32,10 +33,16 @@ def found():
     return ProbeReport(plan=plan, version="v", about=MemoryKind(key="k", gpu="A", total_mib=24_576))
 
 
+def probes_of(store, report, settings=None, engine=None):
+    context = a_context(store, settings, engine)
+    context.jobs = SimpleNamespace(probe=lambda *_: report)
+    return Probes(context)
+
+
 def learnt(store, **usage):
     """The line that is known after a run of 100 s of it."""
     report = found()
-    probes = Probes(None, store, SimpleNamespace(probe=lambda *_: report), None)
+    probes = probes_of(store, report)
     probes.ended(SimpleNamespace(id=1, attempt=1), State.SUCCEEDED, usage, 100.0)
     kept = KnownBatches(store).get("k")
     return kept and kept.known.line.at(25)
@@ -62,7 +69,6 @@ def test_the_next_attempt_goes_on_from_the_last_unless_the_job_was_edited(store,
         home="/", slots_per_gpu=1, probe_batch=8, probe_margin=92, probe_cap=512, probe_round_to=8, probe_round_from=64,
         probe_limit=90.0, probe_quiet=10.0,
     )  # fmt: skip
-    telemetry = SimpleNamespace(snapshot=SimpleNamespace(gpus=(gpu,)))
-    probes = Probes(usual, store, SimpleNamespace(probe=lambda *_: report), telemetry)
+    probes = probes_of(store, report, usual, Readings(SimpleNamespace(gpus=(gpu,))))
     job = SimpleNamespace(id=1, run_id="r", spec=a_spec("python a.py", probe={}), gpus=("GPU-a",), attempt=1)
     assert isinstance(probes.order(job, 2, {}, {"GPU-a": 0}).plan.step, step)

@@ -21,9 +21,9 @@ def folder(tmp_path):
 
 def test_the_lock_is_held_from_the_start_and_free_when_it_is_closed(folder):
     lock = rundir.create(folder, SPEC)
-    assert rundir.facts(folder, "aaaaaaaa") == (True, None, None)
+    assert rundir.records(folder, "aaaaaaaa") == (True, None, None)
     os.close(lock)
-    assert rundir.facts(folder, "aaaaaaaa") == (False, None, None)
+    assert rundir.records(folder, "aaaaaaaa") == (False, None, None)
 
 
 def test_another_queues_end_is_not_ours(folder):
@@ -31,9 +31,9 @@ def test_another_queues_end_is_not_ours(folder):
     os.close(rundir.create(folder, SPEC))
     rundir.write_started(folder, STARTED)
     rundir.write_exit(folder, None, END)
-    assert rundir.facts(folder, "bbbbbbbb") == (False, None, None)
+    assert rundir.records(folder, "bbbbbbbb") == (False, None, None)
     lock = rundir.create(folder, replace(SPEC, run_id="bbbbbbbb"))
-    assert rundir.facts(folder, "bbbbbbbb") == (True, None, None)
+    assert rundir.records(folder, "bbbbbbbb") == (True, None, None)
     assert rundir.read(folder + ".old1", rundir.EXIT)["exit_code"] == 0  # put aside, not destroyed
     os.close(lock)
 
@@ -57,9 +57,9 @@ def test_a_record_that_is_not_whole_is_not_there(folder, content):
 def test_records_that_are_folders_or_below_a_file(folder, tmp_path):
     os.close(rundir.create(folder, SPEC))
     os.mkdir(os.path.join(folder, rundir.EXIT))
-    assert rundir.facts(folder, "aaaaaaaa") == (False, None, None)
+    assert rundir.records(folder, "aaaaaaaa") == (False, None, None)
     (tmp_path / "file").write_text("")
-    assert rundir.facts(str(tmp_path / "file"), "aaaaaaaa") == (False, None, None)
+    assert rundir.records(str(tmp_path / "file"), "aaaaaaaa") == (False, None, None)
 
 
 def test_writing_the_end_again_and_again_costs_no_descriptors(folder, monkeypatch):
@@ -110,7 +110,7 @@ def test_the_end_is_written_though_the_room_kept_for_it_was_removed(folder, spoi
         os.makedirs(os.path.join(folder, also, "in", "it"))
     rundir.write_exit(folder, reserved, END)
     os.close(reserved)
-    assert rundir.facts(folder, "aaaaaaaa").exit.exit_code == 0
+    assert rundir.records(folder, "aaaaaaaa").exit.exit_code == 0
 
 
 def _leave(folder, name, **record):
@@ -124,7 +124,7 @@ def test_records_of_older_and_newer_versions_are_read(folder):
     _leave(folder, rundir.SPEC, job_id=1, attempt=1, argv=["x"], dir="/", time_limit_s=60.0, colour="red")
     _leave(folder, rundir.STARTED, job_id=1, attempt=1, pid=7, boot_id="boot", at="then", colour="red")
     _leave(folder, rundir.EXIT, started_at="a", finished_at="b", duration_s=2.5, exit_code=3, colour="red")
-    spec, facts = rundir.read_spec(folder), rundir.facts(folder, "aaaaaaaa")
+    spec, facts = rundir.read_spec(folder), rundir.records(folder, "aaaaaaaa")
     assert (spec.argv, spec.time_limit_s, spec.cpus, spec.probe) == (("x",), 60.0, 0, None)
     assert (facts.started.pid, facts.started.pipe, facts.started.extendable) == (7, None, False)
     assert (facts.exit.exit_code, facts.exit.run_s, facts.exit.enforced) == (3, None, ())

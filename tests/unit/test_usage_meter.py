@@ -1,6 +1,6 @@
 """What an attempt used of its GPUs, reckoned from single readings."""
 
-from runner.gpu.usage_meter import Sums
+from runner.loop.usage import Sums
 from runner.model import Gpu, GpuProcess
 from runner.processes.linux import is_below
 from runner.supervisor.gpu_memory import own_memory_mib
@@ -30,21 +30,24 @@ def read(sums, *gpus, way="process", held=None, alone=True):
 
 def test_memory_is_told_by_process_where_the_driver_names_them():
     gpu = a_gpu(processes=listing((7, 1000), (8, 2000), (9, 500)))
-    assert own_memory_mib(gpu, {7, 8}.__contains__, before_mib=100) == (3000, "process")
+    assert own_memory_mib(gpu, lambda one: one.pid in {7, 8}, before_mib=100) == (3000, "process")
 
 
 def test_memory_is_told_by_device_where_the_driver_names_none_of_its_processes():
     for processes in (None, (), listing((4_000_007, 4000)), listing((7, None), (8, 2000))):
         gpu = a_gpu(processes=processes)
-        assert own_memory_mib(gpu, {7, 8}.__contains__, before_mib=1200) == (3800, "device")
-        assert own_memory_mib(gpu, {7, 8}.__contains__, before_mib=None) is None
-    assert own_memory_mib(a_gpu(memory_used_mib=100), {7}.__contains__, before_mib=1200) == (0, "device")
-    assert own_memory_mib(a_gpu(memory_used_mib=None), {7}.__contains__, before_mib=1200) is None
+        assert own_memory_mib(gpu, lambda one: one.pid in {7, 8}, before_mib=1200) == (3800, "device")
+        assert own_memory_mib(gpu, lambda one: one.pid in {7, 8}, before_mib=None) is None
+    assert own_memory_mib(a_gpu(memory_used_mib=100), lambda one: one.pid in {7}, before_mib=1200) == (
+        0,
+        "device",
+    )
+    assert own_memory_mib(a_gpu(memory_used_mib=None), lambda one: one.pid in {7}, before_mib=1200) is None
 
 
 def test_a_pid_that_is_ours_by_chance_is_not_believed():
     gpu = a_gpu(processes=listing((7, 9000)))
-    assert own_memory_mib(gpu, {7}.__contains__, before_mib=None) is None
+    assert own_memory_mib(gpu, lambda one: one.pid in {7}, before_mib=None) is None
 
 
 def test_nothing_read_is_nothing_known():

@@ -1,4 +1,4 @@
-"""Runs attempts on this host: supervisors are forked from a zygote."""
+"""The process that supervisors are forked from, as the engine sees it: kept alive, and given orders."""
 
 from __future__ import annotations
 
@@ -9,26 +9,36 @@ import resource
 import socket
 import subprocess
 import time
+from typing import TYPE_CHECKING
 
 from runner.errors import TransientError
 from runner.processes.interpreter import python_command
 from runner.supervisor import zygote
 
+if TYPE_CHECKING:
+    from runner.processes.waiter import Waiter
+
 log = logging.getLogger(__name__)
 
 STABLE_AFTER_S = 5.0
+TRY_AGAIN_S = 1.0
 RESTART_AT_MOST_EVERY_S = 30.0
 
 
-class LocalEngine:
-    """Keeps one zygote. The runner replaces it with `clean_up` and `start_zygote` when it dies."""
+class ZygoteProcess:
+    """Keeps one zygote, and starts another when it dies."""
 
-    def __init__(self, home: str, open_files: tuple[int, int], spares: int = 2) -> None:
-        self._home, self._open_files, self._spares = home, open_files, spares
+    def __init__(self, home: str, spares: int = 2) -> None:
+        self._home, self._open_files, self._spares = home, _open_more_files(), spares
         self._wait_s = 0.0
-        self.start_zygote()
+        self._start_process()
 
-    def start_zygote(self) -> None:
+    def listen(self, waiter: Waiter) -> None:
+        """Replace the zygote when it dies."""
+        self._waiter = waiter
+        waiter.add(self._pidfd, self._replace)
+
+    def _start_process(self) -> None:
         """Start a zygote. Raise OSError if the host cannot run another process."""
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -42,21 +52,30 @@ class LocalEngine:
                 cwd="/",
             )
         self._started_at = time.monotonic()
-        self.pidfd = os.pidfd_open(self._process.pid)
+        self._pidfd = os.pidfd_open(self._process.pid)
         # the runner raised its own limit of open files; jobs get the usual one
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, self._open_files)
 
-    def clean_up(self) -> float:
-        """Clean up after a dead zygote, when `pidfd` is readable. Return the seconds to wait before `start_zygote`.
-
-        The leashes of orders that no fork took close, so the runner learns of them.
-        """
+    def _replace(self) -> bool:
+        """Clean up after a dead zygote. The leashes of orders that no fork took close, so the engine learns of them."""
+        self._waiter.remove(self._pidfd)
         self.close()
         if time.monotonic() - self._started_at > STABLE_AFTER_S:
             self._wait_s = 0.0
         log.warning("zygote %s died (%s); another in %.1f s", self._process.pid, self._process.wait(), self._wait_s)
-        wait_s, self._wait_s = self._wait_s, min(max(0.1, 2 * self._wait_s), RESTART_AT_MOST_EVERY_S)
-        return wait_s
+        self._waiter.after(self._wait_s, self._revive)
+        self._wait_s = min(max(0.1, 2 * self._wait_s), RESTART_AT_MOST_EVERY_S)
+        return False
+
+    def _revive(self) -> bool:
+        try:
+            self._start_process()
+        except OSError as error:
+            log.error("no zygote can be started: %s", error)
+            self._waiter.after(TRY_AGAIN_S, self._revive)
+        else:
+            self._waiter.add(self._pidfd, self._replace)
+        return False
 
     def start(self, folder: str, lock: int) -> int:
         """Start a supervisor for the attempt in this run directory. Takes over the lock's descriptor.
@@ -81,4 +100,11 @@ class LocalEngine:
         """Start nothing more. Running attempts go on."""
         self._orders.close()
         with contextlib.suppress(OSError):
-            os.close(self.pidfd)
+            os.close(self._pidfd)
+
+
+def _open_more_files() -> tuple[int, int]:
+    """Raise our limit of open files, since each live job takes two. Return the old limit, which jobs get."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    return before

@@ -1,4 +1,4 @@
-"""The runner's side of the sampler process: starts it, reads it, and replaces it when it dies or falls silent."""
+"""The engine's side of the sampler process: starts it, reads it, and replaces it when it dies or falls silent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from runner.gpu.published import publish_none
 from runner.gpu.sampler_client import FIRST_ANSWER_S, SILENT_AFTER_S, SamplerClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runner.model import Snapshot
+    from runner.processes.waiter import Waiter
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +23,10 @@ RESTART_AT_MOST_EVERY_S = 30.0
 class Telemetry:
     """The latest readings of the GPUs. Starts the sampler and waits for its first reading."""
 
-    def __init__(self, home: str, gpus: str, on_restart: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, home: str, gpus: str) -> None:
         self._home, self._gpus = home, gpus
-        self._on_restart = on_restart
+        self._waiter: Waiter | None = None
+        self._checks = 0
         self._asked = self._answered = 0
         self._restart_wait_s = 0.5
         self._restart_at: float | None = None
@@ -44,9 +44,28 @@ class Telemetry:
         """Return the sampler's pid; None if none is running."""
         return self._sampler.process.pid if self._sampler else None
 
-    def fileno(self) -> int | None:
-        """Return the descriptor that is readable when the sampler has written something; None without a sampler."""
-        return self._sampler.fileno() if self._sampler else None
+    def listen(self, waiter: Waiter) -> None:
+        """Read the sampler when it has written something, and keep it alive."""
+        self._waiter = waiter
+        if self._sampler is not None:
+            descriptor = self._sampler.fileno()
+            waiter.add(descriptor, lambda: self._hear(descriptor))
+        self._check()
+
+    def _hear(self, descriptor: int) -> None:
+        assert self._waiter is not None
+        self.read()
+        if self._sampler is None:
+            self._waiter.remove(descriptor)
+            self._check()
+
+    def _check(self) -> bool:
+        assert self._waiter is not None
+        self._checks += 1
+        latest = self._checks  # a newer timer makes earlier ones void
+        if (after_s := self.keep_alive()) is not None and latest == self._checks:
+            self._waiter.after(after_s, lambda: latest == self._checks and self._check())
+        return False
 
     @property
     def trouble(self) -> str | None:
@@ -101,7 +120,8 @@ class Telemetry:
             except OSError as error:
                 self._restart(f"cannot be started ({error})")
                 return self._restart_wait_s
-            self._on_restart()
+            if self._waiter is not None:
+                self.listen(self._waiter)
         if self._sampler is None:
             return None
         if now - self._heard_at > SILENT_AFTER_S + self._restart_wait_s:

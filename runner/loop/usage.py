@@ -6,31 +6,21 @@ import json
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runner.model import GpuHealth, Record
-from runner.processes.linux import is_below
+from runner.step import Step
+from runner.store.measurements import Used
 from runner.supervisor.gpu_memory import own_memory_mib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from runner.gpu.telemetry import Telemetry
     from runner.model import Gpu, Job
-    from runner.store.measurements import Used
-    from runner.store.scheduling_queries import UnderWay
+    from runner.step import Context
 
 FIRST_SAVE_S, SAVE_EVERY_S = 5.0, 30.0  # a crash loses at most the readings since the last save
 WAYS = ("process", "device")  # how memory is attributed, the more reliable way first
-
-
-class Live(NamedTuple):
-    """An attempt whose processes are running."""
-
-    job_id: int
-    attempt: int
-    supervisor: int  # its pid
 
 
 @dataclass(slots=True)
@@ -97,28 +87,29 @@ class Metered:
     unsaved: bool = False
 
 
-class Usage:
+class Usage(Step):
     """The sums of all running attempts."""
 
-    def __init__(self, used: Used, telemetry: Telemetry) -> None:
-        self._used, self._telemetry = used, telemetry
+    def __init__(self, context: Context) -> None:
+        self._context, self._used = context, Used(context.store)
         self._metered: dict[int, Metered] = {}
         self._read_at: dict[str, float] = {}  # GPU -> time of its last counted reading
         self._save_at = time.monotonic() + FIRST_SAVE_S
 
-    def follow(self, under_way: Iterable[UnderWay]) -> None:
-        """Meter these attempts, continuing what an earlier runner saved. Drop all others."""
-        rows = {row.id: row.attempt for row in under_way}
+    def tick(self) -> None:
+        """Meter the live attempts, continuing what an earlier runner saved. Save what changed if it is time to."""
+        rows = {row.id: row.attempt for row in self._context.live()}
         for job_id in self._metered.keys() - rows.keys():
             del self._metered[job_id]
         for job_id, attempt in rows.items():
             self._of(job_id, attempt)
+        if time.monotonic() >= self._save_at:
+            self.leave()
 
     def before(self, gpus: Iterable[str]) -> Sums:
         """Return new sums for an attempt that is about to get these GPUs, with the memory used now as its base."""
-        snapshot = self._telemetry.snapshot
         shared = self._holders()
-        used = {gpu.uuid: gpu.memory_used_mib for gpu in (snapshot.gpus if snapshot else ())}
+        used = {uuid: gpu.memory_used_mib for uuid, gpu in self._context.gpus().items()}
         alone = [uuid for uuid in gpus if not shared[uuid]]
         return Sums(before_mib={uuid: mib for uuid in alone if (mib := used.get(uuid)) is not None})
 
@@ -139,24 +130,22 @@ class Usage:
         metered.sums, metered.since = Sums(before_mib=metered.sums.before_mib), time.monotonic()
         metered.unsaved = True
 
-    def read(self, live: Iterable[Live]) -> None:
-        """Add the sampler's latest reading to the sums of these attempts."""
+    def read(self) -> None:
+        """Add the latest reading to the sums of the attempts whose processes are running."""
         fresh, holders = self._fresh(), self._holders()
-        for attempt in live:
-            metered = self._of(attempt.job_id, attempt.attempt)
+        for ref in self._context.running if fresh else ():
+            metered = self._of(ref.job_id, ref.attempt)
             gpus = [fresh[u] for u in metered.gpus if u in fresh and fresh[u].sampled_at > metered.since]
             if gpus:
                 alone = {gpu.uuid: holders[gpu.uuid] == 1 for gpu in gpus}
-                metered.sums.add(gpus, _held(gpus, metered.sums.before_mib, attempt.supervisor, alone), alone)
+                metered.sums.add(gpus, _held(gpus, metered.sums.before_mib, ref.mark, alone), alone)
                 metered.unsaved = True
 
     def _fresh(self) -> dict[str, Gpu]:
         """Return the healthy GPUs with a new reading since the last call."""
-        snapshot = self._telemetry.snapshot
-        gpus = snapshot.gpus if snapshot else ()
         fresh = {
             gpu.uuid: gpu
-            for gpu in gpus
+            for gpu in self._context.gpus().values()
             if gpu.health is GpuHealth.OK and gpu.sampled_at > self._read_at.get(gpu.uuid, 0.0)
         }
         self._read_at |= {uuid: gpu.sampled_at for uuid, gpu in fresh.items()}
@@ -177,10 +166,8 @@ class Usage:
         """Return what the job's attempt used; None if it had no GPU."""
         return self._of(job.id, job.attempt).sums.report() if job.gpus else None
 
-    def save(self, *, now: bool = False) -> None:
-        """Save changed sums if it is time to or `now` is set, as part of the caller's transaction."""
-        if not now and time.monotonic() < self._save_at:
-            return
+    def leave(self) -> None:
+        """Save changed sums."""
         for job_id, metered in self._metered.items():
             if metered.unsaved:
                 self._used.keep(job_id, metered.attempt, json.dumps(metered.sums.to_json()))
@@ -189,9 +176,13 @@ class Usage:
 
 
 def _held(
-    gpus: Iterable[Gpu], before_mib: Mapping[str, int], supervisor: int, alone: Mapping[str, bool]
+    gpus: Iterable[Gpu], before_mib: Mapping[str, int], mark: str, alone: Mapping[str, bool]
 ) -> dict[str, tuple[int, str]]:
     """Return what an attempt holds on each GPU and how that is known, without GPUs where it is unknown."""
-    is_own = partial(is_below, root=supervisor)
-    own = {g.uuid: own_memory_mib(g, is_own, before_mib.get(g.uuid) if alone[g.uuid] else None) for g in gpus}
+    own = {
+        gpu.uuid: own_memory_mib(
+            gpu, lambda process: process.of == mark, before_mib.get(gpu.uuid) if alone[gpu.uuid] else None
+        )
+        for gpu in gpus
+    }
     return {uuid: held for uuid, held in own.items() if held is not None}

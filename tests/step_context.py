@@ -1,0 +1,28 @@
+"""A context for one step of the runner's loop, without the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runner.engines.base import Node
+from runner.model import Ref, Snapshot
+from runner.processes import linux
+from runner.processes.waiter import Waiter
+from runner.step import Context
+
+
+class Readings:
+    """All that a watchdog asks of an engine: what the GPUs were last read to do."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.snapshot = snapshot
+
+    def nodes(self) -> tuple[Node, ...]:
+        return (Node("", self.snapshot, None, linux.boot_id(), 1),)
+
+    def moved_bytes(self, ref: Ref) -> int | None:
+        return None
+
+
+def a_context(store: Any, settings: Any, engine: Any = None, waiter: Any = None) -> Context:
+    return Context(settings, store, waiter or Waiter(), engine or Readings())
