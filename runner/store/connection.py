@@ -24,6 +24,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Sized
+    from contextlib import AbstractContextManager
 
     Identity = tuple[int, int]  # device and inode of a file
     Files = tuple["os.stat_result | None", ...]  # the database, its WAL, and the WAL's index
@@ -39,6 +40,9 @@ _READS = ("SELECT", "WITH", "PRAGMA", "EXPLAIN")
 DatabaseError = sqlite3.Error
 Row = sqlite3.Row
 sqlite_version: str = sqlite3.sqlite_version
+
+
+_PART_OF_ANOTHER = contextlib.nullcontext()
 
 
 class StoreError(OperatorError):
@@ -68,12 +72,12 @@ class Store:
         """Return whether the queue has a file; without one it is empty."""
         return self._files is not None
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Commit all of the block or nothing; durable on return. Inside another transaction it is part of that one."""
-        if self.connection.in_transaction:
-            yield
-            return
+        return _PART_OF_ANOTHER if self.connection.in_transaction else self._transaction()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -89,18 +93,24 @@ class Store:
         """Execute one statement."""
         if not self.connection.in_transaction:
             self._look_at_files(sql)
-        with self.reading():
+        try:  # not `reading`: a job takes some fifty statements
             return self.connection.execute(sql, values)
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
 
     def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         """Return all rows of a query, with columns by name."""
-        with self.reading():
+        try:
             return list(self.execute(sql, values))
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
 
     def row(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """Return the first row of a query, or None."""
-        with self.reading():
+        try:
             return self.execute(sql, values).fetchone()
+        except sqlite3.DatabaseError as error:
+            fail(self.home, error)
 
     def value(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """Return the first column of the first row of a query; None if there is no row."""

@@ -29,6 +29,7 @@ _RAN_S = (
     "CASE attempt WHEN 0 THEN 0 ELSE (SELECT total(julianday(a.finished_at) - julianday(a.started_at)) * 86400"
     " FROM attempts AS a WHERE a.job_id = jobs.id) END AS ran_s"
 )
+_NEXT_BEGIN = "SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL"
 _READY = "FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY rank, position LIMIT ?"
 
 
@@ -177,6 +178,8 @@ class Line(Table):
 
     def let_begin(self) -> float | None:
         """Unblock jobs whose begin time has come. Return the seconds until the next begin time, or None."""
+        if self._store.value(_NEXT_BEGIN) is None:
+            return None
         now = clock.now()
         self._store.execute(  # if the clock was set back, a retry must not wait longer than LONGEST_S
             "UPDATE jobs SET begin_at = ? WHERE begin_at > ? AND attempt > 0"
@@ -187,7 +190,7 @@ class Line(Table):
             "UPDATE jobs SET begin_at = NULL, ready = (blockers = 0 AND held_by IS NULL) WHERE begin_at <= ?",
             (clock.text(now),),
         )
-        following = self._store.value("SELECT min(begin_at) FROM jobs WHERE begin_at IS NOT NULL")
+        following = self._store.value(_NEXT_BEGIN)
         return None if following is None else max(0.0, -seconds_since(following, now))
 
     # -- whether any work is left, and what has ended ----------------------------------------------
