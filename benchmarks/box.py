@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from runner.api import Queue, job_spec
-from runner.config.environment import captured, fingerprint
+from runner.config.job_environment import captured, fingerprint
 from runner.model import FINAL_STATES, JobSpec, State
 
 COMMAND = [sys.executable, str(Path(__file__).parents[1] / "nightshift.py")]

@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.api import Queue, job_spec
 from runner.batch import BatchPlan, BatchSettings
-from runner.config.environment import captured, fingerprint
+from runner.config.job_environment import captured, fingerprint
 from runner.model import Exit, JobSpec
 from runner.supervisor.probe_records import ProbeReport
 

@@ -12,8 +12,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
+from bot.secrets.invisible_text import seen
 from bot.secrets.names import Likeness, is_path, is_random, is_stand_in, is_telling, likeness
-from bot.secrets.unseen import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

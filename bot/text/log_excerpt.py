@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bot.secrets.unseen import ESCAPES
+from bot.secrets.invisible_text import ESCAPES
 from bot.text.html import shorten, units
 from bot.text.tracebacks import NOISE, Trace, Weight, chains, shortened
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from runner.config.env_file import is_variable_name, read_env_file
-from runner.config.environment import fingerprint, login_environment
+from runner.config.job_environment import fingerprint, login_environment
 from runner.config.options import parse_name
 from runner.errors import UserError
 

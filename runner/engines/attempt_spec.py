@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from runner.commands.argv import JobCommand, realised
-from runner.config import environment
+from runner.config import job_environment
 from runner.rundir import AttemptSpec
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def order(
     """
     spec = job.spec
     folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
-    complete = environment.for_job(
+    complete = job_environment.for_job(
         variables, spec.env, job_id=job.id, attempt=attempt, run_id=job.run_id, gpu_uuids=gpus,
         home=settings.home, folder=folder_of_job, batch_size=job.batch_size, submit_folder=spec.dir,
         cpus=spec.cpus, ram_mib=spec.ram_mib,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from runner.config.environment import fingerprint
+from runner.config.job_environment import fingerprint
 from runner.config.workspace import Workspace, environment_of, stamp
 from runner.errors import UserError
 from runner.store.connection import Table

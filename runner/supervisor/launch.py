@@ -9,7 +9,7 @@ import signal
 
 from runner.config.env_file import read_env_file
 from runner.errors import JobError, UserError
-from runner.supervisor import strays
+from runner.supervisor import left_behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def launch(spec: AttemptSpec, output: int) -> int:
     try:
         environment = _environment(spec)
         os.chdir(spec.dir)
-        strays.put_mark_on(strays.mark_of(spec.job_id, spec.attempt, spec.run_id))
+        left_behind.put_mark_on(left_behind.mark_of(spec.job_id, spec.attempt, spec.run_id))
         return _spawn(spec.argv, environment, output)
     except (UserError, ValueError) as error:
         raise JobError(str(error)) from error

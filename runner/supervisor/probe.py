@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 from runner.batch import Failed, Measured, OutOfMemory, Plateau, Unmeasured, oom
-from runner.supervisor.supervise import Execution
+from runner.supervisor.job_processes import Execution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from runner.model import Exit
     from runner.rundir import AttemptSpec
     from runner.supervisor.gpu_memory import Gauge
-    from runner.supervisor.supervise import Ready, Since
+    from runner.supervisor.job_processes import Ready, Since
 
 LOOK_EVERY_MS = 250.0
 GRACE_S = 5.0  # from SIGTERM to SIGKILL, at most; what a probe writes is thrown away anyway

@@ -16,10 +16,10 @@ from runner.batch import BatchPlan, Failed, GiveUp, Probe, Run, Unmeasured, accu
 from runner.commands import job_kinds
 from runner.commands.argv import realised
 from runner.supervisor.gpu_memory import Gauge
+from runner.supervisor.job_processes import Execution, Since
 from runner.supervisor.output import OutputWriter
 from runner.supervisor.probe import ProbeLog, Trial
 from runner.supervisor.probe_records import ProbeOrder, ProbeReport
-from runner.supervisor.supervise import Execution, Since
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from runner.rundir import AttemptSpec
     from runner.supervisor.gpu_memory import MemoryReading
-    from runner.supervisor.supervise import Ready
+    from runner.supervisor.job_processes import Ready
 
 BACK_WITHIN_S = 30.0
 BLIND_S = 2.0  # without readings for this long, take the memory of ended processes as freed

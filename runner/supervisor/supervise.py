@@ -1,47 +1,23 @@
-"""One supervisor from start to end: start the job, drain, limit, stop, record. Start reading at `supervise`."""
+"""One supervisor from start to end: take the order, start the job, wait for its end, record it. See `supervise`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
-import select
 import signal
 import time
 from dataclasses import replace
-from typing import NamedTuple
 
 from runner import clock, rundir
-from runner.errors import JobError
-from runner.model import Exit
 from runner.processes import linux
 from runner.supervisor import launch
-from runner.supervisor.output import OutputWriter
+from runner.supervisor.job_processes import Execution, Ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runner.rundir import AttemptSpec, StartRecord
-    from runner.supervisor.cgroup import Leaf
-
-CHUNK = 1 << 16
-STRAY_GRACE_S = 2.0
-KILL_EVERY_S = 0.01
-KILL_EVERY_AT_MOST_S = 1.0
-QUICK_LOOKS = 30
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the code of a killed program, and the code a shell returns for it
-LONGEST_WAIT_S = 3600.0  # the kernel counts milliseconds in 32 bits
 STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is sent on the leash
-
-
-class Ready(NamedTuple):
-    """What a supervisor has prepared while it waits for its order."""
-
-    started: StartRecord  # with the supervisor's own fields
-    wake: int  # readable when a signal has come
-    drain: int  # the supervisor reads the job's output here
-    pipe: int  # the job writes its output here
 
 
 def get_ready(boot_id: str) -> Ready:
@@ -115,197 +91,3 @@ def _record(folder: str, attempt: Execution) -> None:
             wait_s = min(2 * wait_s, 5.0)
         else:
             return
-
-
-class Since(NamedTuple):
-    """When an attempt began: as UTC text, and in monotonic time."""
-
-    at: str
-    moment: float
-
-
-class Execution:
-    """The job's processes: starts, watches and stops them, and knows how they ended."""
-
-    def __init__(self, folder: str, spec: AttemptSpec, ready: Ready, since: Since | None = None) -> None:
-        self._spec = spec
-        _, self._wake, self._drain, self._pipe = ready
-        self._since = since
-        self._main: int | None = None
-        self._status: int | None = None  # the main process' wait status, once it has ended
-        self._ended_at = 0.0
-        self._spawn_error: str | None = None
-        self._stopped = self._timed_out = self._drained = self.asked_to_stop = False
-        self._kill_at: float | None = None
-        self._kill_every_s = KILL_EVERY_S
-        self._strays: set[int] = set()
-        self._folder = folder
-        self.reserved: int | None = None
-        self._leaf: Leaf | None = None
-        self.kills = 0
-
-    def start(self) -> None:
-        """Execute the job first, then prepare for its output, so that the job does not wait."""
-        self._launch()
-        os.close(self._pipe)
-        self._output = OutputWriter(self._folder, self._spec.log_limit_bytes, self._spec.log_tail_bytes)
-        self._listen()
-        self.reserved = rundir.reserve_exit(self._folder)
-
-    def _launch(self) -> None:
-        self._launched = time.monotonic()
-        self._since = self._since or Since(clock.text(clock.now()), self._launched)
-        limit_s = self._spec.time_limit_s
-        self._deadline = self._since.moment + limit_s if limit_s is not None else None
-        if self._spec.cpus or self._spec.ram_mib:
-            from runner.supervisor.cgroup import enter_leaf  # imported late: most jobs do not need it
-
-            self._leaf = enter_leaf(self._spec)
-        try:
-            self._main = launch.launch(self._spec, self._pipe)
-        except JobError as error:
-            self._spawn_error = str(error)
-            self._ended_at = time.monotonic()
-        finally:
-            if self._leaf is not None:
-                self._leaf.leave()
-
-    def _listen(self) -> None:
-        self._poll = select.poll()
-        self._poll.register(self._wake, select.POLLIN)
-        self._poll.register(self._drain, select.POLLIN)
-
-    def watch(self) -> None:
-        """Return when all of the job's processes are gone and all of its output is written."""
-        self._host_kills = linux.host_kills()
-        while self._reap():
-            for descriptor, _ in self._poll.poll(self._wait_ms()):
-                if descriptor == self._wake:
-                    self._take_signals()
-                else:
-                    self._take_output()
-            self._keep_time()
-        while self._take_output():
-            pass
-        self._see_kills()
-
-    def _see_kills(self) -> None:
-        """Count out-of-memory kills: in the job's own group, which is then removed, or else on the host.
-
-        On the host they count only if the job's main process was killed.
-        """
-        if self._leaf is not None:
-            self.kills = self._leaf.kills()
-            self._leaf.remove()
-        elif self._status is not None and os.waitstatus_to_exitcode(self._status) in KILLED:
-            self.kills = linux.host_kills() - self._host_kills
-
-    def _reap(self) -> bool:
-        """Reap ended children. Once the main process has ended, stop the rest. Return False if no child is left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                break
-            if pid == self._main:
-                self._status, self._ended_at = status, time.monotonic()
-                self._deadline = None
-        if self._status is not None and not self._strays:
-            self._end_strays()
-        return True
-
-    def _end_strays(self) -> None:
-        """Stop the processes that the main process left behind: SIGTERM now, SIGKILL after at most 2 s."""
-        strays = linux.descendants(os.getpid())
-        self._strays.update(strays)
-        linux.send(strays, signal.SIGTERM, signal.SIGCONT)
-        kill_at = time.monotonic() + min(STRAY_GRACE_S, self._spec.stop_grace_s)
-        self._kill_at = min(kill_at, self._kill_at) if self._kill_at is not None else kill_at
-
-    def _take_signals(self) -> None:
-        if signal.SIGTERM in os.read(self._wake, 256):
-            self.asked_to_stop = True
-            self._stop()
-
-    def _stop(self) -> None:
-        """Send SIGTERM to the whole tree now, and SIGKILL after the grace. A second call does nothing."""
-        if self._stopped or self._status is not None:
-            return
-        self._stopped, self._deadline = True, None
-        self._end_within(self._spec.stop_grace_s)
-
-    def _end_within(self, grace_s: float) -> None:
-        self._kill_at = time.monotonic() + grace_s
-        linux.send(linux.descendants(os.getpid()), signal.SIGTERM, signal.SIGCONT)
-
-    def _take_output(self) -> bool:
-        """Read and write one part of the output. Return False if there is none now or the output has ended."""
-        if self._drained:
-            return False
-        try:
-            data = os.read(self._drain, CHUNK)
-        except BlockingIOError:
-            return False
-        if not data:
-            self._poll.unregister(self._drain)
-            self._drained = True
-            return False
-        self._output.append(data)
-        return True
-
-    def _wait_ms(self) -> float | None:
-        times = [t for t in (self._deadline, self._kill_at) if t is not None]
-        if not times:
-            return None
-        return min(max(0.0, min(times) - time.monotonic()), LONGEST_WAIT_S) * 1000
-
-    def _keep_time(self) -> None:
-        now = time.monotonic()
-        if self._deadline is not None and now >= self._deadline and not self._was_extended(now):
-            self._timed_out = True
-            self._stop()
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill()
-            self._kill_at = now + self._kill_every_s
-            self._kill_every_s = min(self._kill_every_s * 1.2, KILL_EVERY_AT_MOST_S)
-
-    def _was_extended(self, now: float) -> bool:
-        """Return whether the job got more time. Limits only grow, so it is enough to look when one is over."""
-        limit_s = rundir.limit_s(self._folder, self._spec.run_id)
-        if limit_s is None or self._since is None:
-            return False
-        self._deadline = self._since.moment + limit_s
-        return now < self._deadline
-
-    def _kill(self) -> None:
-        """Kill the tree."""
-        linux.kill_all(linux.descendants(os.getpid()))
-        for _ in range(QUICK_LOOKS):  # for processes that keep forking and exiting: each is our child, but only briefly
-            linux.send(linux.own_children(), signal.SIGSTOP, signal.SIGKILL)
-
-    def exit(self) -> Exit:
-        """Return how the attempt ended."""
-        code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert self._since is not None
-        return Exit(
-            run_id=self._spec.run_id,
-            exit_code=code if code is not None and code >= 0 else None,
-            signal=-code if code is not None and code < 0 else None,
-            spawn_error=self._spawn_error,
-            stopped=self._stopped,
-            timed_out=self._timed_out,
-            started_at=self._since.at,
-            finished_at=clock.text(clock.now()),
-            duration_s=round(self._ended_at - self._since.moment, 6),
-            run_s=round(self._ended_at - self._launched, 6),
-            output_bytes=self._output.bytes,
-            dropped_bytes=self._output.dropped_bytes,
-            strays=len(self._strays),
-            cpu_s=round(used.ru_utime + used.ru_stime, 3),
-            host_kills=self.kills,
-            enforced=tuple(self._leaf.enforced) if self._leaf is not None else (),
-            max_rss_mib=round(used.ru_maxrss / 1024, 1),
-        )

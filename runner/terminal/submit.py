@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runner.api import Queue, job_spec
-from runner.config import environment, options
+from runner.config import job_environment, options
 from runner.config.option_reader import read_words
 from runner.errors import UserError
 
@@ -118,9 +118,9 @@ class Submission:
         if self._workspace:
             key, variables = queue.workspaces.environment(self._workspace)
         else:
-            variables = environment.captured(os.environ)
-            key = environment.fingerprint(variables)
-            if environment.carries_own_venv(os.environ):
+            variables = job_environment.captured(os.environ)
+            key = job_environment.fingerprint(variables)
+            if job_environment.carries_own_venv(os.environ):
                 _say("nightshift's own virtual environment is not passed on to the job; activate your project's.")
         self._key, self._variables = key, variables
         self._folder = self._workspace.dir if self._workspace else _current_folder()

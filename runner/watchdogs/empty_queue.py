@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.config import environment, home
+from runner.config import home, job_environment
 from runner.notices import QueueEmpty, WhenEmptyRan
 from runner.processes import doorbell, linux
 from runner.step import Step
@@ -181,7 +181,7 @@ class WhenEmpty(Step):
 
 def start(command: str, folder: str) -> subprocess.Popen[bytes]:
     """Run shell text in a new session, without nightshift's own environment variables. Append its output to LOG."""
-    environ = environment.captured(os.environ)
+    environ = job_environment.captured(os.environ)
     with open(os.open(os.path.join(folder, LOG), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "wb") as output:
         output.write(f"[{clock.text(clock.now())}] {command}\n".encode(errors="replace"))
         output.flush()

@@ -236,3 +236,15 @@ def test_the_processes_on_a_gpu_are_labelled_by_their_attempt(stage: Stage) -> N
         labels = [process.of for gpu in node.snapshot.gpus for process in gpu.processes or ()]
     stage.engine.stop(ref)
     stage.ended(ref)
+
+
+def test_a_job_that_empties_its_run_directory_is_still_alive(stage: Stage) -> None:
+    ref = stage.start(1, "until [ -e go ]; do sleep 0.05; done; exit 3")
+    stage.started(ref)
+    for file in Path(rundir.folder_of(stage.home, 1, 1)).iterdir():
+        file.unlink()
+    assert stage.look(ref).held is True
+    (stage.marks / "go").touch()
+    facts = stage.ended(ref)
+    assert facts.exit is not None
+    assert facts.exit.exit_code == 3

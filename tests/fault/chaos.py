@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runner import rundir
 from runner.api import Queue, job_spec
-from runner.config.environment import captured, fingerprint
+from runner.config.job_environment import captured, fingerprint
 from runner.model import FINAL_STATES, Job, State
 
 SETTINGS = {

@@ -20,7 +20,8 @@ sys.path.insert(0, {ROOT!r})
 from pathlib import Path
 from runner.supervisor import cgroup; from runner.processes import linux as kernel
 from runner.rundir import AttemptSpec
-from runner.supervisor.supervise import Execution, get_ready
+from runner.supervisor.job_processes import Execution
+from runner.supervisor.supervise import get_ready
 
 folder, unit, command, events, delegated = sys.argv[1:]
 kernel.host_kills = lambda: 0

@@ -158,7 +158,13 @@ def test_help_has_a_row_for_every_option() -> None:
 
 
 def test_a_client_that_reads_options_loads_nothing_heavy() -> None:
-    modules = ["config.option_reader", "units", "commands.background_check", "config.environment", "config.env_file"]
+    modules = [
+        "config.option_reader",
+        "units",
+        "commands.background_check",
+        "config.job_environment",
+        "config.env_file",
+    ]
     code = f"import sys; {'; '.join(f'import runner.{m}' for m in modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"pydantic", "click", "sqlite_utils", "pathlib", "logging", "subprocess", "inspect", "difflib"}

@@ -11,8 +11,8 @@ from runner.commands.argv import JobCommand
 from runner.config.profiles import Profile
 from runner.supervisor import probed_attempt
 from runner.supervisor.gpu_memory import MemoryReading
+from runner.supervisor.job_processes import Ready
 from runner.supervisor.probe_records import ProbeOrder
-from runner.supervisor.supervise import Ready
 
 BLIND = Unmeasured("the readings of its GPU stopped while it was probed", 4.0, blind=True)
 BUDGET_MIB = 24_000.0

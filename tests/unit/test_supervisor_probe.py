@@ -15,7 +15,8 @@ from runner.batch import BatchPlan, BatchSettings
 from runner.processes import linux as kernel
 from runner.rundir import AttemptSpec
 from runner.supervisor.gpu_memory import Gauge, MemoryReading
-from runner.supervisor.supervise import Since, get_ready
+from runner.supervisor.job_processes import Since
+from runner.supervisor.supervise import get_ready
 from runner.supervisor import probe as trial_module
 from runner.supervisor.probe import ProbeLog, Trial
 

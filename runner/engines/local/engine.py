@@ -20,7 +20,7 @@ from runner.engines.local.sampler_process import Telemetry
 from runner.engines.local.zygote_process import ZygoteProcess
 from runner.processes import linux
 from runner.supervisor import cgroup
-from runner.supervisor.strays import end_strays
+from runner.supervisor.left_behind import end_strays
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ class LocalEngine:
         link = self._links.setdefault(ref, AttemptLink())
         try:
             records = rundir.records(self._folder(ref), ref.run_id)
+            if link.leash is not None and records.exit is None:  # it lives, even if its job removed the lock file
+                records = records._replace(held=True)
             if records.held and records.exit is not None:
                 self._tell_in(LOOK_AGAIN_S, ref)  # it is leaving
             elif records.held:

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 
-from runner.supervisor import strays
+from runner.supervisor import left_behind
 
 WEARS = """import os, sys
-from runner.supervisor import strays
-strays.put_mark_on(int(sys.argv[1]))
+from runner.supervisor import left_behind
+left_behind.put_mark_on(int(sys.argv[1]))
 os.execvp("sh", sys.argv[2:])
 """
 CAST_OFF = "env -i setsid sh -c 'echo up; exec sleep 300' </dev/null & wait"
@@ -18,23 +18,23 @@ CAST_OFF = "env -i setsid sh -c 'echo up; exec sleep 300' </dev/null & wait"
 
 def test_marks_differ_by_run_job_and_attempt():
     some = [(1, 1, "00000000"), (2, 1, "00000000"), (1, 2, "00000000"), (1, 1, "00000001"), (65535, 16383, "ffffffff")]
-    marks = {strays.mark_of(*one) for one in some}
+    marks = {left_behind.mark_of(*one) for one in some}
     assert len(marks) == len(some)
     assert all(1 << 62 <= one < 1 << 63 for one in marks)
 
 
 def test_a_process_bears_it_after_fork_exec_setsid_and_without_its_environment():
-    number = strays.mark_of(7, 1, "0a1b2c3d")
+    number = left_behind.mark_of(7, 1, "0a1b2c3d")
     words = [sys.executable, "-c", WEARS, str(number), "sh", "-c", CAST_OFF]
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=os.getcwd()) as started:
         assert started.stdout is not None
         started.stdout.readline()
         (child,) = _children(started.pid)
-        assert strays.has_mark(child, number)
-        assert not strays.has_mark(child, number + 1)
-        assert not strays.has_mark(os.getpid(), number)
+        assert left_behind.has_mark(child, number)
+        assert not left_behind.has_mark(child, number + 1)
+        assert not left_behind.has_mark(os.getpid(), number)
         os.kill(child, 9)
-    assert not strays.has_mark(child, number)
+    assert not left_behind.has_mark(child, number)
 
 
 def _children(pid: int) -> list[int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.config import environment
-from runner.config.environment import captured, carries_own_venv, fingerprint, for_job, login_environment
+from runner.config import job_environment
+from runner.config.job_environment import captured, carries_own_venv, fingerprint, for_job, login_environment
 from runner.errors import UserError
 
 
@@ -177,7 +177,7 @@ def test_a_login_starts_from_who_and_where_alone(home: Path, monkeypatch: pytest
     monkeypatch.setenv("SHELL", "/bin/zsh")
     monkeypatch.delenv("LANG", raising=False)
     monkeypatch.delenv("LOGNAME", raising=False)
-    env = environment._bare_environment()
+    env = job_environment._bare_environment()
     assert env.keys() == {"HOME", "USER", "LOGNAME", "SHELL", "LANG", "PATH"}
     assert (env["HOME"], env["USER"], env["SHELL"], env["LANG"]) == (str(home), "ada", "/bin/zsh", "C.UTF-8")
 
@@ -228,7 +228,7 @@ def test_a_profile_that_ends_the_shell_is_a_failure(home: Path) -> None:
 
 
 def test_a_login_that_hangs_is_stopped_with_all_it_started(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_LOGIN_LIMIT_S", 0.3)
+    monkeypatch.setattr(job_environment, "_LOGIN_LIMIT_S", 0.3)
     with pytest.raises(UserError, match=r"took longer than 0\.3 s"):
         login_environment(str(home), f"sleep 30 & echo $! > {home}/pid; sleep 30")
     assert ended(int((home / "pid").read_text()))
@@ -244,7 +244,7 @@ def test_without_bash_sh_will_do(home: Path, tmp_path: Path, monkeypatch: pytest
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "sh").symlink_to("/bin/sh")
-    monkeypatch.setattr(environment, "_PATH", str(tools))
+    monkeypatch.setattr(job_environment, "_PATH", str(tools))
     (home / ".profile").write_text("export SEEN=1\n")
     assert login_environment(str(home), "export B='a b'").items() >= {"SEEN": "1", "B": "a b"}.items()
     (tools / "sh").unlink()
