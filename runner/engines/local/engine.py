@@ -197,12 +197,13 @@ class LocalEngine:
             return True
         if report.startswith(TROUBLE):
             link.trouble = report[1:].decode(errors="replace")
-        elif GONE in report and link.on_gpus:
-            link.gone_at = time.monotonic()
-            self._changed.add(ref)
-            self._telemetry.ask()  # the next sample shows whether its memory is free again
+        elif GONE in report:
+            if link.on_gpus:
+                link.gone_at = time.monotonic()
+                self._changed.add(ref)
+                self._telemetry.ask()  # the next sample shows whether its memory is free again
             if ENDED not in report:
-                return False
+                return False  # its record is being written
         self._close_leash(link)
         self._changed.add(ref)
         if link.on_gpus and self._telemetry.is_asked:
