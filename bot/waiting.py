@@ -66,7 +66,7 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> list[Any]:
 class ThreadPerCall(ThreadPoolExecutor):
     """Runs each call in its own thread and waits for none of them at the end.
 
-    A call may hang for ever, for example on a network folder that does not answer. A few such calls would use up a
+    A call may hang for ever, for example on a network folder. A few such calls would use up a
     pool, and asyncio.run would wait for them before the bot can end.
     """
 

@@ -143,7 +143,7 @@ def _git(folder: str, *words: str) -> str:
     except subprocess.TimeoutExpired:
         raise UserError(
             f"git takes longer than {GIT_LIMIT_S:.0f} s to list the files of {folder}. Look whether `git status` ends"
-            " there: a pipe in place of .gitignore stops it, and so does a network folder that does not answer."
+            " there: a pipe in place of .gitignore stops it, and so does a network folder that hangs."
         ) from None
     if done.returncode != 0:
         reason = os.fsdecode(done.stderr).strip().partition("\n")[0]

@@ -79,7 +79,7 @@ class Backup:
         """Return why no copies are made; None if they are, or if it is too early to tell."""
         began = self._began
         if began is not None and time.monotonic() - began > HANGS_AFTER_S:
-            return f"it has not answered for {HANGS_AFTER_S:.0f} s"
+            return f"access to it has hung for {HANGS_AFTER_S:.0f} s"
         return self._error if self._failures >= FAILS_AFTER else None
 
     def close(self) -> None:
@@ -89,14 +89,14 @@ class Backup:
             self._wake.set()
             self._thread.join(LAST_WITHIN_S)
             if self._thread.is_alive():
-                log.error("NIGHTSHIFT_BACKUP_DIR=%s does not answer: the last changes are not copied", self.folder)
+                log.error("access to NIGHTSHIFT_BACKUP_DIR=%s hangs: the last changes are not copied", self.folder)
 
     def _refuse_if_it_never_worked(self) -> None:
         """Raise OperatorError if the first copy to a new folder fails: better now than after a crash."""
         if self._tried.wait(FIRST_WITHIN_S) and self._covered:
             return
         self._leaving.set()
-        why = self._error or f"NIGHTSHIFT_BACKUP_DIR={self.folder} has not answered for {FIRST_WITHIN_S:.0f} s."
+        why = self._error or f"Access to NIGHTSHIFT_BACKUP_DIR={self.folder} has hung for {FIRST_WITHIN_S:.0f} s."
         raise OperatorError(f"{why} Repair it, name another folder, or unset it.")
 
     def _run(self) -> None:

@@ -106,7 +106,7 @@ class _Fetching(threading.Thread):
             self.join(max(0.0, self._moved_at + ANSWERS_WITHIN_S - time.monotonic()))
             if self.is_alive() and time.monotonic() > self._moved_at + ANSWERS_WITHIN_S:
                 raise OperatorError(
-                    f"{self._origin} has not answered for {ANSWERS_WITHIN_S:.0f} s, so the queue cannot be restored "
+                    f"Reading {self._origin} has hung for {ANSWERS_WITHIN_S:.0f} s, so the queue cannot be restored "
                     "from it. Repair the mount, or unset NIGHTSHIFT_BACKUP_DIR to begin a new queue."
                 )
         if self._error is None:

@@ -232,7 +232,7 @@ def backup(folder: str | None) -> list[Finding]:
     look.start()
     look.join(ANSWERS_WITHIN_S)
     if look.is_alive():
-        raise Problem(f"{folder} has not answered for {ANSWERS_WITHIN_S:.0f} s", "repair the mount")
+        raise Problem(f"access to {folder} has hung for {ANSWERS_WITHIN_S:.0f} s", "repair the mount")
     return findings
 
 
