@@ -102,7 +102,7 @@ def _with_flag(command: str, change: _Change) -> str:
         return command
     if "=" in simple[at].plain:
         if len(change.values) > 1:
-            raise UserError(f"{change.name} takes one value in this command. {_WHOLE}")
+            raise UserError(_other_count(change, 1))
         return _put(command, [simple[at]], [f"{change.name}={change.values[0]}"])
     return _with_values(command, simple, at, change)
 
@@ -116,10 +116,14 @@ def _with_values(command: str, simple: list[_Word], at: int, change: _Change) ->
     if len(change.values) == 1:
         following = following[:1]
     if following and len(following) != len(change.values):
-        raise UserError(f"{change.name} takes a different number of values in this command. {_WHOLE}")
+        raise UserError(_other_count(change, len(following)))
     if following:
         return _put(command, following, change.values)
     return _put_after(command, simple[at], change.values)
+
+
+def _other_count(change: _Change, count: int) -> str:
+    return f"You sent {len(change.values)} values for {change.name}, but it has {count} in this command. {_WHOLE}"
 
 
 def _with_setting(command: str, change: _Change) -> str:

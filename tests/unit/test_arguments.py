@@ -84,8 +84,8 @@ def test_shell_text(command: str, changes: str, expected: str) -> None:
         ("python t.py", "--lr 1 --lr 2", "given twice"),
         ("python t.py", "--", "not a flag"),
         ("python t.py", "-", "not a flag"),
-        ("python t.py --gpus 0 1 2", "--gpus 0 1", "a different number"),
-        ("python t.py --lr=1", "--lr 1 2", "one value"),
+        ("python t.py --gpus 0 1 2", "--gpus 0 1", "You sent 2 values for --gpus, but it has 3"),
+        ("python t.py --lr=1", "--lr 1 2", "it has 1 in this command"),
     ],
 )
 def test_what_is_unclear_is_refused(command: str, changes: str, why: str) -> None:
