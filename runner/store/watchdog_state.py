@@ -61,7 +61,7 @@ class Watches(Table):
         )
 
     def put_off(self, job_id: int, until: float) -> None:
-        """Put off the stop until this moment of the monotonic clock."""
+        """Delay the stop until this moment of the monotonic clock."""
         self._store.execute("UPDATE watches SET put_off_until = ? WHERE job_id = ?", (until, job_id))
 
     def judged(self, job_id: int, evidence: Mapping[str, Any]) -> None:

@@ -154,7 +154,7 @@ _EVENTS = {
     "moved after": "put after #{after} by {by}",
     "edited": "edited by {by}: {what}",
     "idle warning": "warned: {why}",
-    "stop put off": "its stop is put off: {why}",
+    "stop put off": "its stop is delayed: {why}",
     "looks hung": "{why}",
     "time warning": "warned: its time is up soon",
 }

@@ -141,7 +141,7 @@ class WhenEmpty(Step):
             self._run(command)
 
     def _take(self) -> str | None:
-        """Mark the command as run and return it. Return None if it was cancelled or put off, or if a job came."""
+        """Mark the command as run and return it. Return None if it was cancelled or delayed, or if a job came."""
         with self._store.transaction():
             due = self._box.get(BoxKey.WHEN_EMPTY)
             if due is None or not due["begun"] or due["cancelled_by"] or due["ran_at"] or self._line.any_to_do():

@@ -58,7 +58,7 @@ class Told:
 
     notice: int
     stop_at: float | None = None  # earliest time of the stop, monotonic clock; None: no stop
-    put_off: bool = False  # the stop was put off once, because the notice was not delivered
+    put_off: bool = False  # the stop was delayed once, because the notice was not delivered
 
 
 @dataclass(slots=True)

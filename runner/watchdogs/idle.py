@@ -277,7 +277,7 @@ class IdleWatch(Step):
         log.info("job %s: %s; it is stopped at %s", job_id, evidence["why"], stops_at)
 
     def _may_stop(self, job_id: int, window: Window, verdict: IdleVerdict, row: Watched, now: float) -> bool:
-        """Return whether to stop it now. An undelivered warning puts the stop off, by at most one more window."""
+        """Return whether to stop the job now. If its warning is not delivered, wait one more idle window at most."""
         if row.put_off_until is not None:
             self._hurry(job_id, window, verdict, row, now)
             return now >= row.put_off_until
