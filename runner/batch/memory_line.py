@@ -95,7 +95,7 @@ def proportional(point: Point, target_mib: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHistory(Record):
-    """Memory by batch size, measured by probes and corrected by whole runs."""
+    """The memory that each batch size needs. Probes measure it, and whole real runs correct it."""
 
     fixed_mib: float
     per_sample_mib: float

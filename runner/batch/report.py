@@ -29,7 +29,7 @@ def summary(plan: BatchPlan, total_mib: float, peak_mib: float | None = None, *,
         parts.append(f"{percent(used / total_mib)} of {_whole_gib(total_mib)}")
     parts.append(_how(plan, over=over))
     if plan.restarts:
-        parts.append("stepped back " + ("once" if plan.restarts == 1 else f"{plan.restarts} times"))
+        parts.append("reduced " + ("once" if plan.restarts == 1 else f"{plan.restarts} times"))
     return ", ".join(parts)
 
 

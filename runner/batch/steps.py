@@ -24,7 +24,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Start the real run at this batch. If it runs out of memory, it steps back to a smaller one."""
+    """Start the real run at this batch. If it runs out of memory, the next step starts it again at a smaller one."""
 
     batch: int
     why: str

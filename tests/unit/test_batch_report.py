@@ -30,7 +30,7 @@ def test_one_line_says_it_all():
 
 def test_stepping_back_is_told():
     plan = probed().after(OutOfMemory(24_000, seconds=30))
-    assert summary(plan, 24_564).endswith(", stepped back once")
+    assert summary(plan, 24_564).endswith(", reduced once")
 
 
 def test_what_is_known_or_unknown_is_told():
@@ -45,7 +45,7 @@ def test_whose_batch_it_is_and_why_is_told_once():
     assert summary(unprobed, 24_564, over=True) == "batch 8, the default, not probed"
     own = BatchPlan.unprobed(BatchSettings(own=12), 24_164, "others use this GPU")
     assert summary(own, 24_564) == "batch 12, your own, because others use this GPU"
-    assert summary(own.after(OutOfMemory()), 24_564) == "batch 6, not probed, stepped back once"
+    assert summary(own.after(OutOfMemory()), 24_564) == "batch 6, not probed, reduced once"
 
 
 def test_a_reading_that_failed_later_is_no_probed_batch():
