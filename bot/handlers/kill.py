@@ -71,7 +71,7 @@ def _filters(turn: Turn, words: Sequence[str]) -> tuple[set[str], str | None, li
             kinds.add(bare)
         elif word == "--state":
             if not words_left or words_left[0].lower() not in STATES:
-                raise UserError(f"--state is one of {' and '.join(STATES)}: send `/kill --state queued`.")
+                raise UserError(f"--state takes {' or '.join(STATES)}: send `/kill --state queued`.")
         else:
             numbers.append(word)
     return kinds, group, numbers

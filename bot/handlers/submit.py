@@ -140,7 +140,7 @@ async def _ask(turn: Turn, values: dict[str, Any], text: str, lines: list[str], 
     either = f"one script, or {len(lines)} jobs?" if whole else f"{len(lines)} jobs, or one script?"
     asks = either if lines else "run it as one script?"
     if len(lines) > most:
-        asks = f"{len(lines):,} lines are more than the {most} jobs that may wait. Run it as one script?"
+        asks = f"{len(lines):,} lines are too many for jobs: {most} may wait at once. Run the file as one script?"
     rows = [[*choices, Press(ButtonKind.DISMISS, text="Neither")]]
     turn.reply(fit([f"{title}{asks}\n", Shrink(preview, pre, keep="start")]), rows)
 

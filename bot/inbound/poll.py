@@ -39,8 +39,8 @@ SHORTEST_POLL_S = 1.0  # a poll that brings nothing takes at least this long
 UNWANTED_AT_MOST = 1000  # groups waiting to be left; the bot stays in further ones, but does not serve them
 OTHER_POLLER = (
     "Another program is fetching this bot's messages, so commands may go there instead of to me. If it is not yours,"
-    " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I keep sending, and look again"
-    " now and then."
+    " the token has leaked: revoke it with @BotFather (/revoke) and give me the new one. I still send messages,"
+    " but I fetch yours less often."
 )
 NOT_STORED = "What you sent is done as soon as I can write it down; you need not send it again."
 WEBHOOK = (

@@ -99,7 +99,7 @@ class QueueOrder:
         if job.spec.owner != other.spec.owner:
             raise UserError(
                 f"Job {job.id} belongs to {job.spec.owner}, job {other.id} to {other.spec.owner}: a job can only be"
-                " moved among the jobs of its owner. Between people, the one who has used less goes first."
+                " moved among the jobs of its owner. Between people, the one with less recent GPU time is first."
             )
         ours, theirs = job.spec.priority.value, other.spec.priority.value
         if ours != theirs:

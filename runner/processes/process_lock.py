@@ -45,7 +45,8 @@ def written_pid(folder: str, name: str) -> int | None:
 def is_ready(folder: str, pid: int, lock: str = home.RUNNER_LOCK, bell: str = home.RUNNER_BELL) -> bool:
     """Return whether the process with this pid is fully up: it wrote its pid and listens on its doorbell.
 
-    It does not test the lock: holding it even briefly could make that process believe that another is up.
+    It does not test the lock. A test would take the lock for a moment. If the process starts at that moment, it would
+    find the lock taken and believe that another process is already up.
     """
     return written_pid(folder, lock) == pid and doorbell.ring(folder, bell)
 

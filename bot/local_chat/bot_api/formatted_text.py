@@ -55,7 +55,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class FormattedText:
-    """A text as it is kept and shown."""
+    """A text as it is stored and shown."""
 
     text: str = ""
     entities: tuple[Entity, ...] = ()
@@ -71,7 +71,7 @@ def utf16_length(text: str) -> int:
 
 
 def plain_text(source: str) -> FormattedText:
-    """Return a text without markup as Telegram keeps it: without control characters and blanks around it."""
+    """Return plain text as Telegram stores it: cleaned of control characters, and without blanks at its ends."""
     text = source.translate(CLEANED).strip(" \n")
     return FormattedText(text, tuple(_linked(text, [])))
 
