@@ -171,11 +171,11 @@ _BATCH = _number("a batch size", digits=6)
 SECTIONS: dict[str, tuple[Option, ...]] = {
     "What it needs": (
         Option(("-g", "--gpus"), "N", "gpus", "how many GPUs; 0 for none (default 1)", _number("a count", least=0)),
-        Option(("--on",), "0,1", "on", "these GPUs (index or UUID); with -g N, N of them", _gpus),
+        Option(("--on",), "0,1", "on", "use these GPUs (index or UUID), or -g N of them", _gpus),
         Option(("-v", "--gpu-type"), "a5000", "gpu_type", "use GPUs with this in their name", _gpu_type),
         Option(("--gpu-mem",), "20G", "gpu_mem_mib", "reserve this much memory on each GPU", _memory),
-        Option(("-c", "--cpus"), "N", "cpus", "reserve CPU cores", _number("a number of CPU cores")),
-        Option(("-m", "--ram"), "32G", "ram_mib", "reserve host memory", _memory),
+        Option(("-c", "--cpus"), "N", "cpus", "reserve this many CPU cores", _number("a number of CPU cores")),
+        Option(("-m", "--ram"), "32G", "ram_mib", "reserve this much host memory", _memory),
     ),
     "When": (
         Option(("-p", "--priority"), "high", "priority", "low, normal or high (default normal)", _priority),
@@ -188,30 +188,30 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
     "Limits": (
         Option(("-t", "--time"), "6h", "time_limit_s", "stop it after this long: 90s, 10m, 6h, 3d", _time_limit),
         Option(("--idle",), "5%:5s:60:12", "idle", "stop it if GPUs are below 5 % for 60 × 5 s; or off", parse_idle),
-        Option(("--hung",), "kill", "hung", "if it looks hung: yield, alert, kill or off", parse_hung),
+        Option(("--hung",), "kill", "hung", "if hung: kill, alert, off, or yield to other jobs", parse_hung),
         Option(("--grace",), "30s", "stop_grace_s", "time between SIGTERM and SIGKILL", parse_duration),
     ),
     "If it fails": (
         Option(("--retries",), "N", "retries", "retry up to N times if the host goes down",
                _number("a count", least=0)),
-        Option(("--retry-on",), "exit,oom", "retry_on", "retry if it ends for these reasons", parse_reasons),
+        Option(("--retry-on",), "exit,oom", "retry_on", "retry if it ends for one of these reasons", parse_reasons),
     ),
     "Name and place": (
         Option(("--name",), "NAME", "name", "name of the job", parse_name),
-        Option(("--group",), "NAME", "group", "one message when all jobs of the group are done", parse_group),
+        Option(("--group",), "NAME", "group", "put it in this group; one message when all end", parse_group),
         Option(("-w", "--workspace"), "NAME", "workspace", "folder and environment to run in", parse_name),
         Option(("--dir",), "FOLDER", "dir", "run in this folder", _folder),
         Option(("--snapshot",), "", "snapshot", "run a copy of the code as it is now", bool),
         Option(("--env",), "K=V", "env", "set a variable; repeat for more", parse_variable, repeatable=True),
     ),
     "Batch size": (
-        _probe("--probe", "", "find the largest batch size; so does {batch_size}", lambda _: {}),
-        _probe("--profile", "NAME", "probe settings of a program: nanogpt, or your own", parse_name, "profile"),
+        _probe("--probe", "", "find the largest batch; implied by {batch_size}", lambda _: {}),
+        _probe("--profile", "NAME", "use these probe settings: nanogpt or your own", parse_name, "profile"),
         _probe("--batch-arg", "--batch_size", "argument of your program for the batch size", _argument, "batch_arg"),
         _probe("--run-id-arg", "--version", "argument of your program for the run id", _argument, "run_id_arg"),
         _probe("--batch", "N", "batch size to use if nothing can be measured", _BATCH, "own"),
         _probe("--effective-batch", "N", "total batch size you want; sets {grad_accum}", _BATCH, "effective"),
-        _probe("--probe-with", "margin=85%", "probe settings; see docs/batch.md", _probe_settings),
+        _probe("--probe-with", "margin=85%", "set margin, cap, limit … (see docs/batch.md)", _probe_settings),
         _probe("--no-cache", "", "probe even if the batch size is already known", lambda _: True, "no_cache"),
     ),
 }  # fmt: skip
