@@ -55,7 +55,9 @@ class ChatSettings(FromEnvironment):
     token: SecretStr | None = Field(
         None, description="Token of the bot, from @BotFather. Keep this file private: chmod 600."
     )
-    token_file: str | None = Field(None, description="A file with the token instead, readable only by you.")
+    token_file: str | None = Field(
+        None, description="Instead of the token: a file that holds it, readable only by you."
+    )
     api_url: Address = Field(TELEGRAM, description="Address of the Bot API, without /bot…, if you run your own server.")
     proxy: Annotated[str, BeforeValidator(_proxy)] | None = Field(
         None, description="Proxy to reach Telegram, like http://proxy:3128 or socks5://127.0.0.1:1080."
@@ -66,12 +68,13 @@ class ChatSettings(FromEnvironment):
         " pair`.",
     )
     users: PersonIds = Field(
-        (), description="Ids of people who may submit jobs, with the rights of your account, and stop their own."
+        (),
+        description="Ids of people who may submit jobs and stop their own. Jobs run with the rights of your account.",
     )
-    viewers: PersonIds = Field((), description="Ids of people who may look.")
-    groups: GroupIds = Field((), description="Ids of groups (negative numbers) in which these people may use the bot.")
+    viewers: PersonIds = Field((), description="Ids of people who may look, but change nothing.")
+    groups: GroupIds = Field((), description="Ids of groups (negative numbers) where these people may use the bot.")
     submits_per_minute: int = Field(20, ge=1, description="How many jobs one person may submit per minute.")
-    queued_per_person: int = Field(500, ge=1, description="How many jobs of one person may wait.")
+    queued_per_person: int = Field(500, ge=1, description="How many jobs of one person may wait at once.")
     log_text: bool = Field(
         True, description="Whether messages show output of jobs. Telegram can read what a bot sends."
     )
@@ -80,12 +83,13 @@ class ChatSettings(FromEnvironment):
     )
     heartbeat_url: Address | None = Field(
         None,
-        description="Address to fetch while runner and bot are well. A monitoring service then tells you when the box"
-        " is gone.",
+        description="Address to fetch regularly while runner and bot work. If the fetches stop, a monitoring service"
+        " there can alert you.",
     )
-    heartbeat_every: Seconds = Field(60.0, ge=5, description="How often to fetch it.")
+    heartbeat_every: Seconds = Field(60.0, ge=5, description="How often to fetch that address.")
     chat: Literal["telegram", "page"] = Field(
-        "telegram", description="telegram, or page: a chat page on this machine instead of Telegram, without a token."
+        "telegram",
+        description="Where to chat: telegram, or page (a web page on this machine, without a token).",
     )
     page_port: int = Field(8642, ge=0, le=65535, description="Port of that page, on 127.0.0.1 only.")
 

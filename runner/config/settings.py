@@ -76,7 +76,10 @@ class Settings(FromEnvironment):
         description="Shell command to run when no job is left, like runpodctl stop pod $RUNPOD_POD_ID. Default: none.",
     )
     when_empty_grace: Seconds = Field(
-        600.0, ge=0, description="Wait this long first. A new job, `nightshift stay` or `nightshift pause` cancels it."
+        600.0,
+        ge=0,
+        description="Wait this long before running that command. A new job, `nightshift stay` or `nightshift pause`"
+        " cancels it.",
     )
 
     # GPUs, CPUs and memory
@@ -89,7 +92,7 @@ class Settings(FromEnvironment):
     settle: Seconds = Field(
         10.0,
         ge=0,
-        description="If jobs share a GPU: longest pause between two starts on it. It ends early when the memory of the"
+        description="If jobs share a GPU: wait up to this long between two starts on it, or until the memory of the"
         " first job stops growing.",
     )
     free_utilization: Percent = Field(
@@ -113,15 +116,20 @@ class Settings(FromEnvironment):
     )
 
     # Shares and limits
-    gpus_each: int | None = Field(None, ge=1, description="How many GPUs one person may use at a time. Default: any.")
+    gpus_each: int | None = Field(
+        None, ge=1, description="How many GPUs one person may use at a time. Default: no limit."
+    )
     gpus_each_low: int | None = Field(
-        None, ge=1, description="The same for jobs of low priority, counting all GPUs the person uses."
+        None,
+        ge=1,
+        description="The limit for jobs of low priority, instead of the one above. It counts all GPUs that the person"
+        " uses. Default: no limit.",
     )
     age: Seconds = Field(
         86400.0, ge=0, description="A waiting job gains one priority level per this much time. 0s: never."
     )
     time: Seconds | None = Field(None, gt=0, description="Time limit for jobs that do not set one. Default: no limit.")
-    time_max: Seconds | None = Field(None, gt=0, description="Longest time limit a job may ask for. Default: any.")
+    time_max: Seconds | None = Field(None, gt=0, description="Longest time limit a job may ask for. Default: no limit.")
     time_warning: Seconds | None = Field(
         None,
         ge=0,
@@ -133,17 +141,18 @@ class Settings(FromEnvironment):
     # Jobs that fail
     retry_on: Annotated[tuple[str, ...], NoDecode, refusing(options.parse_reasons)] = Field(
         (),
-        description="Retry every job that ends for these reasons, up to three times: HOST, SUPERVISOR. Default: none.",
+        description="Retry every job up to three times if it ends for one of these reasons (those of --retry-on), like"
+        " HOST,SUPERVISOR. Default: none.",
     )
     breaker: int = Field(
         3, ge=0, description="Pause the queue after this many quick failures of the same kind in a row. 0: never."
     )
-    breaker_within: Seconds = Field(10.0, ge=0, description="A failure is quick within this time after the start.")
+    breaker_within: Seconds = Field(10.0, ge=0, description="A failure is quick if the job ran no longer than this.")
     breaker_again: Seconds = Field(
         300.0,
         ge=0,
-        description="Test a queue that was paused like that with one job: a job of another kind at once, any other"
-        " after this time, then after twice as long, up to 1h. 0s: never; resume it yourself.",
+        description="After such a pause, start one job as a test: a job of another kind at once, any other after this"
+        " time. Wait twice as long before each further test, up to 1h. 0s: no tests; resume the queue yourself.",
     )
 
     # Jobs that are idle or hang
@@ -153,7 +162,8 @@ class Settings(FromEnvironment):
         " Or: off.",
     )
     idle_warning: Seconds | None = Field(
-        None, description="How long before that to warn the owner. Default: half of the window."
+        None,
+        description="How long before an idle job is stopped to warn its owner. Default: half of the idle window.",
     )
     hung: Annotated[str, refusing(options.parse_hung)] = Field(
         "yield",
@@ -163,7 +173,12 @@ class Settings(FromEnvironment):
 
     # Batch sizes (docs/batch.md)
     probe_batch: int = Field(8, ge=1, le=4096, description="Batch size of the first probe; see docs/batch.md.")
-    probe_margin: Percent = Field(92.0, ge=10, le=100, description="Percentage of GPU memory a probed job may use.")
+    probe_margin: Percent = Field(
+        92.0,
+        ge=10,
+        le=100,
+        description="Percentage of the available GPU memory that a probed job may fill; the rest stays free.",
+    )
     probe_cap: int = Field(4096, ge=1, description="Largest batch size a probe may choose.")
     probe_round_to: int = Field(8, ge=1, description="Round batch sizes down to a multiple of this ...")
     probe_round_from: int = Field(64, ge=1, description="... from this size up.")
@@ -172,12 +187,12 @@ class Settings(FromEnvironment):
         10.0,
         ge=0.5,
         le=3600,
-        description="The first probe ends when its memory has not grown for this long, or by itself.",
+        description="The first probe ends when its memory has not grown for this long, or when the program ends.",
     )
 
     # Output and disk
     log_limit: Mebibytes = Field(256, ge=1, description="Keep all output of a job up to this size.")
-    log_tail: Mebibytes = Field(16, ge=1, description="Beyond that, keep at least this much of its end.")
+    log_tail: Mebibytes = Field(16, ge=1, description="If there is more, keep at least this much of its end.")
     snapshot_limit: Mebibytes = Field(200, ge=1, description="Largest copy of the code that --snapshot may make.")
     keep_logs: Seconds | None = Field(
         None, description="Remove the output of finished jobs after this time. Default: never."
@@ -190,7 +205,7 @@ class Settings(FromEnvironment):
     )
     disk_limit: Mebibytes | None = Field(
         None,
-        description="Remove the oldest run directories when all of them, with their snapshots, take more than this."
+        description="Remove the oldest run directories when all of them and their snapshots take more than this."
         " Default: never.",
     )
     disk_warning: Mebibytes = Field(
