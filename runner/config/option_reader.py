@@ -46,7 +46,7 @@ class _RawText:
         try:
             word = lexer.get_token()
         except ValueError:
-            raise UserError("a quote or a backslash among the options is left open") from None
+            raise UserError("the options have an open quote, or a backslash at the end") from None
         return None if word is None else (word, at + stream.tell())
 
 

@@ -71,7 +71,7 @@ def parse_metric(text: str) -> tuple[str, str]:
     if _PLAIN.fullmatch(text) and len(text) <= LONGEST:
         return text, rf"{_NAME_START}{re.escape(text)}[\"']?\s*[=:]?\s*({_NUMBER})"
     if len(text) > LONGEST:
-        raise UserError(f"a metric has {LONGEST} characters at most: {_FORM}")
+        raise UserError(f"a metric may have at most {LONGEST} characters: {_FORM}")
     try:
         groups = int(_compiled(text).groups)
     except UserError as error:
@@ -98,7 +98,7 @@ def _compiled(pattern: str) -> Any:
         # patterns stored before RE2 was used have a lookbehind in front of a plain name
         return re2.compile(pattern.replace(_OLD_NAME_START, _NAME_START, 1), options)
     except (re2.error, UnicodeEncodeError) as error:
-        raise UserError(f"{pattern!r} is not a pattern that can be searched here ({_reason(error)})") from None
+        raise UserError(f"{pattern!r} is not a pattern that can be searched for ({_reason(error)})") from None
 
 
 def _reason(error: Exception) -> str:

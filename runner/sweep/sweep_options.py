@@ -36,7 +36,7 @@ def parse_at_most(text: str) -> int | None:
     if text.lower() == NO_LIMIT:
         return None
     if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
-        raise UserError(f"{text!r} is not how many may run at once: write 1, 2, 3 …, or {NO_LIMIT} for no limit")
+        raise UserError(f"{text!r} is not a number of jobs: write 1, 2, 3 …, or {NO_LIMIT} for no limit")
     return int(text)
 
 
@@ -57,7 +57,7 @@ def metric_in(values: Mapping[str, Any]) -> Metric | None:
     """Return the metric that the options ask for, or None. Raise UserError if they contradict each other."""
     smallest, largest = bool(values.get("smallest")), bool(values.get("largest"))
     if smallest and largest:
-        raise UserError("--smallest and --largest cannot both be best: leave one of them out")
+        raise UserError("--smallest and --largest contradict each other: leave one of them out")
     if "metric" not in values:
         if smallest or largest:
             raise UserError(f"{'--smallest' if smallest else '--largest'} of what? Name it: --metric val_loss")

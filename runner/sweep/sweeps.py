@@ -27,7 +27,7 @@ _LATER = ("batch_size", "run_id", "job_id", "grad_accum")  # filled in when a jo
 _RANGE = re.compile(r"(lin|log):(?=\S+\Z)(\S+?)\.\.(\S+)")
 _BARE_RANGE = re.compile(r"(?=\S+\Z)(\S+?)\.{2,3}(\S+?)(?::\S+)?")
 _RANGE_FORM = "write a range like lin:0..1 or log:1e-5..1e-2"
-_TEXT_FORM = "write the values behind a semicolon: python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
+_TEXT_FORM = "write the values after a semicolon: python train.py --lr {lr} --bs {bs} ; lr=1e-3,5e-4 bs=32,64"
 # words and values in a message: plain characters, escaped ones, and text in quotes
 _ATOM = r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^%s'"\\])"""
 _SPACES, _COMMA = " \t\n", ","
@@ -101,7 +101,7 @@ def parse_range(text: str) -> Range:
         raise UserError(f"{text!r} does not go from low to high: {_RANGE_FORM}")
     logarithmic = match[1] == "log"
     if logarithmic and low <= 0:
-        raise UserError(f"{text!r} begins at {match[2]}, and a logarithmic range begins above 0")
+        raise UserError(f"{text!r} begins at {match[2]}, but a logarithmic range must begin above 0")
     return Range(low, high, logarithmic)
 
 
@@ -147,7 +147,7 @@ def _split(text: str, separators: str) -> list[str]:
         if at > len(text):
             return pieces
         if text[at - 1] not in separators:
-            raise UserError("a quote or a backslash among the values is left open")
+            raise UserError("the values have an open quote, or a backslash at the end")
 
 
 def _value(name: str, piece: str) -> str:
@@ -165,7 +165,7 @@ def check(texts: Sequence[str], parameters: Mapping[str, Values]) -> None:
     for name in named:
         if name not in parameters and name not in _LATER:
             raise UserError(
-                f"There are no values for {{{name}}}. If these braces are the shell's or the program's own, double "
+                f"There are no values for {{{name}}}. If these braces are for the shell or the program, double "
                 f"them: {{{{{name}}}}}"
             )
     for name in parameters:
@@ -213,7 +213,7 @@ def combinations(
     if samples is None or not shuffled:
         name = next(iter(ranges))
         raise UserError(
-            f"{name} is a range, from which samples are drawn: say how many before the command (-n 20)"
+            f"{name} is a range: say before the command how many samples to draw from it (-n 20)"
             if shuffled
             else f"{name} is a range, which has no grid: list its values, or leave out --sampling-mode grid"
         )
@@ -229,7 +229,7 @@ def combinations(
 def _refuse_too_many(count: int) -> None:
     if count > LARGEST:
         raise UserError(
-            f"That would be {count:,} commands, and a sweep has {LARGEST:,} at most: give fewer values, or "
+            f"That would be {count:,} commands, but a sweep may have at most {LARGEST:,}: give fewer values, or "
             "take a sample of them (-n 100)"
         )
 

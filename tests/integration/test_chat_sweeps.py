@@ -80,10 +80,13 @@ async def test_ranges_are_drawn_from_and_samples_are_taken(room):
     ("sent", "answer"),
     [
         ("/sweep", "/sweep python train.py --lr {lr}"),
-        ("/sweep python train.py --lr {lr}", "Write the values behind a semicolon"),
+        ("/sweep python train.py --lr {lr}", "Write the values after a semicolon"),
         ("/sweep python train.py --lr {lr} ; lr", "not a parameter with values"),
         ("/sweep python train.py --lr {lr} ; bs=1", "no values for {lr}"),
-        ("/sweep python train.py --lr {lr} ; lr=log:1e-5..1e-2", "say how many before the command (-n 20)"),
+        (
+            "/sweep python train.py --lr {lr} ; lr=log:1e-5..1e-2",
+            "say before the command how many samples to draw from it (-n 20)",
+        ),
         ("/sweep --at-most 0 echo {a} ; a=1", "write 1, 2, 3"),
         ("/sweep --metric loss=( echo {a} ; a=1", "not a pattern"),
         ("/sweep --largest echo {a} ; a=1", "--largest of what"),

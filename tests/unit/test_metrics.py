@@ -86,7 +86,7 @@ def test_an_accuracy_is_best_when_large_unless_somebody_says():
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [({"smallest": True, "largest": True}, "cannot both"), ({"largest": True}, "--largest of what")],
+    [({"smallest": True, "largest": True}, "contradict each other"), ({"largest": True}, "--largest of what")],
 )
 def test_options_that_contradict_are_refused(values, said):
     with pytest.raises(UserError, match=said):

@@ -123,7 +123,7 @@ def test_a_message_is_options_and_then_raw_shell_text(text: str, values: dict[st
 
 @pytest.mark.parametrize("text", ["--name 'x cmd", '--dir="x cmd', "--name x\\"])
 def test_a_quote_left_open_among_the_options_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="left open"):
+    with pytest.raises(UserError, match="open quote"):
         read_text(text)
 
 
