@@ -39,7 +39,7 @@ def _variable(line: str, place: str) -> tuple[str, str]:
         raise UserError(f"{place}: not of the form KEY=VALUE")
     value = _value(match[2])
     if value is None:
-        raise UserError(f"{place}: the quotes of {match[1]} do not close; put the whole value into '…' or \"…\"")
+        raise UserError(f"{place}: the quotes must enclose the whole value of {match[1]}: '…' or \"…\"")
     return match[1], value
 
 

@@ -50,7 +50,7 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> str:
     """Return the state folder. It must be an absolute path: a relative one would mean a new queue in every folder."""
     folder = os.path.expanduser(setting("HOME", environ) or DEFAULT)
     if not os.path.isabs(folder):
-        raise OperatorError(f"NIGHTSHIFT_HOME={folder} is not a whole path: write {os.path.abspath(folder)}")
+        raise OperatorError(f"NIGHTSHIFT_HOME={folder} is not a full path: write {os.path.abspath(folder)}")
     return os.path.abspath(folder)
 
 

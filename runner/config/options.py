@@ -44,7 +44,7 @@ def parse_group(text: str) -> str:
     if not re.fullmatch(_NAME, text) or not text[0].isalpha():
         raise UserError(f"{text!r} is not a group's name: a letter first, then letters, digits, '.', '_' or '-'")
     if text.lower() in ("all", "mine", "failed"):
-        raise UserError(f"{text!r} means something else already: choose another name for the group")
+        raise UserError(f"{text!r} has another meaning in commands: choose another name for the group")
     return text
 
 
@@ -91,7 +91,7 @@ def _priority(text: str) -> str:
 def _memory(text: str) -> int:
     mib = parse_size_mib(text)
     if mib == 0:
-        raise UserError("0 is no memory; leave it out if you do not know")
+        raise UserError("0 would reserve nothing; leave the option out if you do not know how much")
     return mib
 
 
@@ -121,7 +121,7 @@ def _begin(text: str) -> str:
 
 def _folder(text: str) -> str:
     if not text or "\0" in text:
-        raise UserError("the folder has no name")
+        raise UserError("the name of the folder is empty")
     return text
 
 
@@ -150,7 +150,7 @@ def parse_hung(text: str) -> str:
 
 def _argument(text: str) -> str:
     if not text.strip() or "\0" in text:
-        raise UserError("the argument has no name: write it as the program takes it, like --batch_size")
+        raise UserError("the name of the argument is empty: write it as your program takes it, like --batch_size")
     return text
 
 

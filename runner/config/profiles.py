@@ -74,12 +74,12 @@ def _with_value(arg: str, value: str) -> str:
 def check(name: str, data: Any) -> None:
     """Raise UserError unless this is a name for a profile, and an object of its fields."""
     if not _NAME.fullmatch(name):
-        raise UserError(f"{name!r} is no name for a profile: letters, digits, dot, dash and underscore, at most 64")
+        raise UserError(f"{name!r} is not a name for a profile: use at most 64 letters, digits, '.', '_' or '-'")
     if not isinstance(data, dict):
         raise UserError(f"profile {name}: it must be an object of settings, like {{'batch_arg': '--batch-size'}}")
     for field, value in data.items():
         if field not in _FIELDS:
-            raise UserError(f"profile {name}: there is no setting {field!r}; there are {', '.join(_FIELDS)}")
+            raise UserError(f"profile {name}: there is no setting {field!r}; choose from {', '.join(_FIELDS)}")
         if isinstance(value, bool) or not isinstance(value, _FIELDS[field]):
             raise UserError(f"profile {name}: {field} cannot be {value!r}")
     if not all(isinstance(word, str) for word in data.get("probe_args", ())):
@@ -121,7 +121,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
     if field not in _SETTINGS & _FIELDS.keys():
         short = {long: name for name, long in _SHORT.items()}
         names = ", ".join(short.get(field, field) for field in _FIELDS if field in _SETTINGS)
-        raise UserError(f"there is no setting {name!r}; there are {names}")
+        raise UserError(f"there is no setting {name!r}; choose from {names}")
     try:
         if field.endswith("_s"):
             return field, parse_duration(value)
@@ -146,7 +146,7 @@ def read(home: str) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     if not isinstance(own, dict):
-        raise UserError(f"{path} must hold an object of profiles, by name")
+        raise UserError(f"{path} must be a JSON object, with one object of settings per profile name")
     for name, data in own.items():
         check(name, data)
     return SHIPPED | own
@@ -156,5 +156,5 @@ def named(name: str, home: str) -> dict[str, Any]:
     """Return the profile with this name. Raise UserError that lists the existing ones."""
     profiles = read(home)
     if name not in profiles:
-        raise UserError(f"there is no profile {name!r}; there are {', '.join(sorted(profiles))}")
+        raise UserError(f"there is no profile {name!r}; choose from {', '.join(sorted(profiles))}")
     return profiles[name]

@@ -52,7 +52,7 @@ def validate(workspace: Workspace) -> Workspace:
 def _folder(text: str) -> str:
     folder = os.path.expanduser(text)
     if not os.path.isabs(folder):
-        raise UserError(f"{text!r} is not a full path: write it from / or ~ on")
+        raise UserError(f"{text!r} is not a full path: it must begin with / or ~")
     if "\0" in folder or not os.path.isdir(folder):
         raise UserError(f"there is no folder {folder!r} on this box")
     return os.path.normpath(folder)
@@ -86,7 +86,7 @@ def _env_file(folder: str, text: str) -> str:
     path = os.path.join(folder, os.path.expanduser(text))
     read_env_file(path)
     if os.stat(path).st_mode & 0o077:
-        raise UserError(f"others can open {path}, which may hold secrets; type: chmod 600 {shlex.quote(path)}")
+        raise UserError(f"other users can open {path}, which may hold secrets; type: chmod 600 {shlex.quote(path)}")
     return path
 
 

@@ -79,7 +79,7 @@ def test_settings_as_they_are_typed():
     ("text", "why"),
     [
         ("", "margin=85%"),
-        ("speed=3", "there is no setting 'speed'; there are default, margin, .*limit, quiet"),
+        ("speed=3", "there is no setting 'speed'; choose from default, margin, .*limit, quiet"),
         ("batch_arg=--bs", "there is no setting"),
         ("margin=high", "margin cannot be 'high'"),
         ("cap", "cap cannot be ''"),
