@@ -152,7 +152,7 @@ def _added(command: str, change: _Change) -> str:
         raise UserError(f"It is not clear to which part of this command {change.name} belongs. {_WHOLE}")
     for word, following in pairwise(target):
         if _SHELL.fullmatch(os.path.basename(word.plain)) and re.match(r"-\w*c", following.plain):
-            raise UserError(f"This command hands its text to another shell, where nothing can be added. {_WHOLE}")
+            raise UserError(f"This command passes its text to another shell, so nothing can be added to it. {_WHOLE}")
     return _put_after(command, target[-1], change.words)
 
 

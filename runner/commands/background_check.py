@@ -17,8 +17,8 @@ def refuse_leaving(command: str) -> None:
     better = foreground_of(command)
     if better is not None:
         raise UserError(
-            "This command would end at once, and the work it leaves in the background would be stopped. "
-            f"A job outlives your terminal without & or nohup, so submit:\n\n{better}"
+            "This command ends at once, and nightshift would then stop what it left in the background. A job goes on"
+            f" when you close the terminal, even without & and nohup, so submit this:\n\n{better}"
         )
 
 
