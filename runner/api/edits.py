@@ -112,14 +112,15 @@ def _refuse_contradictions(spec: JobSpec) -> None:
     named, count = ",".join(spec.on), len(spec.on)
     if spec.on and spec.gpus == 0:
         raise UserError(
-            f"--gpus 0 asks for no GPU, yet the job names some ({named}): add --gpus {count} if it needs them,"
-            " or else --clear on"
+            f"--gpus 0 asks for no GPU, but --on names some ({named}): add --gpus {count} to use them, or --clear on"
         )
     if spec.gpus == 0 and (spec.gpu_mem_mib or spec.gpu_type):
-        raise UserError("--gpus 0 asks for no GPU, yet the job says which: add --clear gpu-mem,gpu-type")
+        raise UserError(
+            "--gpus 0 asks for no GPU, but the job sets --gpu-mem or --gpu-type: add --clear gpu-mem,gpu-type"
+        )
     if spec.on and spec.gpus > count:
         raise UserError(
-            f"{spec.gpus} GPUs are more than the job names ({named}): add --gpus {count}, name more with --on,"
+            f"The job asks for {spec.gpus} GPUs, but --on names only {named}: add --gpus {count}, name more with --on,"
             " or --clear on"
         )
 

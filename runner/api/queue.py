@@ -178,8 +178,8 @@ class Queue:
             if in_order and awaited.in_vain:
                 other = awaited.in_vain[0]
                 raise UserError(
-                    f"Job {job_id} comes after the success of job {other}, which did not succeed:"
-                    f" {self.typed(f'rerun {other}')} comes first."
+                    f"Job {job_id} needs the success of job {other}, which did not succeed. Run that one first:"
+                    f" {self.typed(f'rerun {other}')}"
                 )
             spec = replace(
                 spec, owner=owner or spec.owner, after=awaited.after, after_ok=awaited.after_ok, begin_at=None
@@ -197,7 +197,7 @@ class Queue:
             return replace(job.spec, again_of=job.id)
         if job.spec.script:
             raise UserError(
-                f"Job {job.id} is a whole script, which takes no arguments. Submit the changed file instead."
+                f"Job {job.id} is a script, so its arguments cannot be changed. Change the file and submit it."
             )
         from runner.commands.arguments import changed
 
@@ -210,7 +210,7 @@ class Queue:
     def edit(self, job_id: int, edit: Edit) -> str:
         """Edit a queued job, with the same checks as on submit. Return a sentence about it."""
         if edit.is_empty:
-            raise UserError(f"What is to be changed? Try: {self.typed(f'edit {job_id} --time 4h')}")
+            raise UserError(f"What do you want to change? Try: {self.typed(f'edit {job_id} --time 4h')}")
         folder = to_copy(self.queued(job_id).spec, edit)
         if folder is not None:
             edit = replace(edit, copies=self.snapshots_of([folder]))
@@ -247,7 +247,7 @@ class Queue:
         if other == job_id:
             raise UserError(f"Job {job_id} cannot come after itself.")
         if other is not None:
-            raise UserError(f"Job {other} waits for job {job_id}: if each came after the other, neither would start.")
+            raise UserError(f"Job {other} waits for job {job_id}. If each waited for the other, neither would start.")
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Queue:
     def keep(self, job_id: int, for_s: float | None = None) -> str:
         """Keep a job from being stopped as idle, for `for_s` seconds or for good. Return a sentence about it."""
         if for_s is not None and for_s < SHORTEST_S:
-            raise UserError("That is no time to keep a job for: write it like 30m, 2h or 1d.")
+            raise UserError("The time to keep a job is at least 1s: write it like 30m, 2h or 1d.")
         until = None if for_s is None else time.monotonic() + for_s
         until_at = None if for_s is None else clock.text(clock.now() + timedelta(seconds=for_s))
         with self.store.transaction():
@@ -310,17 +310,19 @@ class Queue:
         if before_s is None:
             raise UserError(f"Job {job.id} has no time limit: it may run for as long as it takes.")
         if by_s < SHORTEST_S:
-            raise UserError("That is no time to extend a job by: write it like 30m, 2h or 1d.")
+            raise UserError("The time to extend a job by is at least 1s: write it like 30m, 2h or 1d.")
         left_s = before_s - (clock.now() - job.started_at).total_seconds() if job.started_at else before_s
         if job.stop is not None or left_s <= 0:
             raise UserError(f"Job {job.id} is already being stopped: it is too late to extend it.")
         if not rundir.is_extendable(self.home, job):
-            raise UserError(f"Job {job.id} was started by an older version of nightshift: its limit stays as it is.")
+            raise UserError(
+                f"Job {job.id} was started by an older version of nightshift: its time limit cannot change."
+            )
         extended_s = (before_s if base_s is None else base_s) + by_s
         if longest_s is not None and extended_s > longest_s:
             raise UserError(
-                f"Jobs may run for {format_duration(longest_s)} here (NIGHTSHIFT_TIME_MAX): job {job.id} can have"
-                f" {format_duration(max(0.0, longest_s - before_s))} more."
+                f"Jobs may run for {format_duration(longest_s)} here (NIGHTSHIFT_TIME_MAX): extend job {job.id} by"
+                f" {format_duration(max(0.0, longest_s - before_s))} at most."
             )
         return extended_s
 

@@ -51,7 +51,7 @@ class QueueOrder:
         if where in BESIDE and other is None:
             raise UserError(f"{where.capitalize()} which job? Try: {example}")
         if where not in BESIDE and (where not in ALONE or other is not None):
-            raise UserError(f"Where to? {', '.join(ALONE)}, or before or after another: {example}")
+            raise UserError(f"Where to? {', '.join(ALONE)}, or before or after another job: {example}")
         with self._store.transaction():
             job = self._queue.queued(job_id)
             if other is not None:
@@ -104,10 +104,12 @@ class QueueOrder:
         ours, theirs = job.spec.priority.value, other.spec.priority.value
         if ours != theirs:
             change = self._queue.typed(f"edit {job.id} --priority {theirs}")
-            raise UserError(f"Job {job.id} has {ours} priority and job {other.id} {theirs}: {change} comes first.")
+            raise UserError(
+                f"Job {job.id} has {ours} priority, job {other.id} has {theirs}. Change that first: {change}"
+            )
         if job.spec.preemptible != other.spec.preemptible:
             raise UserError(
-                f"One of {job.id} and {other.id} is preemptible: it starts after the other, wherever you move it."
+                f"Only one of jobs {job.id} and {other.id} is preemptible. It starts later, wherever you move it."
             )
 
     def _among(self, job: Job) -> str:

@@ -33,7 +33,7 @@ BATCH, ACCUMULATION = "{batch_size}", "{grad_accum}"
 # these options have the name and the value of a field of the spec
 _AS_GIVEN = {option.key for option in OPTIONS} - {"dir", "env", "gpus", "priority", "probe", "snapshot", "workspace"}
 _AS_GIVEN |= {"parameters"}
-NO_RETRIES = "--retry-on says when a job is tried again, and --retries how often: add --retries 2"
+NO_RETRIES = "--retry-on says when to retry, but not how often: add --retries 2"
 
 
 def job_spec(
@@ -45,7 +45,7 @@ def job_spec(
     if values.get("retry_on") and not values.get("retries"):
         raise UserError(NO_RETRIES)
     if values.get("gpus") == 0 and (values.get("gpu_mem_mib") or values.get("gpu_type")):
-        raise UserError("--gpus 0 asks for no GPU, yet --gpu-mem or --gpu-type says which: leave one of them out")
+        raise UserError("--gpus 0 asks for no GPU: leave out --gpu-mem and --gpu-type, or ask for at least 1 GPU")
     as_given: dict[str, Any] = {
         key: tuple(values[key]) if isinstance(values[key], list) else values[key] for key in _AS_GIVEN & values.keys()
     }
@@ -105,22 +105,24 @@ def refuse_unrunnable(spec: JobSpec) -> None:
     for text in (spec.command, *(spec.argv or ()), spec.dir, *spec.env, *spec.env.values()):
         _refuse_unusable(text)
     if len(spec.command) > LONGEST_COMMAND:
-        raise UserError("A command may have a million characters. Put the rest into a file that it reads.")
+        raise UserError("The command is longer than a million characters. Put a part of it into a file that it reads.")
     if spec.argv is None and _is_shell(spec):
         refuse_leaving(spec.command)
     _refuse_unprobable(spec)
     if not os.path.isdir(spec.dir):
-        raise UserError(f"The folder {spec.dir} does not exist (any more). Submit it from another, or with --dir.")
+        raise UserError(f"The folder {spec.dir} does not exist. Submit the job from another folder, or with --dir.")
 
 
 def _refuse_unusable(text: str) -> None:
     """Raise UserError for text that cannot be an argument or variable of a process."""
     if "\0" in text:
-        raise UserError("There is a NUL byte in it; send text.")
+        raise UserError("The command, the folder or a variable contains a NUL byte. Remove it.")
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise UserError("There is half a character in it (a lone surrogate); send it again.") from None
+        raise UserError(
+            "The command, the folder or a variable contains half a character (a lone surrogate). Type it again."
+        ) from None
 
 
 def _is_shell(spec: JobSpec) -> bool:
@@ -134,8 +136,8 @@ def _refuse_unappendable(command: str, *, script: bool) -> None:
     text = command.strip()
     if script or "\n" in text or "#" in text or text.endswith((";", "&", ")", "}")) or re.search(r"[^|]\|[^|]", text):
         raise UserError(
-            f"No argument can be added to the end of this. Put {BATCH} where the batch belongs, or let the program "
-            "read NIGHTSHIFT_BATCH_SIZE, and leave out --batch-arg and --profile, also those of the workspace."
+            f"No argument can be added to the end of this command. Put {BATCH} where the batch size belongs, or let the"
+            " program read NIGHTSHIFT_BATCH_SIZE. Leave out --batch-arg and --profile, in the workspace too."
         )
 
 
@@ -143,9 +145,9 @@ def _refuse_unprobable(spec: JobSpec) -> None:
     """Raise UserError for a probe without a GPU, or for {grad_accum} without a probe."""
     if spec.probe is None:
         if any(ACCUMULATION in text for text in (spec.command, *(spec.argv or ()))):
-            raise UserError(f"{ACCUMULATION} is known only with --probe, or {BATCH} in the command.")
+            raise UserError(f"{ACCUMULATION} needs --probe, or {BATCH} in the command.")
     elif spec.gpus == 0:
-        raise UserError("A batch is found by the memory of a GPU, and this job asks for none: leave --probe out.")
+        raise UserError(f"A probe measures GPU memory, but this job asks for no GPU: leave out --probe and {BATCH}.")
 
 
 # -- specs that cannot run on this box ---------------------------------------------------------------
@@ -187,7 +189,7 @@ class SpecChecks:
     def _refuse_too_long(self, spec: JobSpec) -> None:
         longest_s = self._queue.box.get(BoxKey.TIMES, {}).get("longest_s")
         if longest_s is not None and (spec.time_limit_s is None or spec.time_limit_s > longest_s):
-            raise UserError(f"Jobs may run for {format_duration(longest_s)} here: use --time, up to that.")
+            raise UserError(f"Jobs may run for {format_duration(longest_s)} here. Set --time to that or less.")
 
     def refuse_unmet(self, spec: JobSpec) -> None:
         """Raise UserError if a job it depends on does not exist, or ended without the success it needs."""
@@ -195,8 +197,8 @@ class SpecChecks:
             state = self._queue.job(other).state
             if other in spec.after_ok and state.final and state is not State.SUCCEEDED:
                 raise UserError(
-                    f"Job {other} has ended ({state.value.lower()}), so a job after its success would never start."
-                    f" {self._queue.typed(f'rerun {other}')} tries it again; --after {other} takes any end."
+                    f"Job {other} has ended ({state.value.lower()}), so a job that needs its success would never start."
+                    f" Run it again: {self._queue.typed(f'rerun {other}')}. Or use --after {other}: any end will do."
                 )
 
     def refuse_snapshot_missing(self, spec: JobSpec) -> None:

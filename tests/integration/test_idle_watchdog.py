@@ -209,7 +209,7 @@ def test_keeping_what_cannot_be_kept(box):
         (str(done),): f"Job {done} has already ended (succeeded).",
         ("77",): "There is no job 77.",
         (str(lasts),): f"Job {lasts} is already being stopped: it is too late to keep it.",
-        (str(lasts), "--for", "0s"): "That is no time to keep a job for",
+        (str(lasts), "--for", "0s"): "The time to keep a job is at least 1s",
         (str(lasts), "--for", "a while"): "'a while' is not a duration",
     }
     for words, sentence in refusals.items():

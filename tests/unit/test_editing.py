@@ -135,7 +135,7 @@ def test_a_batch_is_probed_as_long_as_something_asks_for_it(queue):
     assert queue.job(job_id).spec.probe == {"own": 32}
     edit(queue, job_id, "--name", "x")
     assert queue.job(job_id).spec.probe == {"own": 32}
-    with pytest.raises(UserError, match="asks for none"):
+    with pytest.raises(UserError, match="asks for no GPU"):
         edit(queue, job_id, "-g", "0")
     edit(queue, job_id, "--", "python a.py")
     assert queue.job(job_id).spec.probe is None
@@ -201,12 +201,12 @@ def test_nothing_unrunnable_is_stored(queue, tmp_path):
     edit(queue, job_id, "--time", "1h", "--on", "0")
     edit(queue, job_id, "--clear", "time")
     assert queue.job(job_id).spec.time_limit_s == 600.0  # the box's own, as when it is submitted
-    with pytest.raises(UserError, match="add --gpus 1 if it needs them, or else --clear on"):
+    with pytest.raises(UserError, match="add --gpus 1 to use them, or --clear on"):
         edit(queue, job_id, "-g", "0")
-    with pytest.raises(UserError, match="more than the job names"):
+    with pytest.raises(UserError, match="but --on names only 0"):
         edit(queue, job_id, "-g", "2")
     edit(queue, job_id, "-g", "0", "--clear", "on")
-    with pytest.raises(UserError, match="What is to be changed"):
+    with pytest.raises(UserError, match="What do you want to change"):
         queue.edit(job_id, Edit())
 
 
@@ -243,7 +243,7 @@ def test_no_job_comes_after_one_that_waits_for_it(queue):
     a, b, c = submit(queue, "a", "b", "c")
     edit(queue, b, "--after", str(a))
     edit(queue, c, "--after-ok", str(b))
-    with pytest.raises(UserError, match=f"Job {c} waits for job {a}: if each came after the other"):
+    with pytest.raises(UserError, match=f"Job {c} waits for job {a}. If each waited for the other"):
         edit(queue, a, "--after", str(c))
     with pytest.raises(UserError, match="cannot come after itself"):
         edit(queue, a, "--after-ok", str(a))
@@ -263,7 +263,7 @@ def test_one_that_waited_for_what_is_long_forgotten_can_be_edited(queue):
     assert ready(queue) == [b]
     [c] = submit(queue, "c")
     queue.stop(c)
-    with pytest.raises(UserError, match="so a job after its success would never start"):
+    with pytest.raises(UserError, match="so a job that needs its success would never start"):
         edit(queue, b, "--after-ok", str(c))
 
 
@@ -353,7 +353,7 @@ def test_an_option_that_says_nothing_without_another_is_refused(queue, has, word
     with pytest.raises(UserError, match=said):
         edit(queue, job_id, *words)
     values, _, _ = read_words(words)
-    with pytest.raises(UserError, match=r"how often|leave one of them out"):
+    with pytest.raises(UserError, match=r"how often|leave out --gpu-mem and --gpu-type"):
         submit(queue, "true", **{**has, **values})
 
 

@@ -277,7 +277,7 @@ def test_what_was_to_come_after_a_failure_failed_as_well_and_comes_after_it_agai
     end(queue, check)
     assert [one.id for one in queue.groups.failed("night")] == [train, report]
     assert groups.standing(queue, "night").line == "night: 1 of 3 done, 2 cancelled by dependency"
-    with pytest.raises(UserError, match=f"`nightshift rerun {prep}` comes first"):
+    with pytest.raises(UserError, match=f"first: `nightshift rerun {prep}`"):
         groups.rerun(queue, "night", [train, report])
     assert queue.jobs.count(State.QUEUED) == 0
     prep_again = queue.rerun(prep)

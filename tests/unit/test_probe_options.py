@@ -69,7 +69,7 @@ def test_an_argument_is_added_to_the_last_command(command):
 
 
 def test_a_batch_is_found_on_a_gpu_only():
-    with pytest.raises(UserError, match="asks for none"):
+    with pytest.raises(UserError, match="asks for no GPU"):
         refuse_unrunnable(a_spec("true", probe={}, gpus=0))
     with pytest.raises(UserError, match="grad_accum"):
         refuse_unrunnable(a_spec("true {grad_accum}"))

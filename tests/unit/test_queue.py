@@ -73,7 +73,7 @@ def test_rerun_is_the_same_again_for_whoever_wants_it(queue):
 
 def test_a_script_takes_no_changed_arguments(queue):
     [job_id] = submit(queue, "echo $1", script=True)
-    with pytest.raises(UserError, match="a whole script"):
+    with pytest.raises(UserError, match="is a script"):
         queue.rerun(job_id, ["--lr", "1"])
 
 
