@@ -321,8 +321,8 @@ class Queue:
         extended_s = (before_s if base_s is None else base_s) + by_s
         if longest_s is not None and extended_s > longest_s:
             raise UserError(
-                f"Jobs may run for {format_duration(longest_s)} here (NIGHTSHIFT_TIME_MAX): extend job {job.id} by"
-                f" {format_duration(max(0.0, longest_s - before_s))} at most."
+                f"Jobs may run for {format_duration(longest_s)} here (NIGHTSHIFT_TIME_MAX): job {job.id} can be"
+                f" extended by at most {format_duration(max(0.0, longest_s - before_s))}."
             )
         return extended_s
 

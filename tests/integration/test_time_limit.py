@@ -165,9 +165,9 @@ def test_what_cannot_be_extended_says_why(queue):
 def test_the_ceiling_of_the_box_holds_for_everybody(queue, box):
     keep_limits(queue.box, Settings(home=str(box.home), time_max="3h"))
     number = a_live_job(queue)
-    assert f"job {number} can have 2h 00m more" in refused(queue, number, 2.5 * HOUR)
+    assert f"job {number} can be extended by at most 2h 00m" in refused(queue, number, 2.5 * HOUR)
     assert "3h 00m in all" in queue.extend(number, 2 * HOUR)
-    assert "0 s more" in refused(queue, number)
+    assert "by at most 0 s" in refused(queue, number)
 
 
 def test_a_job_that_waits_can_be_extended_too(queue):
