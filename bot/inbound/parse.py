@@ -114,7 +114,7 @@ def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
         raise UserError(f"“{quoted(word)}” is not a job number; {_ASK_NUMBERS}.")
     first, last = ends
     if last < first:
-        raise UserError(f"“{word}” runs backwards; {_ASK_NUMBERS}.")
+        raise UserError(f"“{word}” goes from high to low; {_ASK_NUMBERS}.")
     if last - first >= MOST_JOBS:
         raise UserError(f"“{word}” is more than {MOST_JOBS} jobs at once; send fewer.")
     there = [number for number in range(first, last + 1) if first == last or exists(number)]

@@ -41,7 +41,9 @@ def page(new_link: bool) -> None:
     elif new_link:
         say("the old link no longer works. The bot is not up: nightshift up --detach, then nightshift page")
     else:
-        raise UserError("The page is not up, and another program could answer in its place. nightshift up --detach")
+        raise UserError(
+            "The page is not up, and another program could answer in its place. Start it: nightshift up --detach"
+        )
 
 
 def secret_of(home: str) -> str:

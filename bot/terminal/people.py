@@ -25,7 +25,9 @@ ROLES = {
 
 
 @click.command("pair")
-@click.option("--role", type=click.Choice(list(ROLES)), help="Default: admin for the first, then user.")
+@click.option(
+    "--role", type=click.Choice(list(ROLES)), help="Role to give. Default: admin if there is none yet, else user."
+)
 @click.option("--list", "listing", is_flag=True, help="List who may use the bot, and their roles.")
 @click.option("--revoke", metavar="ID", type=int, help="Take back a role that was given by pairing.")
 @click.option("--cancel", is_flag=True, help="Cancel every link that was not used yet.")

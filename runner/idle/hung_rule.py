@@ -74,7 +74,7 @@ def parse_policy(text: str) -> HungPolicy:
         raise UserError(f"{text!r} is not a rule for hung jobs: {FORM}")
     silent_s = parse_duration(after) if after else DEFAULT.silent_s
     if not _SHORTEST_S <= silent_s <= _LONGEST_S:
-        raise UserError(f"{after!r} is no time without output to go by: write one from 1m to 1d, like 10m")
+        raise UserError(f"{after!r} is not a valid time without output: write one from 1m to 1d, like 10m")
     return HungPolicy(HungAction(word), silent_s)
 
 

@@ -101,14 +101,14 @@ def _threshold(text: str) -> float:
 def _period(text: str) -> float:
     seconds = round(parse_duration(text), 3)
     if not _SHORTEST_PERIOD_S <= seconds <= _LONGEST_PERIOD_S:
-        raise UserError(f"{text!r} is no time between two samples: write one from 1s to 1h, like 5s")
+        raise UserError(f"{text!r} is not a valid time between two samples: write one from 1s to 1h, like 5s")
     return seconds
 
 
 def _window(text: str) -> int:
     if not re.fullmatch(_COUNT, text) or not 1 <= int(text) <= _MOST_SAMPLES:
         raise UserError(
-            f"{text!r} is no number of samples: write one from 1 to {_MOST_SAMPLES}, like 60;"
+            f"{text!r} is not a valid number of samples: write one from 1 to {_MOST_SAMPLES}, like 60;"
             " a longer period makes the window longer"
         )
     return int(text)
@@ -116,7 +116,7 @@ def _window(text: str) -> int:
 
 def _delay(text: str) -> int:
     if not re.fullmatch(_COUNT, text):
-        raise UserError(f"{text!r} is no number of samples to wait at the start: write 0, 1, 2 …")
+        raise UserError(f"{text!r} is not a valid number of samples to ignore at the start: write 0, 1, 2 …")
     return int(text)
 
 

@@ -73,8 +73,8 @@ class CopyLimits:
         named = ", ".join(f"{name} ({format_mib(sizes[name] / MIB)})" for name in largest)
         first = "" if os.path.exists(os.path.join(tree.root, GIT)) else "`git init`, and "
         raise UserError(
-            f"The code in {tree.root} has {format_mib(total / MIB)}, and a copy may have {format_mib(self.size / MIB)}"
-            f" (NIGHTSHIFT_SNAPSHOT_LIMIT). Largest: {named}."
+            f"The code in {tree.root} has {format_mib(total / MIB)}, but a copy may have at most"
+            f" {format_mib(self.size / MIB)} (NIGHTSHIFT_SNAPSHOT_LIMIT). Largest: {named}."
             f" To have data linked, not copied: {first}name it in .gitignore."
         )
 

@@ -168,12 +168,12 @@ def watched(box, job_id):
     ("option", "sentence"),
     [
         (("--idle", "0%"), "nothing is ever below 0 %"),
-        (("--idle", "5%:1ms"), "'1ms' is no time between two samples"),
-        (("--idle", "5%:5s:0"), "'0' is no number of samples"),
+        (("--idle", "5%:1ms"), "'1ms' is not a valid time between two samples"),
+        (("--idle", "5%:5s:0"), "'0' is not a valid number of samples"),
         (("--idle", "sometimes"), "'sometimes' is not a threshold"),
         (("--idle", "5%:1h:10000"), "longer than 7 days"),
         (("--hung", "maybe"), "'maybe' is not a rule for hung jobs"),
-        (("--hung", "kill:1s"), "no time without output to go by"),
+        (("--hung", "kill:1s"), "is not a valid time without output"),
     ],
 )
 def test_nonsense_is_refused_at_the_terminal(box, option, sentence):
@@ -187,7 +187,7 @@ def test_nonsense_is_refused_at_the_terminal(box, option, sentence):
     ("name", "value", "sentence"),
     [
         ("IDLE", "0%", "NIGHTSHIFT_IDLE=0%: nothing is ever below 0 %"),
-        ("IDLE", "5%:5s:60:-1", "NIGHTSHIFT_IDLE=5%:5s:60:-1: '-1' is no number of samples to wait"),
+        ("IDLE", "5%:5s:60:-1", "NIGHTSHIFT_IDLE=5%:5s:60:-1: '-1' is not a valid number of samples to ignore"),
         ("IDLE_WARNING", "soon", "NIGHTSHIFT_IDLE_WARNING=soon: 'soon' is not a duration"),
         ("HUNG", "kill:never", "NIGHTSHIFT_HUNG=kill:never: 'never' is not a duration"),
     ],

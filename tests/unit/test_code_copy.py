@@ -305,7 +305,7 @@ def test_the_state_folder_is_not_copied_into_itself(tmp_path: Path) -> None:
 def test_too_much_is_refused_and_named(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NIGHTSHIFT_SNAPSHOT_LIMIT", "1M")
     write(project, "weights/model.bin", "x" * (1 << 20))
-    with pytest.raises(UserError, match=r"may have 1 MiB.*weights \(1 MiB\), .*name it in \.gitignore"):
+    with pytest.raises(UserError, match=r"may have at most 1 MiB.*weights \(1 MiB\), .*name it in \.gitignore"):
         frozen_tree(project, home)
     assert copies(home) == []
     write(project, ".gitignore", "weights/\n*.pt\ndata/\n")
