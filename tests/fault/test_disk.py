@@ -113,13 +113,16 @@ def test_a_wipe_without_warning_loses_seconds_at_most(box, tmp_path):
 
 
 def test_the_disk_is_full_while_a_batch_is_probed(box, small_disk):
-    """No reading can be left there, so the user's batch is run; what could not be told is told at the end."""
+    """No reading can be left there, so the user's batch is run; what could not be told is told at the end.
+
+    The first probe takes 8 s, so that the disk is full before the next one: a program that cannot write its files fails.
+    """
     box.use_home(small_disk / "home")
     driver = box.folder / "driver"
     driver.mkdir()
     box.home.mkdir(mode=0o700)
     (box.home / "sim").symlink_to(driver)
-    box.start_runner(gpus="sim:1x24GiB", probe_quiet="2s", probe_limit="5s")
+    box.start_runner(gpus="sim:1x24GiB", probe_quiet="8s", probe_limit="10s")
     job_id = probed(box, "--until", str(box.folder / "seen"), options=("--batch", "3"))
     eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), what="a probe runs")
     fill(small_disk)
