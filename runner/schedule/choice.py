@@ -176,7 +176,7 @@ class _Pass:
         self._reserved: dict[str, Reservation] = {}  # GPU -> the first job that it is reserved for
         self._awaited: set[str] = set()  # GPUs whose jobs must not be preempted for later jobs
         self._leaving: set[int] = {job.id for job in running if job.stopping}  # and those that this pass preempts
-        self._quotas = Quotas(limits, self._running)
+        self._quotas = Quotas(limits, running)
         self._blocked: dict[tuple[Request, int], str] = {}  # why all jobs of a kind wait, until the next start
 
     def is_full(self, *, cpu_too: bool) -> bool:
@@ -225,7 +225,9 @@ class _Pass:
         self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib))
         self.use[request.owner] += START_USE_S * request.gpus
         uuids = tuple(room.uuid for room in rooms)
-        self._running.append(Running(job.id, request, uuids, request.limit_s, job.waited_s))
+        started = Running(job.id, request, uuids, request.limit_s, job.waited_s)
+        self._running.append(started)
+        self._quotas.add(started)
         self._blocked.clear()
         for room in rooms:
             left_mib = None if room.memory_mib is None else max(0, room.memory_mib - room.promised_mib(request))

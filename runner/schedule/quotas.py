@@ -7,11 +7,14 @@ Then the first job would wait for that, and would no longer reserve the GPUs tha
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from runner.units import format_mib
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runner.schedule.choice import BoxLimits, Running, Waiting
     from runner.schedule.request import Request
 
@@ -29,14 +32,42 @@ class Reservation(NamedTuple):
         return request.limit_s is not None and request.limit_s <= self.starts_in_s < math.inf
 
 
+class _Taken:
+    """How much the running jobs take of all that is limited."""
+
+    def __init__(self) -> None:
+        self.groups: Counter[str | None] = Counter()  # jobs
+        self.gpus: Counter[tuple[str, bool]] = Counter()  # by owner, and whether at low priority
+        self.cpus, self.ram_mib = 0, 0
+
+    def add(self, job: Running) -> None:
+        request = job.request
+        self.groups[request.group] += 1
+        self.gpus[request.owner, request.rank < 0] += len(job.gpus)
+        self.cpus += request.cpus
+        self.ram_mib += request.ram_mib
+
+
 class Quotas:
     """What is left of each limit, and for which job it is reserved."""
 
-    def __init__(self, limits: BoxLimits, running: list[Running]) -> None:
-        self._limits, self._running = limits, running  # the list grows as jobs start
+    def __init__(self, limits: BoxLimits, running: Iterable[Running]) -> None:
+        self._limits = limits
+        self._uncounted, self._counted = list(running), _Taken()  # a box without limits need not count
         self._groups: dict[str, Reservation] = {}
         self._shares: dict[str, Reservation] = {}
         self._host: Reservation | None = None
+
+    def add(self, job: Running) -> None:
+        """Count what a job takes that has just started."""
+        self._uncounted.append(job)
+
+    @property
+    def _taken(self) -> _Taken:
+        for job in self._uncounted:
+            self._counted.add(job)
+        self._uncounted.clear()
+        return self._counted
 
     def why_not(self, job: Waiting) -> str | None:
         """Return why a limit keeps a job from starting, even if GPUs are free. Such a job reserves no GPU."""
@@ -57,7 +88,7 @@ class Quotas:
         group, at_most = request.group, self._limits.groups.get(request.group or "")
         if group is None or at_most is None:
             return None
-        running = sum(job.request.group == group for job in self._running)
+        running = self._taken.groups[group]
         if running >= at_most:
             return f"at most {at_most} of {group} at once"
         reservation = self._groups.get(group)
@@ -90,8 +121,12 @@ class Quotas:
         return math.inf if at_most is None else at_most
 
     def _left_of_share(self, request: Request) -> float:
-        mine = [job for job in self._running if job.request.owner == request.owner]
-        return self._share(request) - sum(len(job.gpus) for job in mine if _counts_for(request, job.request))
+        share = self._share(request)
+        if share == math.inf:
+            return share
+        gpus = self._taken.gpus
+        low = gpus[request.owner, True] if request.rank < 0 else 0  # see _counts_for
+        return share - gpus[request.owner, False] - low
 
     # -- the host ----------------------------------------------------------------------------------
 
@@ -99,9 +134,8 @@ class Quotas:
         request, limits, reservation = job.request, self._limits, self._host
         if not (request.cpus or request.ram_mib):
             return None
-        cpus = math.inf if limits.cpus is None else limits.cpus - sum(other.request.cpus for other in self._running)
-        used_mib = sum(other.request.ram_mib for other in self._running)
-        ram_mib = math.inf if limits.ram_mib is None else limits.ram_mib - used_mib
+        cpus = math.inf if limits.cpus is None else limits.cpus - self._taken.cpus
+        ram_mib = math.inf if limits.ram_mib is None else limits.ram_mib - self._taken.ram_mib
         why = None
         if request.cpus > max(0, cpus):
             why = f"needs {request.cpus} CPU cores, {max(0, cpus)} free"
