@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.schedule.free_rooms import FreeRooms
 from runner.schedule.order import START_USE_S, by_usage, priority_of
 from runner.schedule.quotas import Quotas, Reservation
+from runner.schedule.running_jobs import RunningJobs
 from runner.units import format_mib
 
 if TYPE_CHECKING:
@@ -85,19 +88,18 @@ class Room:
         """Return the MiB that this job takes away from others here."""
         return (self.share_mib or 0) if request.gpu_mem_mib is None else request.gpu_mem_mib
 
-    def fits(self, request: Request, without: Iterable[Running] = ()) -> bool:
-        """Return whether there is enough memory for this job, once the jobs in `without` are gone."""
+    def fits(self, request: Request, gone: Iterable[Running] = ()) -> bool:
+        """Return whether there is enough memory for this job, once these jobs have left this GPU."""
         need_mib = self.need_mib(request)
         if need_mib is None:
             return True
         if self.memory_mib is None:
             return request.gpu_mem_mib is None
-        freed_mib = sum(self.promised_mib(job.request) for job in without if self.uuid in job.gpus)
+        freed_mib = sum(self.promised_mib(job.request) for job in gone)
         return need_mib <= self.memory_mib + freed_mib
 
-    def has_room(self, request: Request, without: Iterable[Running]) -> bool:
-        """Return whether this job would find a slot and enough memory here if these jobs were gone."""
-        gone = [job for job in without if self.uuid in job.gpus]
+    def has_room(self, request: Request, gone: Sequence[Running]) -> bool:
+        """Return whether this job would find a slot and enough memory if these jobs had left this GPU."""
         return bool(self.free_slots or gone) and self.fits(request, gone)
 
 
@@ -170,10 +172,11 @@ class _Pass:
     ) -> None:
         self.plan = Plan()
         self.use: defaultdict[str, float] = defaultdict(float, limits.use)
-        self._limits, self._running = limits, list(running)
+        self._limits, self._running = limits, RunningJobs(running)
         self._rooms = {room.uuid: room for room in rooms}
-        self._cpu_slots = list(cpu_slots)
+        self._cpu_slots = deque(cpu_slots)
         self._reserved: dict[str, Reservation] = {}  # GPU -> the first job that it is reserved for
+        self._free = FreeRooms(self._rooms, self._reserved)
         self._awaited: set[str] = set()  # GPUs whose jobs must not be preempted for later jobs
         self._leaving: set[int] = {job.id for job in running if job.stopping}  # and those that this pass preempts
         self._quotas = Quotas(limits, running)
@@ -181,7 +184,7 @@ class _Pass:
 
     def is_full(self, *, cpu_too: bool) -> bool:
         """Return whether nothing more can start or be preempted in this pass."""
-        return is_full(self._rooms.values(), self._cpu_slots if cpu_too else (), self._running)
+        return not (self._free or (cpu_too and self._cpu_slots) or self._running.preemptible)
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -193,7 +196,7 @@ class _Pass:
         elif job.request.gpus:
             self._give_gpus(job, priority)
         elif self._cpu_slots:
-            self._start(job, (("", self._cpu_slots.pop(0)),), ())
+            self._start(job, (("", self._cpu_slots.popleft()),), ())
         else:
             self._wait(job, priority, "waits for a CPU slot")
             self._quotas.reserve(Reservation(job.id, job.request))
@@ -204,21 +207,24 @@ class _Pass:
 
     def _give_gpus(self, job: Waiting, priority: int) -> None:
         request = job.request
-        allowed = [room for room in self._rooms.values() if room.suits(request)]
-        free = [room for room in allowed if room.usable and room.fits(request)]
-        open_to_it = [room for room in free if self._may_take(room, request, priority)]
-        if len(open_to_it) >= request.gpus:
-            chosen = sorted(open_to_it, key=self._reluctance)[: request.gpus]
+
+        def may_use(name: str | None, reservation: Reservation | None) -> bool:
+            return is_of_type(name, request.gpu_type) and _may_take(reservation, request, priority)
+
+        if chosen := self._free.take(request, may_use):
             self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen)
-            return
-        self.plan.waiting[job.id] = self._why(request, allowed, free, open_to_it)
-        able = [room for room in allowed if not room.sick and room.fits(request, self._running)]
+        else:
+            self._wait_for_gpus(job, priority)
+
+    def _wait_for_gpus(self, job: Waiting, priority: int) -> None:
+        """Note why this job waits, and reserve GPUs for it if enough of them can ever be free for it."""
+        request = job.request
+        allowed = [room for room in self._free.named(request.on) if is_of_type(room.name, request.gpu_type)]
+        free = [room for room in allowed if room.usable and room.fits(request)]
+        self.plan.waiting[job.id] = self._why(request, priority, allowed, free)
+        able = [room for room in allowed if not room.sick and room.fits(request, self._running.on(room))]
         if len(able) >= request.gpus:
             self._reserve(job, priority, able, free)
-
-    def _reluctance(self, room: Room) -> tuple[bool, int, int]:
-        """Sort reserved GPUs last, and GPUs with fewer jobs first."""
-        return room.uuid in self._reserved, room.slots - len(room.free_slots), room.index
 
     def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room]) -> None:
         request = job.request
@@ -226,7 +232,7 @@ class _Pass:
         self.use[request.owner] += START_USE_S * request.gpus
         uuids = tuple(room.uuid for room in rooms)
         started = Running(job.id, request, uuids, request.limit_s, job.waited_s)
-        self._running.append(started)
+        self._running.add(started)
         self._quotas.add(started)
         self._blocked.clear()
         for room in rooms:
@@ -234,60 +240,59 @@ class _Pass:
             # two jobs that start together on one GPU would both count the same memory as free
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
             self._rooms[room.uuid] = room.left(room.free_slots[1:], left_mib, why_not)
+            self._free.update(room.uuid)
 
     # -- reservations and preemption ---------------------------------------------------------------
-
-    def _may_take(self, room: Room, request: Request, priority: int) -> bool:
-        """Return whether a job may use a GPU: it is not reserved, or the job is sure to leave it in time."""
-        reservation = self._reserved.get(room.uuid)
-        if reservation is None or reservation.outlasts(request):
-            return True
-        # not while the reserving job could start at once: it would preempt this one immediately
-        return request.preemptible and reservation.priority > priority and reservation.starts_in_s > 0
 
     def _reserve(self, job: Waiting, priority: int, able: Sequence[Room], free: Sequence[Room]) -> None:
         """Reserve free GPUs for a job, and preempt others if that makes enough room."""
         request = job.request
-        claimed = self._awaited | self._reserved.keys()
-        coming = [room for room in able if room not in free and room.uuid not in claimed]
+        now = {room.uuid for room in free}
+        unclaimed = [room for room in able if room.uuid not in self._awaited and room.uuid not in self._reserved]
+        coming = [room for room in unclaimed if room.uuid not in now]
         unreserved = [room for room in free if room.uuid not in self._reserved]
         if not coming and not unreserved:  # earlier jobs have reserved everything
             self._blocked[request, priority] = self.plan.waiting[job.id]
             self._quotas.reserve(Reservation(job.id, request, priority))
             return
         missing = request.gpus - len(unreserved)
-        lower = [other for other in self._running if self._may_be_preempted(other, priority)]
-        leaving = [other for other in self._running if other.id in self._leaving]
-        victims = choose_victims(coming, request, missing, leaving, lower)
+        lower = [other for other in self._running.preemptible if self._may_be_preempted(other, priority)]
+        victims = choose_victims(coming, request, missing, self._running, self._leaving, lower)
         if victims is None:
             # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
-            ends = {other.id: 0.0 for other in (*leaving, *lower)}
-            frees = {room.uuid: frees_in_s(room, request, self._running, ends) for room in able}
+            soon = self._leaving.union(other.id for other in lower)
+            frees = {room.uuid: frees_in_s(room, request, self._running.on(room), soon) for room in able}
             short = sorted((room for room in coming if room.usable), key=lambda room: frees[room.uuid])
             starts_in_s = sorted(frees.values())[request.gpus - 1]
             taken = short[:missing]
             self._awaited |= frees.keys()
         else:
             starts_in_s = 0.0
-            gone = [*leaving, *victims]
-            taken = sorted(coming, key=lambda room: not room.has_room(request, gone))[:missing]
+            taken = self._preempt(job, victims, coming)[:missing]
             self._awaited |= {room.uuid for room in taken}
-            self._leaving |= {victim.id for victim in victims}
-            self.plan.preemptions.extend(Preemption(victim.id, job.id) for victim in victims)
         reservation = Reservation(job.id, request, priority, starts_in_s)
-        self._reserved |= {room.uuid: reservation for room in (*unreserved, *taken)}
+        for room in (*unreserved, *taken):
+            self._reserved[room.uuid] = reservation
+            self._free.update(room.uuid)
         self._quotas.reserve(reservation)
+
+    def _preempt(self, job: Waiting, victims: Sequence[Running], coming: Sequence[Room]) -> list[Room]:
+        """Preempt jobs for another one. Return the coming GPUs, those with room for it first."""
+        self._leaving |= {victim.id for victim in victims}
+        self.plan.preemptions.extend(Preemption(victim.id, job.id) for victim in victims)
+        return sorted(coming, key=lambda room: not _will_have_room(room, job.request, self._running, self._leaving))
 
     def _may_be_preempted(self, job: Running, priority: int) -> bool:
         lower = priority_of(job, self._limits.age_s) < priority
         return job.request.preemptible and lower and job.id not in self._leaving
 
-    def _why(self, request: Request, allowed: Sequence[Room], free: Sequence[Room], open_to_it: Sequence[Room]) -> str:
+    def _why(self, request: Request, priority: int, allowed: Sequence[Room], free: Sequence[Room]) -> str:
         """Return one sentence for people about why a job waits."""
         if len(allowed) < request.gpus:
             return f"needs {wanted(request)}; there are {len(allowed)} that it may use"
         if len(free) >= request.gpus:
-            first = next(self._reserved[room.uuid].id for room in free if room not in open_to_it)
+            reservations = (self._reserved.get(room.uuid) for room in free)
+            first = next(kept.id for kept in reservations if kept and not _may_take(kept, request, priority))
             return f"behind #{first}, which waits for the same GPUs"
         troubles = _troubles(allowed)
         short = [room for room in allowed if room.usable and not room.fits(request)]
@@ -295,41 +300,63 @@ class _Pass:
         return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
 
 
-def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: Mapping[int, float]) -> float:
+def _may_take(reservation: Reservation | None, request: Request, priority: int) -> bool:
+    """Return whether a job may use a GPU: it is not reserved, or the job is sure to leave it in time."""
+    if reservation is None or reservation.outlasts(request):
+        return True
+    # not while the reserving job could start at once: it would preempt this one immediately
+    return request.preemptible and reservation.priority > priority and reservation.starts_in_s > 0
+
+
+def frees_in_s(room: Room, request: Request, here: Sequence[Running], soon: Collection[int]) -> float:
     """Return in how many seconds there is room at the latest, by the time limits of running jobs; inf if unknown.
 
-    `ends`: earlier ends for jobs that are stopping or can be preempted.
+    `here`: the jobs on this GPU. `soon`: the jobs that are stopping or can be preempted.
     """
     if room.has_room(request, ()):
         return 0.0
 
     def end_of(job: Running) -> float:
-        return ends.get(job.id, math.inf if job.ends_in_s is None else job.ends_in_s)
+        return 0.0 if job.id in soon else math.inf if job.ends_in_s is None else job.ends_in_s
 
-    here = sorted((job for job in running if room.uuid in job.gpus), key=end_of)
+    here = sorted(here, key=end_of)
     return next((end_of(job) for count, job in enumerate(here, 1) if room.has_room(request, here[:count])), math.inf)
 
 
 def choose_victims(
-    rooms: Sequence[Room], request: Request, missing: int, leaving: Sequence[Running], preemptible: Sequence[Running]
-) -> list[Running] | None:
+    rooms: Sequence[Room], request: Request, missing: int,
+    running: RunningJobs, leaving: Collection[int], preemptible: Sequence[Running],
+) -> list[Running] | None:  # fmt: skip
     """Return which jobs to preempt so that a job gets `missing` of these GPUs, or None if preempting all is not enough.
 
     Preempt the lowest priority first, then the jobs that started last: they lose the least work. Preempt no job
     without need.
     """
+    gone = {*leaving, *(job.id for job in preemptible)}
 
-    def enough(victims: Sequence[Running]) -> bool:
-        return sum(room.has_room(request, [*leaving, *victims]) for room in rooms) >= missing
+    def count(among: Iterable[Room]) -> int:
+        return sum(_will_have_room(room, request, running, gone) for room in among)
 
-    victims = sorted(preemptible, key=lambda job: (job.request.priority, job.ran_s, job.waited_s))
-    if not enough(victims):
+    spare = count(rooms) - missing
+    if spare < 0:
         return None
+    by_uuid = {room.uuid: room for room in rooms}
+    victims = sorted(preemptible, key=lambda job: (job.request.priority, job.ran_s, job.waited_s))
     for victim in reversed(victims):
-        others = [other for other in victims if other is not victim]
-        if enough(others):
-            victims = others
-    return victims
+        held = [by_uuid[uuid] for uuid in dict.fromkeys(victim.gpus) if uuid in by_uuid]
+        before = count(held)
+        gone.remove(victim.id)
+        lost = before - count(held)
+        if lost <= spare:
+            spare -= lost
+        else:
+            gone.add(victim.id)
+    return [victim for victim in victims if victim.id in gone]
+
+
+def _will_have_room(room: Room, request: Request, running: RunningJobs, gone: Collection[int]) -> bool:
+    """Return whether a job finds room on a GPU once the jobs with these ids are gone."""
+    return room.has_room(request, [job for job in running.on(room) if job.id in gone])
 
 
 def _troubles(rooms: Iterable[Room]) -> list[str]:
@@ -361,6 +388,7 @@ def is_of_type(name: str | None, wanted_type: str | None) -> bool:
     return name is not None and _letters(wanted_type) in _letters(name)
 
 
+@lru_cache(maxsize=1_000)
 def _letters(text: str) -> str:
     return "".join(char for char in text.lower() if char.isalnum())
 
