@@ -1,4 +1,4 @@
-"""A pass of the scheduler asks nothing that takes longer the more jobs there are."""
+"""A pass of the scheduler asks nothing that takes longer the more jobs there are, and grows evenly with the GPUs."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
 
+from benchmarks.choose import scenes
 from benchmarks.queue import QueueOf
 from runner.store.connection import open_store
 
@@ -43,3 +44,25 @@ def test_what_is_looked_at_does_not_grow_with_the_queue(store):
     QueueOf(store, 3_000)
     lanes = len(queue.line.lanes())
     assert before <= len(queue.line.waiting(per_lane=2)) <= 2 * lanes <= 2 * 5 * 3 * 4
+
+
+@pytest.mark.parametrize("scene", scenes(8))
+def test_ten_times_the_gpus_take_no_more_than_fifteen_times_the_steps(scene):
+    few, many = (steps_of(scenes(size)[scene]) for size in (30, 300))
+    assert many <= 15 * few  # if each start looks at all GPUs, it is 80 times
+
+
+def steps_of(act):
+    """Return how many functions are called."""
+    steps, before = 0, sys.getprofile()
+
+    def count(_frame, event, _argument):
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return steps
