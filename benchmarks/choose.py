@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from runner.schedule.choice import Plan, Room, Running, Waiting, choose
+from runner.schedule.choice import Plan, Running, Waiting, choose
 from runner.schedule.request import Request
+from runner.schedule.room import Room
 
 SIZES = (8, 80, 800, 8_000)
 ROUNDS, OWNERS = 5, ("ada", "bo", "cy")

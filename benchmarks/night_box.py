@@ -15,8 +15,9 @@ from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
 from runner.batch import BatchPlan, OutOfMemory, Run, oom
 from runner.idle import hung_rule
 from runner.model import Exit, State
-from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose
+from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.request import Request
+from runner.schedule.room import BoxLimits, Room
 from runner.watchdogs import failure_streak
 
 NEXT_S = 1.0  # after a job, until a reading shows that its memory is back

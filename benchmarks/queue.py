@@ -13,7 +13,8 @@ from statistics import median
 
 from runner import clock
 from runner.model import Exit, Job, JobSpec, Priority, Reason, State
-from runner.schedule.choice import Plan, Room, choose, free_slots
+from runner.schedule.choice import Plan, choose
+from runner.schedule.room import Room, free_slots
 from runner.store.box import box_limits
 from runner.store.connection import Store, open_store
 from runner.store.jobs import Jobs

@@ -24,6 +24,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from runner.file_lock import is_locked
 from runner.model import Exit, Record
 
 if TYPE_CHECKING:
@@ -152,21 +153,6 @@ def _of_run(record: OfRun | None, run_id: str) -> OfRun | None:
 def lock_is_held(folder: str) -> bool:
     """Return whether the supervisor of this run directory is alive."""
     return is_locked(os.path.join(folder, LOCK))
-
-
-def is_locked(path: str) -> bool:
-    """Return whether another process holds the lock on a file; False if there is no file."""
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:

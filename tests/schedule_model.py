@@ -9,9 +9,10 @@ import heapq
 from dataclasses import dataclass, field
 from random import Random
 
-from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose, free_slots
+from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.feasibility import never_fits
 from runner.schedule.request import Request
+from runner.schedule.room import BoxLimits, Room, free_slots
 from tests.schedule_truth import Pass, check
 
 NAMES = ("NVIDIA RTX A5000", "Tesla T4", "NVIDIA H100 80GB HBM3")

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from runner.schedule.choice import BoxLimits, Plan, Room, Running, Start, Waiting
+from runner.schedule.choice import Plan, Running, Start, Waiting
 from runner.schedule.request import Request
+from runner.schedule.room import BoxLimits, Room
 from runner.units import format_mib
 
 START_USE_S = 600.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.forecast.estimates import Estimate
-    from runner.schedule.choice import BoxLimits, Room
+    from runner.schedule.room import BoxLimits, Room
     from runner.store.connection import Store
     from runner.store.scheduling_queries import Lease
 

@@ -7,39 +7,37 @@ import copy
 import time
 from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from runner import clock, rundir
-from runner.api.edits import affects_probe, differences, edited, in_words, to_copy
-from runner.api.queue_order import QueueOrder
+from runner import clock
+from runner.api.pause_words import why_paused
 from runner.api.specs import SpecChecks
-from runner.api.view import View
-from runner.api.waiting_reasons import WaitingReasons
 from runner.config import home
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
-from runner.processes import doorbell, linux, process_lock
+from runner.processes import doorbell, process_lock
 from runner.store.audit import Audit
 from runner.store.box import Box, BoxKey
 from runner.store.connection import open_store
 from runner.store.dependencies import Dependencies, Reruns
-from runner.store.groups import Groups
 from runner.store.jobs import Jobs
-from runner.store.listing import Listing
 from runner.store.notices import Notices
-from runner.store.scheduling_queries import Line
-from runner.store.spec_changes import Edits, TimeLimits
-from runner.store.watchdog_state import Keep, Watches
-from runner.store.workspaces import Workspaces
 from runner.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from runner.api.edits import Edit
+    from runner.api.queue_order import QueueOrder
+    from runner.api.view import View
+    from runner.api.waiting_reasons import WaitingReasons
     from runner.model import Job, JobSpec
-    from runner.store.groups import Template
+    from runner.store.groups import Groups, Template
+    from runner.store.listing import Listing
+    from runner.store.scheduling_queries import Line
+    from runner.store.workspaces import Workspaces
 
 SHORTEST_S = 1.0  # to keep a job, or to extend it by
 
@@ -50,7 +48,7 @@ def at_the_terminal(words: str) -> str:
 
 
 class Queue:
-    """The queue of one state folder, used by one actor."""
+    """The queue of one state folder, used by one actor. Parts that `submit` does not need are imported on first use."""
 
     def __init__(
         self, folder: str | None = None, *, actor: str, typed: Callable[[str], str] = at_the_terminal,
@@ -60,12 +58,7 @@ class Queue:
         self.actor, self.typed = actor, typed
         self.store = open_store(self.home, backup_dir=home.backup_folder(), begin=begin)
         self.jobs, self.notices, self.box = Jobs(self.store), Notices(self.store), Box(self.store)
-        self.audit, self.workspaces = Audit(self.store), Workspaces(self.store)
-        self.line, self.groups, self.listing = Line(self.store), Groups(self.store), Listing(self.store)
-        self.reasons = WaitingReasons(self.home, self.store, typed)
-        self.view = View(self.home, self.store, self.reasons, self.job)
-        self.checks = SpecChecks(self)
-        self.order = QueueOrder(self)
+        self.audit, self.checks = Audit(self.store), SpecChecks(self)
 
     def __enter__(self) -> Queue:
         return self
@@ -73,10 +66,59 @@ class Queue:
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """The workspaces."""
+        from runner.store.workspaces import Workspaces
+
+        return Workspaces(self.store)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups."""
+        from runner.store.groups import Groups
+
+        return Groups(self.store)
+
+    @cached_property
+    def line(self) -> Line:
+        """What the scheduler reads."""
+        from runner.store.scheduling_queries import Line
+
+        return Line(self.store)
+
+    @cached_property
+    def listing(self) -> Listing:
+        """Lists and counts of jobs."""
+        from runner.store.listing import Listing
+
+        return Listing(self.store)
+
+    @cached_property
+    def reasons(self) -> WaitingReasons:
+        """Why jobs wait."""
+        from runner.api.waiting_reasons import WaitingReasons
+
+        return WaitingReasons(self.home, self.store, self.typed)
+
+    @cached_property
+    def view(self) -> View:
+        """The queue, for reading."""
+        from runner.api.view import View
+
+        return View(self.home, self.store, self.reasons, self.job)
+
+    @property
+    def order(self) -> QueueOrder:
+        """The order of the queue, for this actor to change."""
+        from runner.api.queue_order import QueueOrder
+
+        return QueueOrder(self)
+
     def acting_as(self, actor: str) -> Queue:
         """Return the same queue, over the same connection, for another actor."""
         other = copy.copy(self)
-        other.actor, other.order = actor, QueueOrder(other)
+        other.actor, other.view = actor, self.view  # shared: it caches the forecast
         return other
 
     def job(self, job_id: int) -> Job:
@@ -97,6 +139,10 @@ class Queue:
     def runner_is_up(self) -> bool:
         """Return whether a runner is up for this queue."""
         return process_lock.runner_is_up(self.home)
+
+    def why_paused(self) -> str | None:
+        """Return why no more jobs start (paused or draining) and how to resume; None if jobs may start."""
+        return why_paused(self.box, self.typed)
 
     def ring(self) -> None:
         """Wake the runner and the bot, if they are up. Inside a transaction do nothing: they could not see it yet."""
@@ -209,6 +255,9 @@ class Queue:
 
     def edit(self, job_id: int, edit: Edit) -> str:
         """Edit a queued job, with the same checks as on submit. Return a sentence about it."""
+        from runner.api.edits import affects_probe, differences, edited, in_words, to_copy
+        from runner.store.spec_changes import Edits
+
         if edit.is_empty:
             raise UserError(f"What do you want to change? Try: {self.typed(f'edit {job_id} --time 4h')}")
         folder = to_copy(self.queued(job_id).spec, edit)
@@ -267,6 +316,9 @@ class Queue:
 
     def keep(self, job_id: int, for_s: float | None = None) -> str:
         """Keep a job from being stopped as idle, for `for_s` seconds or for good. Return a sentence about it."""
+        from runner.processes import linux
+        from runner.store.watchdog_state import Keep, Watches
+
         if for_s is not None and for_s < SHORTEST_S:
             raise UserError("The time to keep a job is at least 1s: write it like 30m, 2h or 1d.")
         until = None if for_s is None else time.monotonic() + for_s
@@ -285,6 +337,8 @@ class Queue:
 
         Inside a transaction of the caller, call `pass_on_limit` after the commit.
         """
+        from runner.store.spec_changes import TimeLimits
+
         with self.store.transaction():
             job = self._unfinished(job_id)
             before_s = job.spec.time_limit_s or 0.0
@@ -300,12 +354,16 @@ class Queue:
 
     def pass_on_limit(self, job_id: int) -> None:
         """Give the new limit to the supervisor of a live job, even if no runner is up. Not within a transaction."""
+        from runner import rundir
+
         if not self.store.connection.in_transaction:
             with contextlib.suppress(OSError):  # the runner tries again
                 rundir.extend_limit(self.home, self.job(job_id))
 
     def _extended_s(self, job: Job, by_s: float, base_s: float | None) -> float:
         """Return the new limit. Raise UserError if the job cannot be extended that far."""
+        from runner import rundir
+
         before_s, longest_s = job.spec.time_limit_s, self.box.get(BoxKey.TIMES, {}).get("longest_s")
         if before_s is None:
             raise UserError(f"Job {job.id} has no time limit: it may run for as long as it takes.")

@@ -8,14 +8,11 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runner.commands.background_check import refuse_leaving
 from runner.config import home
 from runner.config.options import OPTIONS
 from runner.errors import UserError
-from runner.gpu.availability import room_of
 from runner.gpu.published import read_published
 from runner.model import GpuHealth, JobSpec, Priority, State
-from runner.schedule.feasibility import never_fits
 from runner.schedule.request import request_of
 from runner.store.box import BoxKey, box_limits
 from runner.units import format_duration
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from runner.api.queue import Queue
     from runner.config.workspace import Workspace
     from runner.model import Snapshot
-    from runner.schedule.choice import Room
+    from runner.schedule.room import Room
 
 LONGEST_COMMAND = 1_000_000
 BATCH, ACCUMULATION = "{batch_size}", "{grad_accum}"
@@ -107,6 +104,8 @@ def refuse_unrunnable(spec: JobSpec) -> None:
     if len(spec.command) > LONGEST_COMMAND:
         raise UserError("The command is longer than a million characters. Put a part of it into a file that it reads.")
     if spec.argv is None and _is_shell(spec):
+        from runner.commands.background_check import refuse_leaving  # imported late: it parses shell text
+
         refuse_leaving(spec.command)
     _refuse_unprobable(spec)
     if not os.path.isdir(spec.dir):
@@ -180,6 +179,8 @@ class SpecChecks:
             raise UserError("This box is set up without GPUs (NIGHTSHIFT_GPUS=none). Use --gpus 0.")
 
     def _refuse_too_large(self, spec: JobSpec, snapshot: Snapshot) -> None:
+        from runner.schedule.feasibility import never_fits  # imported late: without a runner no GPUs are known
+
         box = self._queue.box
         rooms = _existing(snapshot, int(box.get(BoxKey.SLOTS, 1)))
         limits = box_limits(self._queue.store)
@@ -211,6 +212,8 @@ class SpecChecks:
 
 def _existing(snapshot: Snapshot, slots: int) -> list[Room]:
     """Return the usable GPUs as if nothing ran on them."""
+    from runner.gpu.availability import room_of
+
     usable = [gpu for gpu in snapshot.gpus if gpu.health is not GpuHealth.UNSUPPORTED]
     return [room_of(replace(gpu, memory_used_mib=0), (), slots, None) for gpu in usable]
 

@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import clock
+from runner.api.pause_words import why_paused
 from runner.gpu.availability import current_gpu_states, gpu_trouble
 from runner.model import State
 from runner.processes import process_lock
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from runner.model import Job
     from runner.schedule.choice import Plan
-    from runner.store.box import Pause
     from runner.store.connection import Store
     from runner.store.dependencies import Blocker
 
@@ -116,15 +116,7 @@ class WaitingReasons:
 
     def why_paused(self) -> str | None:
         """Return why no more jobs start (paused or draining) and how to resume; None if jobs may start."""
-        pause = self._box.pause()
-        goes_on = f"{self._typed('resume')} goes on"
-        if pause and not pause.by_person:
-            return f"the queue is paused, because {pause.why}{_trial_words(pause)}; {goes_on}"
-        if pause:
-            return f"the queue is paused by {pause.by}; {goes_on}"
-        if self._box.any(BoxKey.DRAINING):
-            return f"the box is draining, and no more jobs start; {goes_on}"
-        return None
+        return why_paused(self._box, self._typed)
 
     def why_blocked(self, job_ids: Collection[int]) -> str | None:
         """Return the pause, drain or hold that a person must lift before all of these can end; None without one."""
@@ -136,21 +128,6 @@ class WaitingReasons:
         named = ", ".join(map(str, held[:NAMED])) + (" …" if len(held) > NAMED else "")
         release, kill = self._typed(f"release {held[0]}"), self._typed(f"kill {held[0]}")
         return f"held until somebody releases them: job {named}; {release} or {kill}"
-
-
-def _trial_words(pause: Pause) -> str:
-    """Return, in words, which job tries a queue that the breaker paused, and when; empty if none does."""
-    if pause.trial:
-        return f", and #{pause.trial} shows whether it may go on"
-    if not pause.again:
-        return ""
-    due = clock.moment(pause.try_at)
-    if due is None:
-        return ", and one job is tried as soon as it can start"
-    at = f"at {due.astimezone():%H:%M}"
-    if pause.tries:
-        return f", and one job is tried {at}"
-    return f", and a job of another kind is tried at once, or one like them {at}"
 
 
 def queued_job(job: Job) -> QueuedJob:

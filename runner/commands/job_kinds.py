@@ -18,8 +18,6 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.commands.shell_parser import split
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -52,6 +50,8 @@ def words_of(command: str, argv: Sequence[str] | None = None) -> list[str]:
     """Return the words of a command. Shell text that cannot be parsed is split at white space."""
     if argv is not None:
         return list(argv)
+    from runner.commands.shell_parser import split  # imported late: its patterns take 2 ms
+
     try:
         return split(command)
     except ValueError:

@@ -10,7 +10,8 @@ from bisect import insort
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose, free_slots
+from runner.schedule.choice import Running, Waiting, choose
+from runner.schedule.room import BoxLimits, Room, free_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

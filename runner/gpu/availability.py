@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.gpu.attribution import foreign_memory_mib, holders
-from runner.gpu.inventory import is_identified
 from runner.gpu.published import read_published
 from runner.model import GpuHealth
-from runner.schedule.choice import Room, free_slots
+from runner.schedule.room import Room, free_slots
 from runner.store.box import BoxKey
 from runner.units import format_duration
 
@@ -206,6 +205,8 @@ class GpuStates:
     def _when_read(self, gpu: Gpu) -> str:
         """Say how old the readings are and what is wrong with the driver; no trouble from before the last boot."""
         assert self._snapshot is not None
+        from runner.gpu.inventory import is_identified
+
         if not is_identified(gpu):  # it was never read
             return self._snapshot.trouble or gpu.detail or "has never been read"
         if self._age_s == math.inf:

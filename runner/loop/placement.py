@@ -11,7 +11,7 @@ from runner.gpu.availability import room_of, why_not_free
 from runner.loop.memory_settling import MemorySettling
 from runner.model import GpuHealth
 from runner.notices import GpuBack, GpuHeld, GpuLost
-from runner.schedule.choice import free_slots
+from runner.schedule.room import free_slots
 from runner.step import Step
 from runner.store.box import BoxKey
 from runner.store.scheduling_queries import CPU
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from runner.model import Exit, Gpu, Job, State
-    from runner.schedule.choice import Room
+    from runner.schedule.room import Room
     from runner.step import Context
     from runner.store.scheduling_queries import Lease
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
-import signal
 import time
 from typing import TYPE_CHECKING
 
 from runner.config import home
 from runner.errors import OperatorError
+from runner.file_lock import is_locked
 from runner.processes import doorbell
-from runner.rundir import is_locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +92,9 @@ def make_leave(folder: str, pid: int, is_it: Callable[[], bool], *, insist: bool
     Return False if it is already gone, or if `is_it` says that the pid now belongs to another process. If it does not
     end in time, kill it with `insist`; otherwise raise OperatorError.
     """
+    import select
+    import signal
+
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

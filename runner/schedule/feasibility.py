@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runner.schedule.choice import counted, is_of_type, wanted
+from runner.schedule.room import counted, is_of_type, wanted
 from runner.units import format_mib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.schedule.choice import BoxLimits, Room
     from runner.schedule.request import Request
+    from runner.schedule.room import BoxLimits, Room
 
 
 def never_fits(request: Request, existing: Sequence[Room], cpu_slots: int, limits: BoxLimits) -> str | None:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from runner.schedule.choice import Room
     from runner.schedule.quotas import Reservation
     from runner.schedule.request import Request
+    from runner.schedule.room import Room
 
     MayUse: TypeAlias = Callable[[str | None, Reservation | None], bool]  # by the name of a GPU
 

@@ -11,7 +11,8 @@ from runner.schedule.request import HIGHEST_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from runner.schedule.choice import BoxLimits, Running, Waiting
+    from runner.schedule.choice import Running, Waiting
+    from runner.schedule.room import BoxLimits
 
 T = TypeVar("T")
 ByPriority: TypeAlias = "dict[int, dict[str, list[tuple[float, int, T]]]]"  # priority -> owner -> (position, id, job)

@@ -15,8 +15,9 @@ from runner.units import format_mib
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runner.schedule.choice import BoxLimits, Running, Waiting
+    from runner.schedule.choice import Running, Waiting
     from runner.schedule.request import Request
+    from runner.schedule.room import BoxLimits
 
 
 class Reservation(NamedTuple):

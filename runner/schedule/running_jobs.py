@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from runner.schedule.choice import Room, Running
+    from runner.schedule.choice import Running
+    from runner.schedule.room import Room
 
 
 class RunningJobs:

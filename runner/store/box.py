@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.model import Record
-from runner.schedule.choice import DAY_S, BoxLimits
 from runner.store.connection import Table, marks
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.config.settings import Settings
+    from runner.schedule.room import BoxLimits
     from runner.store.connection import Store
 
 HALF_LIFE_S = 86_400.0
@@ -144,6 +144,8 @@ def keep_limits(box: Box, settings: Settings) -> None:
 
 def box_limits(store: Store) -> BoxLimits:
     """Return the current limits, with the recent GPU use of each owner."""
+    from runner.schedule.room import DAY_S, BoxLimits  # imported late: without a runner no limits are known
+
     groups = dict(store.tuples("SELECT name, at_most FROM groups WHERE at_most IS NOT NULL"))
     limits = {"age_s": DAY_S, **Box(store).get(BoxKey.LIMITS, {})}
     return BoxLimits(**limits, groups=groups, use=Shares(store).use())

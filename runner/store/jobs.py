@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,7 @@ from runner.schedule.request import lane_of, request_in, request_of
 from runner.store.box import Shares
 from runner.store.connection import Table, marks
 from runner.store.dependencies import Dependencies
-from runner.store.groups import Groups
 from runner.store.notices import Notices
-from runner.store.scheduling_queries import CPU, UnderWay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from runner.schedule.backoff import Retry
     from runner.schedule.request import Request
     from runner.store.connection import Store
+    from runner.store.groups import Groups
+    from runner.store.scheduling_queries import UnderWay
     from runner.supervisor.probe_records import ProbeReport
 
 
@@ -35,8 +35,7 @@ class Jobs(Table):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._notices = Notices(store)
-        self._dependencies, self._shares, self._groups = Dependencies(store), Shares(store), Groups(store)
+        self._notices, self._dependencies, self._shares = Notices(store), Dependencies(store), Shares(store)
 
     # -- adding ------------------------------------------------------------------------------------
 
@@ -50,7 +49,7 @@ class Jobs(Table):
                 "INSERT INTO jobs (spec, state, run_id, lane, rank, position, ready, begin_at, retries_left,"
                 " submitted_at, key, kind, shape) VALUES (?, 'QUEUED', ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    body, secrets.token_hex(4), lane_of(request_of(spec)), -spec.priority.rank,
+                    body, os.urandom(4).hex(), lane_of(request_of(spec)), -spec.priority.rank,
                     spec.begin_at is None, spec.begin_at, spec.retries, at, key, *kinds_of(spec),
                 ),
             ).lastrowid  # fmt: skip
@@ -58,7 +57,7 @@ class Jobs(Table):
             if spec.after or spec.after_ok:
                 self._dependencies.add(int(job_id), spec)
             if spec.group:
-                self._groups.join(spec.group, spec.owner, at)
+                self._groups().join(spec.group, spec.owner, at)
             self.note(job_id, None, "submitted", {"by": spec.owner}, at=at)
             return int(job_id)
 
@@ -97,6 +96,8 @@ class Jobs(Table):
 
     def under_way(self) -> list[UnderWay]:
         """Return the same jobs, with only the fields that the runner needs at every tick."""
+        from runner.store.scheduling_queries import UnderWay  # imported late: only the runner needs it
+
         rows = self._store.rows(
             "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning, run_id FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
@@ -123,6 +124,8 @@ class Jobs(Table):
 
         Return None if the job has left the queue, is not ready, or now asks for other resources than `asked`.
         """
+        from runner.store.scheduling_queries import CPU
+
         with self._store.transaction():
             sql = "SELECT attempt, lane FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1"
             row = self._store.row(sql, (job_id,))
@@ -234,7 +237,12 @@ class Jobs(Table):
             gone.append(number)
             doomed = self._dependencies.settle(number, succeeded=succeeded)
             ended += [(other, False) for other in doomed if self._cancel(other, Reason.DEPENDENCY, f"#{number}")]
-        self._groups.settle(gone)
+        self._groups().settle(gone)
+
+    def _groups(self) -> Groups:
+        from runner.store.groups import Groups  # imported late: few jobs that are submitted have a group
+
+        return Groups(self._store)
 
     def _attempt_ended(
         self, job: Job, at: str, started_at: str | None, how: tuple[State, Reason] | None, end: Exit | None,

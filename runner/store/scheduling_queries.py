@@ -19,9 +19,9 @@ from runner.store.connection import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runner.schedule.choice import BoxLimits
     from runner.schedule.order import ByPriority
     from runner.schedule.request import Request
+    from runner.schedule.room import BoxLimits
 
 CPU = "cpu"  # the resource a job without GPUs holds a lease on
 # the time that earlier attempts ran does not count as waiting

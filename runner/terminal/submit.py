@@ -214,7 +214,7 @@ class Submission:
             print(json.dumps({"ids": self.ids} | ({"group": self.group} if self.group else {})))
         if not self._queue.runner_is_up():
             _say(f"queued in {self._queue.home}, but no runner is up there. Start one: nightshift up --detach")
-        elif why := self._queue.reasons.why_paused():
+        elif why := self._queue.why_paused():
             tried = self._queue.reasons.trial_job()
             _say(f"job {tried} starts now, though {why}" if tried in self.ids else f"queued, but {why}")
         code = _wait(self._queue, self.ids) if self._values.get("wait") else 0

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose
+from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.request import Request
+from runner.schedule.room import BoxLimits, Room
 from tests import schedule_oracle
 
 NAMES = (None, "NVIDIA RTX A5000", "NVIDIA A50", "Tesla T4")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from runner.forecast.estimates import forecast
 from runner.forecast.simulation import HeldSlot, Later, Length, Scene
-from runner.schedule.choice import BoxLimits, Room, Running, Waiting, choose
+from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.request import Request
+from runner.schedule.room import BoxLimits, Room
 
 SECONDS = st.integers(1, 12)
 

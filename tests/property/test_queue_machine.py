@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from runner.model import Reason, State
-from runner.schedule.choice import BoxLimits
 from runner.schedule.order import start_order
 from runner.schedule.request import request_in, request_of
+from runner.schedule.room import BoxLimits
 from runner.store.connection import open_store
 from runner.store.jobs import Jobs
 from runner.store.notices import Notices

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.schedule.choice import Room, Waiting, choose
+from runner.schedule.choice import Waiting, choose
 from runner.schedule.request import Request
+from runner.schedule.room import Room
 
 
 @st.composite

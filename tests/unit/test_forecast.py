@@ -4,7 +4,7 @@ from runner import clock
 from runner.api.outlook import Outlook
 from runner.forecast.estimates import Estimate, Forecast, agree, forecast, length_of
 from runner.forecast.simulation import UNKNOWN, HeldSlot, Later, Length, Rest, Scene
-from runner.schedule.choice import BoxLimits
+from runner.schedule.room import BoxLimits
 from tests.unit.test_schedule import gpu, runs, wants
 
 HOUR = 3600.0

@@ -1,7 +1,8 @@
 """What a job that waits keeps from those behind it, and what it does not; who is preempted for it."""
 
-from runner.schedule.choice import BoxLimits, Preemption, Room, Running, Start, Waiting, choose
+from runner.schedule.choice import Preemption, Running, Start, Waiting, choose
 from runner.schedule.request import Request
+from runner.schedule.room import BoxLimits, Room
 
 LOW = {"rank": -1, "preemptible": True}
 

@@ -1,9 +1,10 @@
 import pytest
 
-from runner.schedule.choice import DAY_S, BoxLimits, Preemption, Room, Running, Start, Waiting, choose, free_slots
+from runner.schedule.choice import Preemption, Running, Start, Waiting, choose
 from runner.schedule.feasibility import never_fits
 from runner.schedule.order import start_order
 from runner.schedule.request import Request, lane_of, request_in
+from runner.schedule.room import DAY_S, BoxLimits, Room, free_slots
 
 RANKS = {"low": -1, "normal": 0, "high": 1}
 
