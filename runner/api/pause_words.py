@@ -10,7 +10,8 @@ from runner.store.box import BoxKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runner.store.box import Box, Pause
+    from runner.store.box import Box
+    from runner.store.pause import Pause
 
 
 def why_paused(box: Box, typed: Callable[[str], str]) -> str | None:

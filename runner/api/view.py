@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from runner import clock, rundir
+from runner import clock
 from runner.errors import UserError
 from runner.gpu.availability import current_gpu_states
 from runner.gpu.published import read_published
@@ -17,7 +17,6 @@ from runner.store.listing import Listing
 from runner.store.measurements import Used
 from runner.store.scheduling_queries import Line
 from runner.store.watchdog_state import Watches
-from runner.supervisor.log_reader import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from runner.store.connection import Store
     from runner.store.durations import Known
     from runner.store.listing import Overview
+    from runner.supervisor.log_reader import Log
 
 RECENT = timedelta(hours=24)
 _NO_ESTIMATE = dict.fromkeys(("estimated_start", "estimated_start_not_before", "estimated_start_not_after"))
@@ -113,6 +113,9 @@ class View:
         number = attempt or job.attempt
         if number == 0:
             raise UserError(f"Job {job_id} has not started yet: there is no output.")
+        from runner import rundir
+        from runner.supervisor.log_reader import Log
+
         return Log(rundir.folder_of(self._home, job_id, number))
 
     def evidence(self, job_id: int) -> dict[str, Any] | None:
@@ -137,6 +140,7 @@ class View:
         job = self._job(job_id)
         if job.spec.probe is None or not job.attempt:
             return None
+        from runner import rundir
         from runner.batch import bars, detail, summary
         from runner.supervisor.probe_records import read_report
 

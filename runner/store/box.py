@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.model import Record
 from runner.store.connection import Table, marks
 
 if TYPE_CHECKING:
@@ -17,9 +15,9 @@ if TYPE_CHECKING:
     from runner.config.settings import Settings
     from runner.schedule.room import BoxLimits
     from runner.store.connection import Store
+    from runner.store.pause import Pause
 
 HALF_LIFE_S = 86_400.0
-BREAKER = "breaker"  # pauses the queue after failures in a row
 
 
 class BoxKey(Enum):
@@ -56,25 +54,6 @@ class BoxKey(Enum):
     UPDATES_TRIED_AGAIN = "updates tried again"  # counts by update id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause(Record):
-    """Who or what paused the queue, and how the breaker tries whether it may go on."""
-
-    by: str
-    why: str | None = None
-    jobs: tuple[int, ...] | None = None  # those that failed; None after a person's pause
-    again: bool | None = None  # whether jobs are tried at all
-    tries: int = 0
-    trial: int | None = None  # the job that is being tried
-    try_at: str | None = None  # None: as soon as a job can start
-    told: bool = False
-
-    @property
-    def by_person(self) -> bool:
-        """Return whether a person paused the queue."""
-        return self.by != BREAKER
-
-
 class Box(Table):
     """Values by key, stored as JSON."""
 
@@ -86,7 +65,11 @@ class Box(Table):
     def pause(self) -> Pause | None:
         """Return the pause of the queue, or None."""
         stored = self.get(BoxKey.PAUSED)
-        return Pause.from_json(stored) if stored else None
+        if not stored:
+            return None
+        from runner.store.pause import Pause  # imported late: it is seldom paused
+
+        return Pause.from_json(stored)
 
     def any(self, *keys: BoxKey) -> bool:
         """Return whether at least one of these has a value."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from runner.model import Job
-    from runner.store.box import Pause
+    from runner.store.pause import Pause
 
 
 class Trials(Table):

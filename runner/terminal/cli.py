@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from runner.errors import UserError
+from runner.terminal.console import show_any_character
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -214,8 +214,7 @@ def main(words: Sequence[str]) -> int:
     """Run one command and return its exit code. Raise UserError if the command line is wrong."""
     if COMPLETE in os.environ:
         return shell_complete(commands, {}, PROGRAM, COMPLETE, os.environ[COMPLETE])
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a terminal without … gets \u2026
+    show_any_character()
     try:
         with commands.make_context(PROGRAM, list(words)) as context:
             return int(commands.invoke(context) or 0)

@@ -15,8 +15,8 @@ from runner.config.option_reader import read_words, take_lists
 from runner.errors import UserError
 from runner.model import State
 from runner.terminal import submit
+from runner.terminal.job_table import gpu_indices
 from runner.terminal.log_follow import Growing
-from runner.terminal.ls import gpu_indices
 from runner.terminal.session import counted, open_queue, say, warn_without_runner
 from runner.terminal.wait import Changes
 from runner.text.words import state_words

@@ -36,7 +36,7 @@ OFFERED, WIDEST = 50, 60  # jobs or groups that are offered as completions, and 
 def open_queue() -> Queue:
     """Open the queue of the current state folder, as the user at the terminal."""
     from runner.api import Queue
-    from runner.terminal.submit import user
+    from runner.terminal.console import user
 
     return Queue(actor=user())
 

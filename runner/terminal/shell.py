@@ -12,7 +12,7 @@ from runner import rundir
 from runner.config.env_file import read_env_file
 from runner.errors import UserError
 from runner.snapshot import code_copy
-from runner.terminal.ls import gpu_indices
+from runner.terminal.job_table import gpu_indices
 from runner.terminal.session import JOB, open_queue, say
 from runner.text.words import gpu_words, printable, state_words
 

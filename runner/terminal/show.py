@@ -15,7 +15,7 @@ from runner.model import Reason, State
 from runner.snapshot import code_copy
 from runner.store.listing import Listing
 from runner.store.measurements import usage_of
-from runner.terminal.ls import gpu_indices
+from runner.terminal.job_table import gpu_indices
 from runner.terminal.session import AS_JSON, JOB, counted, open_queue, print_json
 from runner.text.table import paint
 from runner.text.words import (

@@ -12,6 +12,7 @@ from runner.api import Queue, job_spec
 from runner.config import job_environment, options
 from runner.config.option_reader import read_words
 from runner.errors import UserError
+from runner.terminal.console import user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,16 +97,6 @@ def command_of(values: dict[str, Any], rest: list[str]) -> tuple[str, list[str] 
     if not rest:
         raise UserError("There is no command. Try: nightshift submit -- python train.py")
     return (rest[0], None, False) if len(rest) == 1 else ("", rest, False)
-
-
-def user() -> str:
-    """Return the name of the user at the terminal, or the uid if it has no name."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 class Submission:

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import unicodedata
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 GAP = "  "
 NARROWEST = 12  # cells that a shortened column keeps at least
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bright_black": 90}  # codes of ECMA-48
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The cells of one line, and the colours of some of them, by column."""
 
     cells: Sequence[str]
-    colours: dict[int, str | None] = field(default_factory=dict)
+    colours: Mapping[int, str | None] | None = None
 
 
 def terminal_width() -> int | None:
     """Return the width of the terminal, or None if stdout is not a terminal: then nothing is cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def print_table(
@@ -59,14 +58,16 @@ def _print_line(row: Row, widths: Sequence[int], right: Sequence[int]) -> None:
     for number, (text, width) in enumerate(zip(row.cells, widths, strict=True)):
         shown = shortened(text, width)
         space = " " * (width - cells(shown))
-        painted = paint(shown, row.colours.get(number))
+        painted = paint(shown, row.colours.get(number) if row.colours else None)
         parts.append(space + painted if number in right else painted + space)
-    click.echo(GAP.join(parts).rstrip())
+    print(GAP.join(parts).rstrip())
 
 
 def paint(text: str, colour: str | None) -> str:
-    """Return the text in this colour, unless NO_COLOR is set. click removes colours if stdout is not a terminal."""
-    return click.style(text, fg=colour) if colour and text and not os.environ.get("NO_COLOR") else text
+    """Return the text in this colour, unless NO_COLOR is set or stdout is not a terminal."""
+    if not (colour and text and sys.stdout.isatty()) or os.environ.get("NO_COLOR"):
+        return text
+    return f"\033[{_COLOURS[colour]}m{text}\033[0m"
 
 
 def shortened(text: str, width: int) -> str:
@@ -88,6 +89,8 @@ def cells(text: str) -> int:
 
 
 def _cells_of(character: str) -> int:
+    import unicodedata
+
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +64,8 @@ def colour(state: State) -> str | None:
 def signal_name(number: int | None) -> str:
     """Return a name like `SIGSEGV`, or `signal 99` if it has none."""
     try:
+        import signal
+
         return signal.Signals(number or 0).name
     except ValueError:
         return f"signal {number}"

@@ -17,8 +17,9 @@ from runner import clock
 from runner.model import State
 from runner.notices import GoesOn, Paused
 from runner.step import Step
-from runner.store.box import BREAKER, BoxKey, Pause
+from runner.store.box import BoxKey
 from runner.store.breaker_trials import Trials
+from runner.store.pause import BREAKER, Pause
 from runner.watchdogs import failure_streak
 
 if TYPE_CHECKING:
