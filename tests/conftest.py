@@ -14,6 +14,9 @@ __all__ = ["children_before", "pytest_runtest_makereport", "pytest_runtest_proto
 settings.register_profile("busy box", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy box")
 
+for name in [name for name in os.environ if name.startswith("NIGHTSHIFT_")]:
+    del os.environ[name]  # a test must never work on the box of the person who runs it
+
 
 # Tests that a shell runs in the background are started deaf to it, and so would be all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -115,7 +115,7 @@ def test_a_wipe_without_warning_loses_seconds_at_most(box, tmp_path):
 def test_the_disk_is_full_while_a_batch_is_probed(box, small_disk):
     """No reading can be left there, so the user's batch is run; what could not be told is told at the end.
 
-    The first probe takes 8 s, so that the disk is full before the next one: a program that cannot write its files fails.
+    The first probe takes 8 s, so that the disk is full before the next: a program that cannot write its files fails.
     """
     box.use_home(small_disk / "home")
     driver = box.folder / "driver"
