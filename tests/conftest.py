@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import os
 import signal
 
 import pytest

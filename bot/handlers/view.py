@@ -13,6 +13,7 @@ from bot.chat import Picture
 from bot.commands import Role
 from bot.pictures import plots
 from bot.text import keyboards, log_excerpt, views
+from bot.text.help_text import help_text
 from bot.text.html import CAPTION_UNITS, Shrink, bold, code, escape, fit, pre
 from bot.text.job_words import heading, sign
 from bot.text.log_excerpt import LOG_BYTES, QUICK_BYTES
@@ -52,7 +53,7 @@ async def start(turn: Turn, _: str) -> None:
 
 async def help_(turn: Turn, _: str) -> None:
     """List the commands that the caller may use."""
-    turn.reply(views.help_text(turn.caller.role))
+    turn.reply(help_text(turn.caller.role))
 
 
 async def whoami(turn: Turn, _: str) -> None:

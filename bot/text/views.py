@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from bot.commands import Command, menu
 from bot.text import job_words
 from bot.text.box_notices import room_left
 from bot.text.html import Shrink, bold, code, escape, fit, italic, pre
 from bot.text.job_words import heading, sign
 from runner.api.chat import (
-    OPTION_SECTIONS,
     BoxKey,
     clock,
     duration_words,
-    help_rows,
     short_time,
     snapshot_words,
     state_words,
@@ -25,12 +21,10 @@ from runner.model import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bot.commands import Role
     from runner.api.chat import Outlook
     from runner.model import Job
 
 _FEW = 5
-_OPTIONAL = re.compile(r"(?:\[[^]]*\] ?)+")
 
 
 def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -206,28 +200,3 @@ def output(job: Job, text: str, *, live: bool) -> str:
     if not text.strip():
         return f"{head}{italic('no output yet' if live else 'no output')}"
     return fit([head, Shrink(text, pre, keep="end")])
-
-
-# -- help -----------------------------------------------------------------------------------------
-
-
-def help_text(role: Role) -> str:
-    """List the commands of this role, and the options of /submit if it is among them."""
-    shown = menu(role)
-    parts = [_help_line(command) for command in shown]
-    if any(command.name == "submit" for command in shown):
-        parts += ["", bold("Options of /submit")]
-        for title, options in OPTION_SECTIONS.items():
-            parts += [italic(title), *(f"{code(flags)} {escape(text)}" for flags, text in help_rows(options))]
-        parts += ["", "Reply to a job's message with /log, /kill or /rerun, and you need no number."]
-    return fit(["\n".join(parts)])
-
-
-def _help_line(command: Command) -> str:
-    """Return one command's line. A tap sends a command without arguments, so one that needs them is shown as code."""
-    shown = f"/{command.name}"
-    if _OPTIONAL.fullmatch(command.usage):
-        shown += f" {code(command.usage)}"
-    elif command.usage:
-        shown = code(f"/{command.name} {command.usage}")
-    return f"{shown} — {escape(command.help)}"

@@ -245,7 +245,7 @@ class Queue:
             raise UserError(
                 f"Job {job.id} is a script, so its arguments cannot be changed. Change the file and submit it."
             )
-        from runner.commands.arguments import changed
+        from runner.commands.argument_changes import changed
 
         command, argv = changed(job.spec.command, job.spec.argv, changes)
         words = None if argv is None else tuple(argv)

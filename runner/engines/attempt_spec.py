@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from runner.commands.argv import JobCommand, realised
+from runner.commands.placeholders import JobCommand, realised
 from runner.config import job_environment
 from runner.rundir import AttemptSpec
 

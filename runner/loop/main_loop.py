@@ -36,7 +36,8 @@ from runner.watchdogs.breaker import BreakerWatch
 from runner.watchdogs.disk import DiskWatch
 from runner.watchdogs.empty_queue import WhenEmpty
 from runner.watchdogs.idle import IdleWatch
-from runner.watchdogs.time_limit import TimeWatch
+from runner.watchdogs.lost_gpus import LostGpuWatch
+from runner.watchdogs.time_limit_warning import TimeWatch
 
 if TYPE_CHECKING:
     from runner.config.settings import Settings
@@ -137,15 +138,16 @@ class Runner:
         probes, usage, breaker = Probes(context), Usage(context), BreakerWatch(context)
         attempts, placement = Attempts(context, usage, probes, self._on_end), Placement(context)
         return (
-            BoxState(context),
             attempts,  # what has become of the running attempts
             usage,
             IdleWatch(context),
             TimeWatch(context),
+            LostGpuWatch(context),
             breaker,
             placement,
             Scheduler(context, placement, breaker, usage, probes, attempts),
             Stops(context, attempts),  # after all that may ask for a stop
+            BoxState(context),
             WhenEmpty(context, self._backup),
             DiskWatch(context),
             BackupWatch(context, self._backup),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.batch import BatchPlan, MemoryHistory, OutOfMemory, Run, budget_mib, summary
 from runner.commands import job_kinds
-from runner.commands.argv import names_in
+from runner.commands.placeholders import names_in
 from runner.config.profiles import Profile
 from runner.engines import attempt_spec
 from runner.gpu import published

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runner import rundir
 from runner.batch import BatchPlan, MemoryHistory
-from runner.commands.argv import JobCommand
+from runner.commands.placeholders import JobCommand
 from runner.config.profiles import Profile
 from runner.model import Record
 

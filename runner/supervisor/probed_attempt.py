@@ -14,7 +14,7 @@ from dataclasses import replace
 from runner import clock, rundir
 from runner.batch import BatchPlan, Failed, GiveUp, Probe, Run, Unmeasured, accumulate, choose
 from runner.commands import job_kinds
-from runner.commands.argv import realised
+from runner.commands.placeholders import realised
 from runner.supervisor.gpu_memory import Gauge
 from runner.supervisor.job_processes import Execution, Since
 from runner.supervisor.output import OutputWriter

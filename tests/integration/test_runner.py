@@ -164,7 +164,7 @@ def test_notices_say_who_stopped_a_job_and_how_long_it_ran(box):
 
 
 def test_a_rerun_may_change_arguments(box):
-    pytest.importorskip("runner.commands.arguments")
+    pytest.importorskip("runner.commands.argument_changes")
     box.start_runner()
     job_id = box.submit(argv=["echo", "--lr", "1", "--name", "x"])
     for changes in (["--", "--lr", "3e-4"], ["--lr", "3e-4"], ["--lr=3e-4"]):

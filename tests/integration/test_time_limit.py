@@ -12,7 +12,7 @@ from runner.config.settings import Settings
 from runner.errors import UserError
 from runner.store.box import keep_limits
 from runner.store.spec_changes import TimeLimits
-from runner.watchdogs.time_limit import TimeWatch, lead_s
+from runner.watchdogs.time_limit_warning import TimeWatch, lead_s
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import data_of, in_room, labels

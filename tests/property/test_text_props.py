@@ -12,7 +12,7 @@ from bot.secrets.redact import Redactor
 from bot.text import html as telegram_html
 from bot.text import log_excerpt, quiet_hours
 from bot.text.html import Shrink, bold, code, escape, fit, italic, link, pre, shorten, units, visible_units
-from runner.commands.arguments import changed
+from runner.commands.argument_changes import changed
 from runner.errors import UserError
 from tests.telegram.html_text import parse_html
 from tests.telegram.testing import Trial

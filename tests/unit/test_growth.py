@@ -25,7 +25,7 @@ from bot.text.html import Shrink, escape, fit, shorten, visible_units
 from bot.text.tracebacks import chains
 from runner.api.chat import read_text
 from runner.batch import oom
-from runner.commands.arguments import changed
+from runner.commands.argument_changes import changed
 from runner.commands.background_check import refuse_leaving
 from runner.commands.job_kinds import kind_of, words_of
 from runner.commands.shell_parser import pieces

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from runner.api.specs import job_spec, refuse_unrunnable
-from runner.commands.argv import JobCommand, realised
+from runner.commands.placeholders import JobCommand, realised
 from runner.config.option_reader import read_text, read_words
 from runner.config.workspace import Workspace
 from runner.errors import UserError

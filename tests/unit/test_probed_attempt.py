@@ -7,7 +7,7 @@ import pytest
 
 from runner import rundir
 from runner.batch import BatchPlan, BatchSettings, Failed, Measured, OutOfMemory, Unmeasured
-from runner.commands.argv import JobCommand
+from runner.commands.placeholders import JobCommand
 from runner.config.profiles import Profile
 from runner.supervisor import probed_attempt
 from runner.supervisor.gpu_memory import MemoryReading

@@ -2,7 +2,7 @@ import shlex
 
 import pytest
 
-from runner.commands.arguments import changed
+from runner.commands.argument_changes import changed
 from runner.errors import UserError
 
 
