@@ -77,7 +77,7 @@ def everybody(turn: Turn) -> tuple[str, list[list[Press]]]:
 
 
 def revoke(turn: Turn, person_id: int) -> str:
-    """Revoke a role that was given by pairing, and return a sentence about it. Inside `effect`."""
+    """Revoke a role that was given by pairing, and return a sentence about it. Call it inside `effect`."""
     if person_id == turn.caller.id:
         raise UserError("You cannot revoke your own role. Ask another admin, or on the box: `nightshift pair --revoke`")
     name = turn.chat.name_of(actor_of(person_id))
@@ -149,7 +149,7 @@ async def audit(turn: Turn, rest: str) -> None:
     """Show the latest actions, and whether the audit's chain is unbroken."""
     word = rest.strip() or "20"
     if not (word.isascii() and word.isdigit()) or not 0 < int(word[:4]) <= MOST_ROWS:
-        raise UserError(f"Send /audit, or `/audit {MOST_ROWS}` for that many of the latest actions.")
+        raise UserError(f"Send /audit, or /audit with a number up to {MOST_ROWS}, like `/audit {MOST_ROWS}`.")
     now, lines = clock.now(), []
     for row in turn.chat.queue.audit.rows(int(word)):
         what = ", ".join(f"{key} {_shown(value, now)}" for key, value in row["data"].items() if value is not None)

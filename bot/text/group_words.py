@@ -36,7 +36,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext(NoticeContext):
-    """The results of a group that is done. It has no standing if the group is no longer stored."""
+    """The results of a group that is done. `standing` is None if the group is no longer stored."""
 
     results: Results
     standing: Standing | None = None

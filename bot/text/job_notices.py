@@ -52,7 +52,7 @@ class JobContext(NoticeContext):
 
 
 def started(start: Started, context: JobContext) -> str:
-    """Say that a job has started. Leave out its command if the message quotes one that has it."""
+    """Say that a job has started. Leave out its command if this message replies to one that shows it."""
     job = context.job
     where = job_words.gpu_names(start.gpus, context.indices) or "no GPU"
     again = f" · attempt {start.attempt}" if start.attempt > 1 else ""

@@ -179,7 +179,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
     ),
     "When": (
         Option(("-p", "--priority"), "high", "priority", "low, normal or high (default normal)", _priority),
-        Option(("--preemptible",), "", "preemptible", "other jobs may preempt it; it is queued again", bool),
+        Option(("--preemptible",), "", "preemptible", "other jobs may preempt it; then it is queued again", bool),
         Option(("--begin",), "23:00", "begin_at", "start no earlier: 23:00, +2h, 2026-12-24T18:00", _begin),
         Option(("--after-ok",), "12,13", "after_ok", "start after these jobs succeed", _jobs, repeatable=True),
         Option(("--after", "--after-any"), "12,13", "after", "start after these jobs end, even if they fail", _jobs,
@@ -208,7 +208,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         _probe("--probe", "", "find the largest batch; implied by {batch_size}", lambda _: {}),
         _probe("--profile", "NAME", "use these probe settings: nanogpt or your own", parse_name, "profile"),
         _probe("--batch-arg", "--batch_size", "argument of your program for the batch size", _argument, "batch_arg"),
-        _probe("--run-id-arg", "--version", "argument of your program for the run id", _argument, "run_id_arg"),
+        _probe("--run-id-arg", "--version", "option of your program that takes the run id", _argument, "run_id_arg"),
         _probe("--batch", "N", "batch size to use if nothing can be measured", _BATCH, "own"),
         _probe("--effective-batch", "N", "total batch size you want; sets {grad_accum}", _BATCH, "effective"),
         _probe("--probe-with", "margin=85%", "set margin, cap, limit … (see docs/batch.md)", _probe_settings),

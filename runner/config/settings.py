@@ -96,9 +96,9 @@ class Settings(FromEnvironment):
         " first job stops growing.",
     )
     free_utilization: Percent = Field(
-        50.0, description="A GPU counts as free if other programs use less than this percentage of it ..."
+        50.0, description="A GPU counts as free if its load by other programs is below this percentage ..."
     )
-    free_memory: Percent = Field(10.0, description="... and less than this percentage of its memory.")
+    free_memory: Percent = Field(10.0, description="... and they hold less than this percentage of its memory.")
     cpu_slots: int = Field(
         default_factory=lambda: os.cpu_count() or 1,
         ge=0,
@@ -158,8 +158,8 @@ class Settings(FromEnvironment):
     # Jobs that are idle or hang
     idle: Annotated[str, refusing(options.parse_idle)] = Field(
         "5%:5s:60:12",
-        description="Stop a job if all its GPUs stay below 5 % for 60 samples, one every 5 s, ignoring the first 12."
-        " Or: off.",
+        description="Stop a job if the load of all its GPUs stays below 5 % for 60 samples in a row, one every 5 s. Its first"
+        " 12 samples do not count. Or: off.",
     )
     idle_warning: Seconds | None = Field(
         None,

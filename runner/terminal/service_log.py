@@ -35,7 +35,7 @@ def opened_log(folder: str) -> Iterator[int]:
 
 
 def said_since(folder: str, begin: int) -> str:
-    """Return what was logged since the log had this size."""
+    """Return what was added to the log after its first `size` bytes."""
     with open(log_path(folder), encoding="utf-8", errors="replace") as file:
         file.seek(begin)
         return file.read()
