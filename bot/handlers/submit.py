@@ -75,7 +75,7 @@ async def batch(turn: Turn, rest: str) -> None:
 
 
 async def attached(turn: Turn, caption: str) -> None:
-    """Take an attached file: queue one job per line if its caption is /batch, otherwise ask the sender what to do with it."""
+    """Take an attached file: queue a job per line if its caption is /batch, otherwise ask what to do with it."""
     command = parse.command_of(caption, turn.chat.username)
     if command is None and not turn.caller.private:
         return  # members of a group also send files to each other

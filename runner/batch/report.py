@@ -76,7 +76,7 @@ def percent(part: float) -> str:
 
 
 def _how(plan: BatchPlan, *, over: bool) -> str:
-    """Say where the batch size comes from: a probe, an earlier job, or the user; if the user, also why it was not probed."""
+    """Say where the batch comes from: a probe, an earlier job, or the user; if the user, why it was not probed."""
     step = plan.step
     assert isinstance(step, Run | RunEnded)
     if isinstance(step, Run) and not step.confident and step.batch == plan.settings.fallback and not plan.restarts:

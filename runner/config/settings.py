@@ -158,8 +158,8 @@ class Settings(FromEnvironment):
     # Jobs that are idle or hang
     idle: Annotated[str, refusing(options.parse_idle)] = Field(
         "5%:5s:60:12",
-        description="Stop a job if the load of all its GPUs stays below 5 % for 60 samples in a row, one every 5 s. Its first"
-        " 12 samples do not count. Or: off.",
+        description="Stop a job if the load of all its GPUs stays below 5 % for 60 samples in a row, one every 5 s."
+        " Its first 12 samples do not count. Or: off.",
     )
     idle_warning: Seconds | None = Field(
         None,
