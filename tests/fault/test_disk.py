@@ -5,9 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
+from runner.gpu import published
 from tests.probing import notes, nothing_is_left, probed, remembered
 from tests.wait import eventually
 
@@ -27,7 +29,7 @@ def small_disk(tmp_path):
 
 def fill(disk):
     """To the last byte."""
-    filler = os.open(disk / "filler", os.O_CREAT | os.O_WRONLY)
+    filler = os.open(disk / "filler", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     for size in (65536, 512):
         with contextlib.suppress(OSError):
             while os.write(filler, b"x" * size):
@@ -112,6 +114,12 @@ def test_a_wipe_without_warning_loses_seconds_at_most(box, tmp_path):
     assert box.wait_state(job_id, "FAILED")["exit_code"] == 9
 
 
+def no_reading_fits(box, disk):
+    """Fill the disk. A reading replaces the one before, whose page is enough for the next: take that page too."""
+    fill(disk)
+    return time.time() - (box.home / published.FILE).stat().st_mtime > 2
+
+
 def test_the_disk_is_full_while_a_batch_is_probed(box, small_disk):
     """No reading can be left there, so the user's batch is run; what could not be told is told at the end.
 
@@ -125,7 +133,7 @@ def test_the_disk_is_full_while_a_batch_is_probed(box, small_disk):
     box.start_runner(gpus="sim:1x24GiB", probe_quiet="8s", probe_limit="10s")
     job_id = probed(box, "--until", str(box.folder / "seen"), options=("--batch", "3"))
     eventually(lambda: box.job(job_id)["phase"] == "probing" and notes(box), what="a probe runs")
-    fill(small_disk)
+    eventually(lambda: no_reading_fits(box, small_disk), what="the readings have stopped")
     eventually(lambda: not notes(box)[-1]["probing"], 60, "the real run runs")
     (small_disk / "filler").unlink()
     (box.folder / "seen").touch()
