@@ -46,6 +46,7 @@ class Followed:
 
     ref: Ref
     due: bool = True  # look at it in the next tick
+    will_look: bool = False  # a timer is set for another look
     gone_at: float | None = None  # when its processes were gone, monotonic clock
     ended: bool = False  # its end is recorded; it is forgotten after the commit
     probed: bool = False  # its batch is known and recorded
@@ -292,7 +293,13 @@ class Attempts(Step):
         return rundir.folder_of(self._context.settings.home, job.id, job.attempt)
 
     def _look_again(self, followed: Followed, after_s: float) -> None:
+        """Look at an attempt once more after this many seconds. Each has one timer at most."""
+        if followed.will_look:
+            return
+        followed.will_look = True
+
         def look() -> bool:
+            followed.will_look = False
             followed.due |= not followed.ended
             return followed.due
 

@@ -94,7 +94,7 @@ class Runner:
             log.error("%s", error)
             for step in self._steps:
                 step.rolled_back()
-            self._context.waiter.tick_in(TRY_AGAIN_S)
+            self._context.waiter.tick_within(TRY_AGAIN_S)
             return
         for step in self._steps:
             step.committed()
