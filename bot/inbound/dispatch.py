@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 TRIES = 5  # of an update that was still open each time the bot ended
 SET_ASIDE = (
     "⚠️ Each time I worked on this I was stopped before it was done, so I set it aside and nothing was done. Tell"
-    " whoever runs the box; its log has more."
+    " an admin of the box; its log has more."
 )
 
 

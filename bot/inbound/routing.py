@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 LIMIT_S = 180.0  # longer than any time-out inside a handler
 TOO_LONG = (
     "This took too long, so I gave it up and nothing was done. A folder of the box may not answer. Try again; if that"
-    " does not help, tell whoever runs the box."
+    " does not help, tell an admin of the box."
 )
 OUR_FAULT = "Something went wrong on my side and nothing was done. The box's log has more; please try again."
 NO_SPACE = "Put a space after the command, like `/status 12`."

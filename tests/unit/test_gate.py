@@ -225,13 +225,14 @@ def test_after_five_wrong_codes_a_right_one_is_one_too(tmp_path):
 def test_an_expired_code_is_a_wrong_one(tmp_path, monkeypatch):
     from datetime import timedelta
 
-    with a_gate(tmp_path) as (gate, people):
-        code, now = people.invite("user", "test"), clock.now()
-        with monkeypatch.context() as patch:
-            patch.setattr(clock, "now", lambda: now + timedelta(minutes=9, seconds=59))
-            assert isinstance(start(gate, SAM, code), Candidate)
-            patch.setattr(clock, "now", lambda: now + timedelta(minutes=10, seconds=1))
-            assert isinstance(start(gate, SAM, code), Denied)
+    now = clock.now()
+    with a_gate(tmp_path) as (gate, people), monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: now)
+        code = people.invite("user", "test")
+        patch.setattr(clock, "now", lambda: now + timedelta(minutes=9, seconds=59))
+        assert isinstance(start(gate, SAM, code), Candidate)
+        patch.setattr(clock, "now", lambda: now + timedelta(minutes=10, seconds=1))
+        assert isinstance(start(gate, SAM, code), Denied)
 
 
 def test_a_code_raises_and_never_lowers(tmp_path):
