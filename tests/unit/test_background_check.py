@@ -175,7 +175,7 @@ def parses(command: str) -> bool:
     return done.returncode == 0
 
 
-WORK = "sh -c 'sleep 0.15; echo done >> mark'"
+WORK = "sh -c 'until [ -e go ]; do sleep 0.05; done; sleep 0.15; echo done >> mark'"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_bash_agrees(tmp_path: Path, template: str, times: int) -> None:
     command = template.replace("W", WORK)
     better = foreground_of(command)
     assert better is not None
-    assert work_done_when_bash_ends(tmp_path / "typed", command) == 0
+    assert work_done_when_bash_ends(tmp_path / "typed", command, may_end=False) == 0
     assert work_done_when_bash_ends(tmp_path / "mended", better) == times
 
 
@@ -210,13 +210,18 @@ def test_bash_agrees_about_what_stays(tmp_path: Path, template: str) -> None:
     assert work_done_when_bash_ends(tmp_path / "typed", command) == 1
 
 
-def work_done_when_bash_ends(folder: Path, command: str) -> int:
+def work_done_when_bash_ends(folder: Path, command: str, *, may_end: bool = True) -> int:
+    """Run a command. Its work may end at once, or only after bash has."""
     folder.mkdir()
+    if may_end:
+        (folder / "go").touch()
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # In a session of its own, as the supervisor starts it: there setsid has to fork.
     subprocess.run(["bash", "-c", command], cwd=folder, start_new_session=True, check=False, **quiet)  # type: ignore[call-overload]
     mark = folder / "mark"
-    return mark.read_text().count("done") if mark.exists() else 0
+    done = mark.read_text().count("done") if mark.exists() else 0
+    (folder / "go").touch()
+    return done
 
 
 def test_the_wait_hands_on_how_the_work_ended() -> None:
