@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 CGROUPS = "/sys/fs/cgroup"
 
@@ -35,8 +34,9 @@ def die_with_parent(signal_number: int) -> None:
 
 
 def set_name(name: str) -> None:
-    """Set this process' name in ps and top, cut to 15 bytes."""
-    _prctl(PR_SET_NAME, name.encode()[:15])
+    """Set this process' name in ps and top, cut to 15 bytes. Only for a process with one thread."""
+    with open("/proc/self/comm", "wb", buffering=0) as file:
+        file.write(name.encode()[:15])
 
 
 def readable_signals(heard: Iterable[signal.Signals], ignored: Iterable[signal.Signals]) -> int:

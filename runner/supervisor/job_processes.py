@@ -7,7 +7,6 @@ Stopping is SIGTERM for every process below the supervisor, SIGKILL after the gr
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import time
@@ -22,6 +21,8 @@ from runner.supervisor.output import OutputWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from socket import socket
+
     from runner.rundir import AttemptSpec, StartRecord
     from runner.supervisor.cgroup import Leaf
 
@@ -53,8 +54,10 @@ class Since(NamedTuple):
 class Execution:
     """The job's processes: starts, watches and stops them, and knows how they ended."""
 
-    def __init__(self, folder: str, spec: AttemptSpec, ready: Ready, since: Since | None = None) -> None:
-        self._spec = spec
+    def __init__(
+        self, folder: str, spec: AttemptSpec, ready: Ready, since: Since | None = None, orders: socket | None = None
+    ) -> None:  # fmt: skip
+        self._spec, self._orders = spec, orders
         _, self._wake, self._drain, self._pipe = ready
         self._since = since
         self._main: int | None = None
@@ -69,6 +72,7 @@ class Execution:
         self.reserved: int | None = None
         self._leaf: Leaf | None = None
         self.kills = 0
+        self._cpu_s, self._max_rss_kib = 0.0, 0
 
     def start(self) -> None:
         """Execute the job first, then prepare for its output, so that the job does not wait."""
@@ -100,6 +104,8 @@ class Execution:
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         self._poll.register(self._drain, select.POLLIN)
+        if self._orders is not None:
+            self._poll.register(self._orders, 0)  # only to notice its hang-up
 
     def watch(self) -> None:
         """Return when all of the job's processes are gone and all of its output is written."""
@@ -108,12 +114,20 @@ class Execution:
             for descriptor, _ in self._poll.poll(self._wait_ms()):
                 if descriptor == self._wake:
                     self._take_signals()
-                else:
+                elif descriptor == self._drain:
                     self._take_output()
+                else:
+                    self._close_orders()
             self._keep_time()
         while self._take_output():
             pass
         self._see_kills()
+
+    def _close_orders(self) -> None:
+        """Let go of the runner's socket: it is gone, and orders that nobody took must not stay in it."""
+        assert self._orders is not None
+        self._poll.unregister(self._orders)
+        self._orders.close()
 
     def _see_kills(self) -> None:
         """Count out-of-memory kills: in the job's own group, which is then removed, or else on the host.
@@ -130,11 +144,13 @@ class Execution:
         """Reap ended children. Once the main process has ended, stop the rest. Return False if no child is left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 break
+            self._cpu_s += used.ru_utime + used.ru_stime
+            self._max_rss_kib = max(self._max_rss_kib, used.ru_maxrss)
             if pid == self._main:
                 self._status, self._ended_at = status, time.monotonic()
                 self._deadline = None
@@ -211,10 +227,22 @@ class Execution:
         for _ in range(QUICK_LOOKS):  # for processes that keep forking and exiting: each is our child, but only briefly
             linux.send(linux.own_children(), signal.SIGSTOP, signal.SIGKILL)
 
+    @property
+    def is_clean(self) -> bool:
+        """Return whether the job came and went by itself, and left nothing that had to be stopped or removed."""
+        return not (self._stopped or self._strays or self._leaf or self._spawn_error)
+
+    def close(self) -> None:
+        """Close all files of the job, and leave its folder."""
+        self._output.close()
+        for descriptor in (self._drain, self.reserved):
+            if descriptor is not None:
+                os.close(descriptor)
+        os.chdir("/")
+
     def exit(self) -> Exit:
         """Return how the attempt ended."""
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else None
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert self._since is not None
         return Exit(
             run_id=self._spec.run_id,
@@ -230,8 +258,8 @@ class Execution:
             output_bytes=self._output.bytes,
             dropped_bytes=self._output.dropped_bytes,
             strays=len(self._strays),
-            cpu_s=round(used.ru_utime + used.ru_stime, 3),
+            cpu_s=round(self._cpu_s, 3),
             host_kills=self.kills,
             enforced=tuple(self._leaf.enforced) if self._leaf is not None else (),
-            max_rss_mib=round(used.ru_maxrss / 1024, 1),
+            max_rss_mib=round(self._max_rss_kib / 1024, 1),
         )

@@ -27,8 +27,10 @@ def launch(spec: AttemptSpec, output: int) -> int:
     try:
         environment = _environment(spec)
         os.chdir(spec.dir)
-        left_behind.put_mark_on(left_behind.mark_of(spec.job_id, spec.attempt, spec.run_id))
-        return _spawn(spec.argv, environment, output)
+        with left_behind.marking(left_behind.mark_of(spec.job_id, spec.attempt, spec.run_id)) as fix_on:
+            pid = _spawn(spec.argv, environment, output)
+            fix_on(pid)
+        return pid
     except (UserError, ValueError) as error:
         raise JobError(str(error)) from error
     except OSError as error:
@@ -44,11 +46,13 @@ def _environment(spec: AttemptSpec) -> dict[str, str]:
     return merged
 
 
-def get_ready() -> None:
-    """Set the core-file limit and the OOM score, before there is a job."""
-    # core files fill the disk; a job that wants one may raise the soft limit again
+def limit_core_files() -> None:
+    """Set the core-file limit: core files fill the disk. A job that wants one may raise the soft limit again."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    # the job inherits this, so the kernel's out-of-memory killer takes it before its supervisor
+
+
+def offer_to_oom_killer() -> None:
+    """Set the OOM score that the job inherits, so that the kernel kills it before its supervisor."""
     _set_oom_score("500")
 
 

@@ -18,6 +18,8 @@ from runner.processes import linux
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from runner.model import Ref
 
 _LIMIT = resource.RLIMIT_RTTIME
@@ -29,17 +31,32 @@ def mark_of(job_id: int, attempt: int, run_id: str) -> int:
     return 1 << 62 | int(run_id, 16) << 30 | (job_id & 0xFFFF) << 14 | attempt & 0x3FFF
 
 
-def put_mark_on(mark: int) -> None:
-    """Mark this process and its future children. Do nothing if a lower limit is already set."""
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(_LIMIT, (mark, mark))
+@contextlib.contextmanager
+def marking(mark: int) -> Iterator[Callable[[int], None]]:
+    """Let children begin with the mark. Yields a function that takes a child's right to raise it again.
+
+    Sets no mark if a lower limit is already set. This process has the mark only meanwhile.
+    """
+    before = resource.getrlimit(_LIMIT)
+
+    def fix_on(pid: int) -> None:
+        with contextlib.suppress(ValueError, OSError):
+            resource.prlimit(pid, _LIMIT, (mark, mark))
+
+    try:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(_LIMIT, (mark, before[1]))
+        yield fix_on
+    finally:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(_LIMIT, before)
 
 
 def has_mark(pid: int, mark: int) -> bool:
     """Return whether a process has the mark."""
     limits = linux.read(f"/proc/{pid}/limits").splitlines()
     limit = next((line for line in limits if line.startswith(_NAME)), b"")
-    return limit[len(_NAME) :].split()[1:2] == [b"%d" % mark]
+    return b"%d" % mark in limit[len(_NAME) :].split()[:2]
 
 
 def end_strays(ref: Ref, pipe: int | None = None) -> list[int]:

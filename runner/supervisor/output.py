@@ -36,6 +36,12 @@ class OutputWriter:
         if rest := data[len(head) :]:
             self._append_to_tail(rest)
 
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._file, self._index, self._tail):
+            if file is not None:
+                os.close(file)
+
     def _append_to_tail(self, data: bytes) -> None:
         while data:
             if self._tail is None or self._tail_size >= self._tail_limit:

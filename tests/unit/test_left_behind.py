@@ -8,10 +8,12 @@ import sys
 
 from runner.supervisor import left_behind
 
-WEARS = """import os, sys
+WEARS = """import os, subprocess, sys
 from runner.supervisor import left_behind
-left_behind.put_mark_on(int(sys.argv[1]))
-os.execvp("sh", sys.argv[2:])
+with left_behind.marking(int(sys.argv[1])) as fix_on:
+    child = subprocess.Popen(sys.argv[2:])
+    fix_on(child.pid)
+child.wait()
 """
 CAST_OFF = "env -i setsid sh -c 'echo up; exec sleep 300' </dev/null & wait"
 
@@ -29,8 +31,11 @@ def test_a_process_bears_it_after_fork_exec_setsid_and_without_its_environment()
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=os.getcwd()) as started:
         assert started.stdout is not None
         started.stdout.readline()
-        (child,) = _children(started.pid)
+        (shell,) = _children(started.pid)
+        (child,) = _children(shell)
         assert left_behind.has_mark(child, number)
+        assert left_behind.has_mark(shell, number)
+        assert not left_behind.has_mark(started.pid, number)  # it goes on to start the next job
         assert not left_behind.has_mark(child, number + 1)
         assert not left_behind.has_mark(os.getpid(), number)
         os.kill(child, 9)

@@ -175,10 +175,7 @@ class LocalEngine:
         link = self._links.pop(ref, None)
         self._changed.discard(ref)
         if link is not None:
-            self._close_leash(link)
-            if link.pidfd is not None:
-                self._waiter.remove(link.pidfd)
-                os.close(link.pidfd)
+            self._let_go(link)
 
     # -- supervisors -------------------------------------------------------------------------------
 
@@ -204,7 +201,7 @@ class LocalEngine:
                 self._telemetry.ask()  # the next sample shows whether its memory is free again
             if ENDED not in report:
                 return False  # its record is being written
-        self._close_leash(link)
+        self._let_go(link)
         self._changed.add(ref)
         if link.on_gpus and self._telemetry.is_asked:
             # then the end and the next start need one transaction, not two
@@ -256,11 +253,14 @@ class LocalEngine:
 
         self._waiter.after(seconds, tell)
 
-    def _close_leash(self, link: AttemptLink) -> None:
-        if link.leash is not None:
-            self._waiter.remove(link.leash)
-            os.close(link.leash)
-            link.leash = None
+    def _let_go(self, link: AttemptLink) -> None:
+        """Close what connects us to a supervisor. From then on it may take another order, so forget its pid first."""
+        link.supervisor = 0
+        for descriptor in (link.pidfd, link.leash):
+            if descriptor is not None:
+                self._waiter.remove(descriptor)
+                os.close(descriptor)
+        link.pidfd = link.leash = None
 
 
 def _labelled(gpu: Gpu, marks: dict[int, str]) -> Gpu:
