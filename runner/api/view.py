@@ -52,6 +52,7 @@ def described(row: Any, waiting_for: str | None, starts: Mapping[str, str | None
         "stop": stop,
         "held_by": row["held_by"],
         "waiting_for": waiting_for,
+        "node": None,  # this host: no engine starts attempts anywhere else
         **(starts or _NO_ESTIMATE),
     }
 

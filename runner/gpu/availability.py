@@ -167,6 +167,7 @@ class GpuStates:
             "state": state,
             "detail": detail,
             "jobs": jobs,
+            "node": None,  # this host: only its own sampler publishes readings
         }
 
     def _state(self, gpu: Gpu, leased: bool) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from runner.store.box import BoxKey
 from tests.jobs import a_spec, an_exit, submit
 
 KEYS = {"id", "name", "command", "owner", "workspace", "state", "reason", "exit_code", "signal", "phase"} | (
-    {"attempt", "gpus", "batch_size", "run_id", "submitted_at", "started_at", "finished_at", "waiting_for"}
+    {"attempt", "gpus", "batch_size", "run_id", "submitted_at", "started_at", "finished_at", "waiting_for", "node"}
 )
 
 

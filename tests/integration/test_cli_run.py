@@ -388,7 +388,7 @@ def test_gpus_tell_who_has_them(up):
         return found if found[0]["memory_used_mib"] else None
 
     first, second = eventually(loaded)
-    wanted = "index uuid name memory_total_mib memory_used_mib utilization temperature_c power_w state jobs"
+    wanted = "index uuid name memory_total_mib memory_used_mib utilization temperature_c power_w state jobs node"
     assert set(first) >= set(wanted.split())
     assert (first["state"], first["jobs"], second["state"], second["jobs"]) == ("busy", [job_id], "free", [])
     assert 6 * 1024 <= first["memory_used_mib"] <= 7 * 1024
