@@ -14,7 +14,7 @@ from statistics import median
 from runner import clock
 from runner.model import Exit, Job, JobSpec, Priority, Reason, State
 from runner.schedule.choice import Plan, choose
-from runner.schedule.room import Room, free_slots
+from runner.schedule.room import Room, free_cpu_slots
 from runner.store.box import box_limits
 from runner.store.connection import Store, open_store
 from runner.store.jobs import Jobs
@@ -42,7 +42,7 @@ class QueueOf:
         self.line.let_begin()
         queued = self.line.waiting(per_lane=GPUS + CPU_SLOTS)
         leases = self.line.leases()
-        cpu_slots = free_slots(CPU_SLOTS, {lease.slot for lease in leases if lease.resource == CPU})
+        cpu_slots = free_cpu_slots({None: CPU_SLOTS}, [lease.cpu_slot for lease in leases if lease.is_cpu])
         return choose(queued, _rooms(leases), cpu_slots, self.line.running(), box_limits(self.store))
 
     def begin(self, plan: Plan) -> list[Job]:

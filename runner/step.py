@@ -12,7 +12,7 @@ from runner.store.scheduling_queries import Line
 
 if TYPE_CHECKING:
     from runner.config.settings import Settings
-    from runner.engines.base import Engine
+    from runner.engines.base import Engine, Node
     from runner.model import Exit, Gpu, Job, Ref, State
     from runner.processes.waiter import Waiter
     from runner.store.connection import Store
@@ -48,6 +48,14 @@ class Context:
     def begin(self) -> None:
         """Begin a tick: other processes may have changed anything since the last one."""
         self._live_as_of = -1
+
+    def nodes(self) -> dict[str | None, Node]:
+        """Return all hosts by the name that the scheduler and people know: None if there is only one.
+
+        Beside other nodes, this host has the name of the box.
+        """
+        nodes = self.engine.nodes()
+        return {None if len(nodes) == 1 else node.name or self.settings.box: node for node in nodes}
 
     def gpus(self) -> dict[str, Gpu]:
         """Return the latest reading of every GPU, by UUID."""

@@ -12,7 +12,7 @@ from random import Random
 from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.feasibility import never_fits
 from runner.schedule.request import Request
-from runner.schedule.room import BoxLimits, Room, free_slots
+from runner.schedule.room import BoxLimits, CpuSlot, Room, free_slots
 from tests.schedule_truth import Pass, check
 
 NAMES = ("NVIDIA RTX A5000", "Tesla T4", "NVIDIA H100 80GB HBM3")
@@ -140,7 +140,7 @@ class Schedule:
                 limit_s=chance.choice((60.0, 300.0, 900.0)) if chance.random() < 0.5 else None,
                 group=chance.choice(GROUPS) if chance.random() < 0.3 else None,
             )
-            if never_fits(request, empty, self.cpu_slots, self.limits) is None:
+            if never_fits(request, empty, {None: self.cpu_slots}, self.limits) is None:
                 return request
 
     # -- what happens ------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Schedule:
         ]
         running = [self._as_running(task) for task in self.running.values()]
         rooms = [card.room(self.now) for card in self.cards]
-        cpu_slots = [slot for slot in range(self.cpu_slots) if slot not in self.cpu_held.values()]
+        cpu_slots = [CpuSlot(slot) for slot in range(self.cpu_slots) if slot not in self.cpu_held.values()]
         limits = BoxLimits(
             **{name: getattr(self.limits, name) for name in BoxLimits.__slots__ if name != "use"}, use=self._used()
         )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from runner.schedule.choice import (
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runner.schedule.request import Request
+    from runner.schedule.room import CpuSlot
 
 
 def choose(
-    queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[int],
+    queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot],
     running: Sequence[Running] = (), limits: BoxLimits | None = None, *, explain: bool = True,
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
@@ -59,13 +60,14 @@ class OraclePass:
     """One pass over the queue: what is still free, and which job waits for what."""
 
     def __init__(
-        self, rooms: Sequence[Room], cpu_slots: Sequence[int], running: Sequence[Running], limits: BoxLimits
+        self, rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot], running: Sequence[Running], limits: BoxLimits
     ) -> None:
         self.plan = Plan()
         self.use: defaultdict[str, float] = defaultdict(float, limits.use)
         self._limits, self._running = limits, list(running)
         self._rooms = {room.uuid: room for room in rooms}
         self._cpu_slots = list(cpu_slots)
+        self._cpu_nodes = list(dict.fromkeys(slot.node for slot in cpu_slots))
         self._reserved: dict[str, Reservation] = {}  # GPU -> the first job that it is reserved for
         self._awaited: set[str] = set()  # GPUs whose jobs must not be preempted for later jobs
         self._leaving: set[int] = {job.id for job in running if job.stopping}  # and those that this pass preempts
@@ -85,10 +87,14 @@ class OraclePass:
             self._wait(job, priority, why)
         elif job.request.gpus:
             self._give_gpus(job, priority)
-        elif self._cpu_slots:
-            self._start(job, (("", self._cpu_slots.pop(0)),), ())
+        elif slots := [slot for slot in self._cpu_slots if job.request.node in (None, slot.node)]:
+            free = Counter(slot.node for slot in self._cpu_slots)
+            slot = min(slots, key=lambda slot: (-free[slot.node], self._cpu_nodes.index(slot.node)))
+            self._cpu_slots.remove(slot)
+            self._start(job, (("", slot.slot),), (), slot.node)
         else:
-            self._wait(job, priority, "waits for a CPU slot")
+            where = f" on {job.request.node}" if job.request.node else ""
+            self._wait(job, priority, f"waits for a CPU slot{where}")
             self._quotas.reserve(Reservation(job.id, job.request))
 
     def _wait(self, job: Waiting, priority: int, why: str) -> None:
@@ -100,22 +106,39 @@ class OraclePass:
         allowed = [room for room in self._rooms.values() if suits(room, request)]
         free = [room for room in allowed if room.usable and fits(room, request)]
         open_to_it = [room for room in free if self._may_take(room, request, priority)]
-        if len(open_to_it) >= request.gpus:
-            chosen = sorted(open_to_it, key=self._reluctance)[: request.gpus]
-            self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen)
+        if chosen := self._best(request, open_to_it):
+            self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen, chosen[0].node)
             return
         self.plan.waiting[job.id] = self._why(request, allowed, free, open_to_it)
         able = [room for room in allowed if not room.sick and fits(room, request, self._running)]
-        if len(able) >= request.gpus:
+        if any(len(rooms) >= request.gpus for rooms in by_node(able).values()):
             self._reserve(job, priority, able, free)
+
+    def _best(self, request: Request, open_to_it: Sequence[Room]) -> list[Room]:
+        """Return the GPUs for a job, all of one node, or none if no node has enough."""
+        candidates = [
+            sorted(rooms, key=self._reluctance)[: request.gpus]
+            for rooms in by_node(open_to_it).values()
+            if len(rooms) >= request.gpus
+        ]
+        named = [room for room in self._rooms.values() if is_named(room, request)]
+        nodes = list(by_node(named))
+        free = Counter(room.node for room in named if room.usable)
+
+        def rank(rooms: Sequence[Room]) -> tuple[int, int, int, int]:
+            reserved = sum(room.uuid in self._reserved for room in rooms)
+            jobs = sum(room.slots - len(room.free_slots) for room in rooms)
+            return reserved, jobs, free[rooms[0].node], nodes.index(rooms[0].node)
+
+        return min(candidates, key=rank, default=[])
 
     def _reluctance(self, room: Room) -> tuple[bool, int, int]:
         """Sort reserved GPUs last, and GPUs with fewer jobs first."""
         return room.uuid in self._reserved, room.slots - len(room.free_slots), room.index
 
-    def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room]) -> None:
+    def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room], node: str | None) -> None:
         request = job.request
-        self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib))
+        self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib, node))
         self.use[request.owner] += START_USE_S * request.gpus
         uuids = tuple(room.uuid for room in rooms)
         self._running.append(Running(job.id, request, uuids, request.limit_s, job.waited_s))
@@ -137,23 +160,28 @@ class OraclePass:
         return request.preemptible and reservation.priority > priority and reservation.starts_in_s > 0
 
     def _reserve(self, job: Waiting, priority: int, able: Sequence[Room], free: Sequence[Room]) -> None:
-        """Reserve free GPUs for a job, and preempt others if that makes enough room."""
+        """Reserve free GPUs of one node for a job, and preempt others there if that makes enough room."""
         request = job.request
-        claimed = self._awaited | self._reserved.keys()
-        coming = [room for room in able if room not in free and room.uuid not in claimed]
-        unreserved = [room for room in free if room.uuid not in self._reserved]
-        if not coming and not unreserved:  # earlier jobs have reserved everything
+        lower = [other for other in self._running if self._may_be_preempted(other, priority)]
+        leaving = [other for other in self._running if other.id in self._leaving]
+        prospects = [
+            (rank, rooms, coming, unreserved, victims)
+            for rooms in by_node(able).values()
+            if len(rooms) >= request.gpus
+            for coming, unreserved in [self._claimable(rooms, free)]
+            if coming or unreserved
+            for victims in [choose_victims(coming, request, request.gpus - len(unreserved), leaving, lower)]
+            for rank in [self._rank(request, rooms, coming, unreserved, victims, leaving, lower)]
+        ]
+        if not prospects:  # earlier jobs have reserved everything
             self._blocked[request, priority] = self.plan.waiting[job.id]
             self._quotas.reserve(Reservation(job.id, request, priority))
             return
+        _, rooms, coming, unreserved, victims = min(prospects, key=lambda prospect: prospect[0])
         missing = request.gpus - len(unreserved)
-        lower = [other for other in self._running if self._may_be_preempted(other, priority)]
-        leaving = [other for other in self._running if other.id in self._leaving]
-        victims = choose_victims(coming, request, missing, leaving, lower)
         if victims is None:
             # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
-            ends = {other.id: 0.0 for other in (*leaving, *lower)}
-            frees = {room.uuid: frees_in_s(room, request, self._running, ends) for room in able}
+            frees = self._frees(request, rooms, leaving, lower)
             short = sorted((room for room in coming if room.usable), key=lambda room: frees[room.uuid])
             starts_in_s = sorted(frees.values())[request.gpus - 1]
             taken = short[:missing]
@@ -169,21 +197,57 @@ class OraclePass:
         self._reserved |= {room.uuid: reservation for room in (*unreserved, *taken)}
         self._quotas.reserve(reservation)
 
+    def _claimable(self, rooms: Sequence[Room], free: Sequence[Room]) -> tuple[list[Room], list[Room]]:
+        """Return the GPUs that will be free and those that are, without those that earlier jobs have reserved."""
+        claimed = self._awaited | self._reserved.keys()
+        coming = [room for room in rooms if room not in free and room.uuid not in claimed]
+        return coming, [room for room in free if room in rooms and room.uuid not in self._reserved]
+
+    def _rank(
+        self, request: Request, rooms: Sequence[Room], coming: Sequence[Room], unreserved: Sequence[Room],
+        victims: Sequence[Running] | None, leaving: Sequence[Running], lower: Sequence[Running],
+    ) -> tuple[object, ...]:  # fmt: skip
+        """Sort nodes: least loss by preempting, then enough GPUs that no earlier job waits for, then the soonest."""
+        if victims is not None:
+            return False, sorted(((job.request.priority, job.ran_s, job.waited_s) for job in victims), reverse=True)
+        crowded = len(coming) + len(unreserved) < request.gpus
+        starts_in_s = sorted(self._frees(request, rooms, leaving, lower).values())[request.gpus - 1]
+        return True, crowded, starts_in_s, request.gpus - len(unreserved)
+
+    def _frees(
+        self, request: Request, rooms: Sequence[Room], leaving: Sequence[Running], lower: Sequence[Running]
+    ) -> dict[str, float]:
+        ends = {other.id: 0.0 for other in (*leaving, *lower)}
+        return {room.uuid: frees_in_s(room, request, self._running, ends) for room in rooms}
+
     def _may_be_preempted(self, job: Running, priority: int) -> bool:
         lower = priority_of(job, self._limits.age_s) < priority
         return job.request.preemptible and lower and job.id not in self._leaving
 
     def _why(self, request: Request, allowed: Sequence[Room], free: Sequence[Room], open_to_it: Sequence[Room]) -> str:
         """Return one sentence for people about why a job waits."""
-        if len(allowed) < request.gpus:
-            return f"needs {wanted(request)}; there are {len(allowed)} that it may use"
-        if len(free) >= request.gpus:
-            first = next(self._reserved[room.uuid].id for room in free if room not in open_to_it)
+        together = " on one node" if len(by_node(allowed)) > 1 and request.gpus > 1 else ""
+        if (most := largest(allowed)) < request.gpus:
+            return f"needs {wanted(request)}; there are {most} that it may use{together}"
+        if (most := largest(free)) >= request.gpus:
+            enough = [room for rooms in by_node(free).values() if len(rooms) >= request.gpus for room in rooms]
+            first = next(self._reserved[room.uuid].id for room in free if room in enough and room not in open_to_it)
             return f"behind #{first}, which waits for the same GPUs"
         troubles = _troubles(allowed)
         short = [room for room in allowed if room.usable and not fits(room, request)]
-        troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
-        return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
+        troubles += [f"GPU {room.label} has {_free_memory(room)}" for room in short]
+        return "; ".join([f"needs {wanted(request)}, {most} free{together}", *troubles])
+
+
+def by_node(rooms: Iterable[Room]) -> dict[str | None, list[Room]]:
+    nodes: dict[str | None, list[Room]] = {}
+    for room in rooms:
+        nodes.setdefault(room.node, []).append(room)
+    return nodes
+
+
+def largest(rooms: Iterable[Room]) -> int:
+    return max(map(len, by_node(rooms).values()), default=0)
 
 
 def frees_in_s(room: Room, request: Request, running: Sequence[Running], ends: Mapping[int, float]) -> float:
@@ -223,8 +287,12 @@ def choose_victims(
     return victims
 
 
+def is_named(room: Room, request: Request) -> bool:
+    return room.matches(request.on) and request.node in (None, room.node)
+
+
 def suits(room: Room, request: Request) -> bool:
-    return room.matches(request.on) and is_of_type(room.name, request.gpu_type)
+    return is_named(room, request) and is_of_type(room.name, request.gpu_type)
 
 
 def fits(room: Room, request: Request, without: Iterable[Running] = ()) -> bool:
@@ -247,7 +315,7 @@ def _troubles(rooms: Iterable[Room]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for room in rooms:
         if room.why_not is not None:
-            by_reason.setdefault(room.why_not.rstrip("."), []).append(str(room.index))
+            by_reason.setdefault(room.why_not.rstrip("."), []).append(room.label)
     return [f"GPU {', '.join(which)}{':' if why[:1].isupper() else ''} {why}" for why, which in by_reason.items()]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from runner.schedule.choice import Plan, Running, Start, Waiting
 from runner.schedule.request import Request
-from runner.schedule.room import BoxLimits, Room
+from runner.schedule.room import BoxLimits, CpuSlot, Room
 from runner.units import format_mib
 
 START_USE_S = 600.0
@@ -26,7 +26,7 @@ class Pass:
 
     queued: Sequence[Waiting]
     rooms: Sequence[Room]
-    cpu_slots: Sequence[int]
+    cpu_slots: Sequence[CpuSlot]
     running: Sequence[Running]
     limits: BoxLimits
 
@@ -151,7 +151,7 @@ def _check_start(scene: Scene, job: Waiting, start: Start) -> None:
     if request.gpus == 0:
         [(uuid, slot)] = start.slots
         assert uuid == ""
-        assert slot in scene.asked.cpu_slots
+        assert CpuSlot(slot, start.node) in scene.asked.cpu_slots
         return
     rooms = {room.uuid: room for room in scene.asked.rooms}
     assert len({uuid for uuid, _ in start.slots}) == len(start.slots) == request.gpus

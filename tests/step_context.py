@@ -18,7 +18,7 @@ class Readings:
         self.snapshot = snapshot
 
     def nodes(self) -> tuple[Node, ...]:
-        return (Node("", self.snapshot, None, linux.boot_id(), 1),)
+        return (Node(None, self.snapshot, None, linux.boot_id(), 1),)
 
     def moved_bytes(self, ref: Ref) -> int | None:
         return None

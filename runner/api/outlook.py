@@ -15,7 +15,7 @@ from runner.schedule.order import start_order
 from runner.store.box import box_limits
 from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
-from runner.store.scheduling_queries import CPU, Line
+from runner.store.scheduling_queries import Line
 from runner.units import format_duration
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def outlook(
     if len(not_ready) > EXACTLY:  # the dependencies of those behind are not read
         rest.append(Rest(line.count_not_ready() - EXACTLY, 0, UNKNOWN))
     scene = Scene(
-        queued=queued, later=later, running=running, rooms=rooms, cpu_slots=cpu_slots, limits=limits, lengths=lengths,
-        held=[_held(lease) for lease in leases], rest=rest,
+        queued=queued, later=later, running=running, rooms=rooms, cpu_slots={None: cpu_slots}, limits=limits,
+        lengths=lengths, held=[_held(lease) for lease in leases], rest=rest,
     )  # fmt: skip
     count = len(queued) + len(later) + sum(jobs.count for jobs in rest)
     prediction, exactly = forecast(scene), {job.id for job in queued}
@@ -188,5 +188,6 @@ def _behind(store: Store, limits: BoxLimits, prediction: Forecast, exactly: Coll
 
 
 def _held(lease: Lease) -> HeldSlot:
-    gpu = "" if lease.resource == CPU else lease.resource
-    return HeldSlot(gpu, lease.slot, lease.job_id, lease.memory_mib)
+    if lease.is_cpu:
+        return HeldSlot("", lease.slot, lease.job_id, lease.memory_mib, lease.cpu_slot.node)
+    return HeldSlot(lease.resource, lease.slot, lease.job_id, lease.memory_mib)

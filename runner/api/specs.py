@@ -184,7 +184,7 @@ class SpecChecks:
         box = self._queue.box
         rooms = _existing(snapshot, int(box.get(BoxKey.SLOTS, 1)))
         limits = box_limits(self._queue.store)
-        if reason := never_fits(request_of(spec), rooms, int(box.get(BoxKey.CPU_SLOTS, 1)), limits):
+        if reason := never_fits(request_of(spec), rooms, {None: int(box.get(BoxKey.CPU_SLOTS, 1))}, limits):
             raise UserError(_why_unsupported(snapshot) if spec.gpus and not rooms and snapshot.gpus else reason)
 
     def _refuse_too_long(self, spec: JobSpec) -> None:

@@ -13,6 +13,7 @@ from runner.model import State
 from runner.processes import process_lock
 from runner.schedule.choice import Waiting, choose
 from runner.schedule.request import request_in, request_of
+from runner.schedule.room import CpuSlot
 from runner.store.box import Box, BoxKey, box_limits
 from runner.store.breaker_trials import Trials
 from runner.store.dependencies import Dependencies
@@ -99,7 +100,7 @@ class WaitingReasons:
         # GPUs may be reserved for jobs at the front, so these count even if nobody asked about them.
         front = [] if alone else self._line.waiting(per_lane=cpu_slots + sum(room.slots for room in rooms))
         queued = {job.id: job for job in (*jobs, *front)}
-        free_cpu_slots = range(cpu_taken, cpu_slots)
+        free_cpu_slots = [CpuSlot(slot) for slot in range(cpu_taken, cpu_slots)]
         return choose(list(queued.values()), rooms, free_cpu_slots, self._line.running(), box_limits(self._store))
 
     def _why_not_ready(self, entry: QueuedJob, blockers: Sequence[Blocker]) -> str | None:

@@ -24,7 +24,7 @@ class Order(NamedTuple):
     spec: AttemptSpec
     script: str | None = None
     gpus: tuple[str, ...] = ()  # UUIDs
-    node: str = ""  # where; empty: this host
+    node: str | None = None  # where; None: this host
 
 
 class Facts(NamedTuple):
@@ -40,7 +40,7 @@ class Facts(NamedTuple):
 class Node(NamedTuple):
     """A host where attempts run, as far as it is known now."""
 
-    name: str  # empty: this host
+    name: str | None  # None: this host
     snapshot: Snapshot | None  # readings on this host's clock; GPU processes carry the mark of their attempt
     trouble: str | None  # why nothing may start on its GPUs now
     boot_id: str | None

@@ -8,10 +8,10 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from runner.schedule.choice import Running, Waiting, choose
-from runner.schedule.room import BoxLimits, Room, free_slots
+from runner.schedule.room import BoxLimits, CpuSlot, Room, free_cpu_slots, free_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from runner.schedule.choice import Plan
     from runner.schedule.request import Request
 
+SlotPlace: TypeAlias = tuple[str, str | None, int]  # GPU, node of a CPU slot, slot
 WORK = 6_000  # looks at queued jobs in one simulation
 
 
@@ -45,6 +46,12 @@ class HeldSlot:
     slot: int
     job_id: int
     memory_mib: int | None = None
+    node: str | None = None  # of a CPU slot; None: there is only one
+
+    @property
+    def place(self) -> SlotPlace:
+        """Return which slot it is."""
+        return self.gpu, self.node, self.slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class Scene:
     running: Sequence[Running] = ()
     held: Sequence[HeldSlot] = ()
     rooms: Sequence[Room] = ()
-    cpu_slots: int = 0
+    cpu_slots: Mapping[str | None, int] = field(default_factory=dict)  # how many each node has
     limits: BoxLimits = field(default_factory=BoxLimits)
     lengths: Mapping[int, Length] = field(default_factory=dict)  # of queued jobs; for running jobs, what is left
     rest: Sequence[Rest] = ()
@@ -122,8 +129,9 @@ class Simulation:
             room.uuid: None if room.memory_mib is None else room.memory_mib + self._promised_mib(room)
             for room in scene.rooms
         }
-        self._freed_s = {(room.uuid, slot): 0.0 for room in self._rooms.values() for slot in range(room.slots)}
-        self._freed_s |= {("", slot): 0.0 for slot in range(scene.cpu_slots)}
+        self._freed_s: dict[SlotPlace, float] = {}
+        self._freed_s |= {(room.uuid, None, slot): 0.0 for room in scene.rooms for slot in range(room.slots)}
+        self._freed_s |= {("", node, slot): 0.0 for node, count in scene.cpu_slots.items() for slot in range(count)}
         self._lengths = dict(scene.lengths)
         self._runs: dict[int, _Run] = {}
         self._ends: list[tuple[float, int]] = []
@@ -161,8 +169,8 @@ class Simulation:
         """Return when each slot is free of simulated jobs. Empty if some of them never started."""
         if self._lanes or self._later:
             return Ends((), ())
-        frees_s: dict[tuple[str, int], float | None] = dict(self._freed_s)
-        frees_s |= {(slot.gpu, slot.slot): run.ends_s for run in self._runs.values() for slot in run.held}
+        frees_s: dict[SlotPlace, float | None] = dict(self._freed_s)
+        frees_s |= {slot.place: run.ends_s for run in self._runs.values() for slot in run.held}
         return self._usable({place: free_s for place, free_s in frees_s.items() if free_s is not None})
 
     def done_s(self, rest: Iterable[Rest]) -> float | None:
@@ -173,11 +181,11 @@ class Simulation:
         cpus_end_s = _spread(sum(work_s for gpus, work_s in works if not gpus), freed.cpus_s)
         return None if gpus_end_s is None or cpus_end_s is None else max(self._now_s, gpus_end_s, cpus_end_s)
 
-    def _usable(self, frees_s: Mapping[tuple[str, int], float]) -> Ends:
+    def _usable(self, frees_s: Mapping[SlotPlace, float]) -> Ends:
         """Return when the slots come free, without those of GPUs that cannot be used."""
         usable = {room.uuid for room in self._rooms.values() if room.why_not is None}
-        gpus_s = tuple(free_s for (gpu, _), free_s in frees_s.items() if gpu in usable)
-        return Ends(gpus_s, tuple(free_s for (gpu, _), free_s in frees_s.items() if not gpu))
+        gpus_s = tuple(free_s for (gpu, *_), free_s in frees_s.items() if gpu in usable)
+        return Ends(gpus_s, tuple(free_s for (gpu, *_), free_s in frees_s.items() if not gpu))
 
     # -- the initial state -------------------------------------------------------------------------
 
@@ -212,7 +220,7 @@ class Simulation:
         if not queued:
             return False
         running = [run.at(self._now_s) for run in self._runs.values()]
-        cpu_slots = free_slots(self._scene.cpu_slots, {slot.slot for slot in self._held[""]})
+        cpu_slots = free_cpu_slots(self._scene.cpu_slots, [CpuSlot(held.slot, held.node) for held in self._held[""]])
         plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False)
         self._follow(plan, {job.id: job for job in queued})
         return bool(plan.starts or plan.preemptions)
@@ -222,7 +230,7 @@ class Simulation:
         gpus = sum(len(room.free_slots) for room in self._rooms.values() if room.why_not is None)
         if self._shared or any(run.job.request.preemptible for run in self._runs.values()):
             gpus = sum(room.slots for room in self._rooms.values())  # all of them may come free
-        cpus = self._scene.cpu_slots - len(self._held[""])
+        cpus = sum(self._scene.cpu_slots.values()) - len(self._held[""])
         front = []
         for request, jobs in self._lanes.items():
             slots = gpus if request.gpus else cpus
@@ -234,13 +242,14 @@ class Simulation:
         return front
 
     def _follow(self, plan: Plan, queued: Mapping[int, Waiting]) -> None:
-        for number, slots, memory_mib in plan.starts:
+        for number, slots, memory_mib, node in plan.starts:
             job = queued[number]
             self._unqueue(job)
             self.starts.setdefault(number, self._now_s)
             gpus = tuple(gpu for gpu, _ in slots if gpu)
             running = Running(number, job.request, gpus, job.request.limit_s, job.waited_s)
-            self._begin(running, job.position, [HeldSlot(gpu, slot, number, memory_mib) for gpu, slot in slots])
+            held = [HeldSlot(gpu, slot, number, memory_mib, None if gpu else node) for gpu, slot in slots]
+            self._begin(running, job.position, held)
         for preemption in plan.preemptions:
             self._preempt(preemption.job_id)
 
@@ -297,7 +306,7 @@ class Simulation:
         del self._runs[run.job.id]
         for slot in run.held:
             self._held[slot.gpu].remove(slot)
-            self._freed_s[slot.gpu, slot.slot] = self._now_s
+            self._freed_s[slot.place] = self._now_s
         self._update_rooms(run.held)
 
     def _update_rooms(self, held: Iterable[HeldSlot]) -> None:

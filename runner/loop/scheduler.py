@@ -16,7 +16,7 @@ from runner.schedule.choice import Plan, choose, is_full
 from runner.schedule.request import request_in
 from runner.step import Step
 from runner.store.box import BoxKey, box_limits
-from runner.store.scheduling_queries import CPU
+from runner.store.scheduling_queries import cpu_of
 
 if TYPE_CHECKING:
     from runner.loop.attempts import Attempts
@@ -42,6 +42,7 @@ class ClaimedJob(NamedTuple):
     job: Job
     attempt: int
     gpus: tuple[str, ...]
+    node: str | None  # as the engine knows it
 
 
 class Scheduler(Step):
@@ -87,7 +88,7 @@ class Scheduler(Step):
         cpu_slots = placement.free_cpu_slots(leases)
         if is_full(rooms, cpu_slots if any(not request.gpus for request in wanted) else (), running):
             return [], Plan()
-        queued = trial or context.line.waiting(placement.slots + context.settings.cpu_slots)
+        queued = trial or context.line.waiting(placement.slots + placement.cpu_slots)
         if not queued:
             return [], Plan()
         return queued, choose(queued, rooms, cpu_slots, running, box_limits(context.store), explain=False)
@@ -128,15 +129,17 @@ class Scheduler(Step):
     def _claim(self, start: Start, asked: Request) -> ClaimedJob | None:
         """ClaimedJob a job for a new attempt. Return None if it has left the queue or now asks for other resources."""
         jobs = self._context.jobs
-        leases = [(uuid or CPU, slot) for uuid, slot in start.slots]
+        node = self._context.nodes()[start.node]
+        leases = [(uuid or cpu_of(node.name), slot) for uuid, slot in start.slots]
         sums = self._usage.before(uuid for uuid, _ in start.slots)
-        boot_id = self._context.engine.nodes()[0].boot_id or ""
-        attempt = jobs.claim(start.job_id, leases, boot_id, json.dumps(sums.to_json()), start.memory_mib, asked)
+        attempt = jobs.claim(
+            start.job_id, leases, node.boot_id or "", json.dumps(sums.to_json()), start.memory_mib, asked
+        )
         job = jobs.get(start.job_id)
         if attempt is None or job is None:
             return None
         self._usage.begin(job.id, attempt, job.gpus, sums)
-        return ClaimedJob(job, attempt, job.gpus)
+        return ClaimedJob(job, attempt, job.gpus, node.name)
 
     def _hold(self) -> None:
         """Start nothing for a while, longer each time that attempts come back unexecuted."""
@@ -175,7 +178,7 @@ class Scheduler(Step):
         variables = self._context.jobs.environment(job.spec.environment)
         probe = self._probes.order(job, ref.attempt, variables, self._usage.before_mib(job.id))
         spec, script = attempt_spec.order(job, ref.attempt, claim.gpus, variables, folder, settings, probe)
-        return Order(ref, spec, script, claim.gpus)
+        return Order(ref, spec, script, claim.gpus, claim.node)
 
 
 def _unstartable(error: Exception) -> Exit:

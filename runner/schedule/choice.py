@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from runner.schedule.cpu_slots import CpuSlots
 from runner.schedule.free_rooms import FreeRooms
 from runner.schedule.order import START_USE_S, by_usage, priority_of
 from runner.schedule.quotas import Quotas, Reservation
-from runner.schedule.room import BoxLimits, Room, is_of_type, wanted
+from runner.schedule.room import BoxLimits, Room, is_of_type, most_on_one_node, wanted
 from runner.schedule.running_jobs import RunningJobs
 from runner.units import format_mib
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from runner.schedule.request import Request
+    from runner.schedule.room import CpuSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Start(NamedTuple):
     job_id: int
     slots: tuple[tuple[str, int], ...]
     memory_mib: int | None = None  # promised on each GPU; None: its slot's share
+    node: str | None = None  # where; None: there is only one
 
 
 class Preemption(NamedTuple):
@@ -69,7 +72,7 @@ class Plan:
 
 
 def choose(
-    queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[int],
+    queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot],
     running: Sequence[Running] = (), limits: BoxLimits | None = None, *, explain: bool = True,
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
@@ -77,6 +80,7 @@ def choose(
     Higher priorities go first. Within a priority, the owner with the least recent usage goes first. Each owner's jobs
     go by position. A job that cannot start reserves the free GPUs that it could use. So it is not overtaken for ever.
     Later jobs may use those GPUs only if their time limit guarantees they finish first, or if they are preemptible.
+    All GPUs of a job come from one node. So it reserves those of one node, where it could start first.
     A job that waits for a sick GPU, or for more memory than there is, reserves nothing: it might wait for ever and
     block healthy GPUs.
 
@@ -96,13 +100,13 @@ class _Pass:
     """One pass over the queue: what is still free, and which job waits for what."""
 
     def __init__(
-        self, rooms: Sequence[Room], cpu_slots: Sequence[int], running: Sequence[Running], limits: BoxLimits
+        self, rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot], running: Sequence[Running], limits: BoxLimits
     ) -> None:
         self.plan = Plan()
         self.use: defaultdict[str, float] = defaultdict(float, limits.use)
         self._limits, self._running = limits, RunningJobs(running)
         self._rooms = {room.uuid: room for room in rooms}
-        self._cpu_slots = deque(cpu_slots)
+        self._cpu_slots = CpuSlots(cpu_slots)
         self._reserved: dict[str, Reservation] = {}  # GPU -> the first job that it is reserved for
         self._free = FreeRooms(self._rooms, self._reserved)
         self._awaited: set[str] = set()  # GPUs whose jobs must not be preempted for later jobs
@@ -123,10 +127,11 @@ class _Pass:
             self._wait(job, priority, why)
         elif job.request.gpus:
             self._give_gpus(job, priority)
-        elif self._cpu_slots:
-            self._start(job, (("", self._cpu_slots.popleft()),), ())
+        elif cpu_slot := self._cpu_slots.take(job.request.node):
+            self._start(job, (("", cpu_slot.slot),), (), cpu_slot.node)
         else:
-            self._wait(job, priority, "waits for a CPU slot")
+            where = f" on {job.request.node}" if job.request.node else ""
+            self._wait(job, priority, f"waits for a CPU slot{where}")
             self._quotas.reserve(Reservation(job.id, job.request))
 
     def _wait(self, job: Waiting, priority: int, why: str) -> None:
@@ -140,23 +145,23 @@ class _Pass:
             return is_of_type(name, request.gpu_type) and _may_take(reservation, request, priority)
 
         if chosen := self._free.take(request, may_use):
-            self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen)
+            self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen, chosen[0].node)
         else:
             self._wait_for_gpus(job, priority)
 
     def _wait_for_gpus(self, job: Waiting, priority: int) -> None:
-        """Note why this job waits, and reserve GPUs for it if enough of them can ever be free for it."""
+        """Note why this job waits, and reserve GPUs for it if enough of one node can ever be free for it."""
         request = job.request
-        allowed = [room for room in self._free.named(request.on) if is_of_type(room.name, request.gpu_type)]
+        allowed = [room for room in self._free.named(request) if is_of_type(room.name, request.gpu_type)]
         free = [room for room in allowed if room.usable and room.fits(request)]
         self.plan.waiting[job.id] = self._why(request, priority, allowed, free)
         able = [room for room in allowed if not room.sick and room.fits(request, self._running.on(room))]
-        if len(able) >= request.gpus:
+        if most_on_one_node(able) >= request.gpus:
             self._reserve(job, priority, able, free)
 
-    def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room]) -> None:
+    def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room], node: str | None) -> None:
         request = job.request
-        self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib))
+        self.plan.starts.append(Start(job.id, slots, request.gpu_mem_mib, node))
         self.use[request.owner] += START_USE_S * request.gpus
         uuids = tuple(room.uuid for room in rooms)
         started = Running(job.id, request, uuids, request.limit_s, job.waited_s)
@@ -173,36 +178,57 @@ class _Pass:
     # -- reservations and preemption ---------------------------------------------------------------
 
     def _reserve(self, job: Waiting, priority: int, able: Sequence[Room], free: Sequence[Room]) -> None:
-        """Reserve free GPUs for a job, and preempt others if that makes enough room."""
+        """Reserve free GPUs of one node for a job, and preempt others there if that makes enough room."""
         request = job.request
-        now = {room.uuid for room in free}
-        unclaimed = [room for room in able if room.uuid not in self._awaited and room.uuid not in self._reserved]
-        coming = [room for room in unclaimed if room.uuid not in now]
-        unreserved = [room for room in free if room.uuid not in self._reserved]
-        if not coming and not unreserved:  # earlier jobs have reserved everything
+        prospects = self._prospects(request, priority, able, free)
+        if not prospects:  # earlier jobs have reserved everything
             self._blocked[request, priority] = self.plan.waiting[job.id]
             self._quotas.reserve(Reservation(job.id, request, priority))
             return
-        missing = request.gpus - len(unreserved)
-        lower = [other for other in self._running.preemptible if self._may_be_preempted(other, priority)]
-        victims = choose_victims(coming, request, missing, self._running, self._leaving, lower)
-        if victims is None:
+        best = min(prospects, key=_Prospect.rank)
+        if best.victims is None:
             # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
-            soon = self._leaving.union(other.id for other in lower)
-            frees = {room.uuid: frees_in_s(room, request, self._running.on(room), soon) for room in able}
-            short = sorted((room for room in coming if room.usable), key=lambda room: frees[room.uuid])
-            starts_in_s = sorted(frees.values())[request.gpus - 1]
-            taken = short[:missing]
-            self._awaited |= frees.keys()
+            short = sorted((room for room in best.coming if room.usable), key=lambda room: best.frees_s[room.uuid])
+            taken = short[: best.missing]
+            self._awaited |= best.frees_s.keys()
         else:
-            starts_in_s = 0.0
-            taken = self._preempt(job, victims, coming)[:missing]
+            taken = self._preempt(job, best.victims, best.coming)[: best.missing]
             self._awaited |= {room.uuid for room in taken}
-        reservation = Reservation(job.id, request, priority, starts_in_s)
-        for room in (*unreserved, *taken):
+        reservation = Reservation(job.id, request, priority, best.starts_in_s)
+        for room in (*best.unreserved, *taken):
             self._reserved[room.uuid] = reservation
             self._free.update(room.uuid)
         self._quotas.reserve(reservation)
+
+    def _prospects(
+        self, request: Request, priority: int, able: Sequence[Room], free: Sequence[Room]
+    ) -> list[_Prospect]:
+        """Return how a job could get its GPUs, for each node with enough of them that are not all reserved."""
+        now = {room.uuid for room in free}
+        lower = [other for other in self._running.preemptible if self._may_be_preempted(other, priority)]
+        by_node: defaultdict[str | None, list[Room]] = defaultdict(list)
+        for room in able:
+            by_node[room.node].append(room)
+        lower_on: defaultdict[str | None, list[Running]] = defaultdict(list)
+        for other in lower:
+            if known := [uuid for uuid in other.gpus if uuid in self._rooms]:
+                lower_on[self._rooms[known[0]].node].append(other)
+        prospects = []
+        for node, rooms in by_node.items():
+            unclaimed = [room for room in rooms if room.uuid not in self._awaited and room.uuid not in self._reserved]
+            coming = [room for room in unclaimed if room.uuid not in now]
+            unreserved = [room for room in rooms if room.uuid in now and room.uuid not in self._reserved]
+            if len(rooms) < request.gpus or not (coming or unreserved):
+                continue
+            missing = request.gpus - len(unreserved)
+            victims = choose_victims(coming, request, missing, self._running, self._leaving, lower_on[node])
+            frees_s = {} if victims is not None else self._frees_s(request, rooms, lower_on[node])
+            prospects.append(_Prospect(request.gpus, unreserved, coming, victims, frees_s))
+        return prospects
+
+    def _frees_s(self, request: Request, rooms: Sequence[Room], lower: Sequence[Running]) -> dict[str, float]:
+        soon = self._leaving.union(other.id for other in lower)
+        return {room.uuid: frees_in_s(room, request, self._running.on(room), soon) for room in rooms}
 
     def _preempt(self, job: Waiting, victims: Sequence[Running], coming: Sequence[Room]) -> list[Room]:
         """Preempt jobs for another one. Return the coming GPUs, those with room for it first."""
@@ -216,16 +242,43 @@ class _Pass:
 
     def _why(self, request: Request, priority: int, allowed: Sequence[Room], free: Sequence[Room]) -> str:
         """Return one sentence for people about why a job waits."""
-        if len(allowed) < request.gpus:
-            return f"needs {wanted(request)}; there are {len(allowed)} that it may use"
-        if len(free) >= request.gpus:
-            reservations = (self._reserved.get(room.uuid) for room in free)
+        there, now = Counter(room.node for room in allowed), Counter(room.node for room in free)
+        together = " on one node" if len(there) > 1 and request.gpus > 1 else ""
+        if (most := max(there.values(), default=0)) < request.gpus:
+            return f"needs {wanted(request)}; there are {most} that it may use{together}"
+        if (most := max(now.values(), default=0)) >= request.gpus:
+            reservations = (self._reserved.get(room.uuid) for room in free if now[room.node] >= request.gpus)
             first = next(kept.id for kept in reservations if kept and not _may_take(kept, request, priority))
             return f"behind #{first}, which waits for the same GPUs"
         troubles = _troubles(allowed)
         short = [room for room in allowed if room.usable and not room.fits(request)]
-        troubles += [f"GPU {room.index} has {_free_memory(room)}" for room in short]
-        return "; ".join([f"needs {wanted(request)}, {len(free)} free", *troubles])
+        troubles += [f"GPU {room.label} has {_free_memory(room)}" for room in short]
+        return "; ".join([f"needs {wanted(request)}, {most} free{together}", *troubles])
+
+
+class _Prospect(NamedTuple):
+    """How a waiting job could get its GPUs from one node."""
+
+    gpus: int
+    unreserved: list[Room]  # free for it now
+    coming: list[Room]  # will be, and no earlier job waits for them
+    victims: list[Running] | None  # to preempt; None: that would not be enough
+    frees_s: dict[str, float]  # when each GPU of the node has room for it; empty if it preempts
+
+    @property
+    def missing(self) -> int:
+        return self.gpus - len(self.unreserved)
+
+    @property
+    def starts_in_s(self) -> float:
+        return sorted(self.frees_s.values())[self.gpus - 1] if self.victims is None else 0.0
+
+    def rank(self) -> tuple[object, ...]:
+        """Sort nodes: least loss by preempting, then enough GPUs that no earlier job waits for, then the soonest."""
+        if self.victims is not None:
+            return False, sorted(map(_worth, self.victims), reverse=True)
+        crowded = len(self.coming) < self.missing
+        return True, crowded, self.starts_in_s, self.missing
 
 
 def _may_take(reservation: Reservation | None, request: Request, priority: int) -> bool:
@@ -269,7 +322,7 @@ def choose_victims(
     if spare < 0:
         return None
     by_uuid = {room.uuid: room for room in rooms}
-    victims = sorted(preemptible, key=lambda job: (job.request.priority, job.ran_s, job.waited_s))
+    victims = sorted(preemptible, key=_worth)
     for victim in reversed(victims):
         held = [by_uuid[uuid] for uuid in dict.fromkeys(victim.gpus) if uuid in by_uuid]
         before = count(held)
@@ -282,6 +335,11 @@ def choose_victims(
     return [victim for victim in victims if victim.id in gone]
 
 
+def _worth(job: Running) -> tuple[int, float, float]:
+    """Return a key that is higher for a job that should be preempted later."""
+    return job.request.priority, job.ran_s, job.waited_s
+
+
 def _will_have_room(room: Room, request: Request, running: RunningJobs, gone: Collection[int]) -> bool:
     """Return whether a job finds room on a GPU once the jobs with these ids are gone."""
     return room.has_room(request, [job for job in running.on(room) if job.id in gone])
@@ -292,11 +350,11 @@ def _troubles(rooms: Iterable[Room]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for room in rooms:
         if room.why_not is not None:
-            by_reason.setdefault(room.why_not.rstrip("."), []).append(str(room.index))
+            by_reason.setdefault(room.why_not.rstrip("."), []).append(room.label)
     return [f"GPU {', '.join(which)}{':' if why[:1].isupper() else ''} {why}" for why, which in by_reason.items()]
 
 
-def is_full(rooms: Iterable[Room], cpu_slots: Sequence[int], running: Iterable[Running]) -> bool:
+def is_full(rooms: Iterable[Room], cpu_slots: Sequence[CpuSlot], running: Iterable[Running]) -> bool:
     """Return whether nothing could start: no slot is free, and no job can be preempted."""
     if cpu_slots or any(room.usable for room in rooms):
         return False

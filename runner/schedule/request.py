@@ -17,7 +17,8 @@ class Request:
 
     owner: str = ""
     gpus: int = 1
-    on: tuple[str, ...] = ()  # which GPUs it may use, by index or UUID; empty: any
+    on: tuple[str, ...] = ()  # which GPUs it may use, by label (see Room) or UUID; empty: any
+    node: str | None = None  # the node that it must run on; None: any
     gpu_type: str | None = None  # a part of the GPU's name
     gpu_mem_mib: int | None = None  # memory it needs on each GPU
     cpus: int = 0

@@ -1,10 +1,14 @@
-"""What a box has to give: its GPUs, each with its free slots and memory, and the limits of the whole box. Pure."""
+"""What a box has to give: GPUs with their free slots and memory, CPU slots, and the limits of the whole box. Pure.
+
+GPUs and CPU slots belong to a node. All GPUs of a job come from one node.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runner.units import format_mib
 
@@ -23,6 +27,7 @@ class Room:
 
     index: int
     uuid: str
+    node: str | None = None  # the host that it is in; None: there is only one
     free_slots: tuple[int, ...]
     slots: int
     name: str | None = None
@@ -33,11 +38,20 @@ class Room:
 
     def matches(self, names: tuple[str, ...]) -> bool:
         """Return whether a job that named these GPUs may use this one."""
-        return not names or any(n == str(self.index) or self.uuid.startswith(n) for n in names)
+        return not names or any(n == self.label or self.uuid.startswith(n) for n in names)
 
     def suits(self, request: Request) -> bool:
         """Return whether the request allows this GPU, free or not."""
-        return self.matches(request.on) and is_of_type(self.name, request.gpu_type)
+        return self.is_named(request) and is_of_type(self.name, request.gpu_type)
+
+    def is_named(self, request: Request) -> bool:
+        """Return whether `--on` and `--node` allow this GPU."""
+        return request.node in (None, self.node) and self.matches(request.on)
+
+    @property
+    def label(self) -> str:
+        """Return the name of this GPU for people: its index, or node:index if there are several nodes."""
+        return str(self.index) if self.node is None else f"{self.node}:{self.index}"
 
     @property
     def usable(self) -> bool:
@@ -47,7 +61,7 @@ class Room:
     def left(self, slots: tuple[int, ...], memory_mib: int | None, why_not: str | None) -> Room:
         """Return a copy with these free slots and this memory. `replace` would take three times as long."""
         return Room(
-            index=self.index, uuid=self.uuid, free_slots=slots, slots=self.slots, name=self.name,
+            index=self.index, uuid=self.uuid, node=self.node, free_slots=slots, slots=self.slots, name=self.name,
             memory_mib=memory_mib, share_mib=self.share_mib, why_not=why_not, sick=self.sick,
         )  # fmt: skip
 
@@ -74,6 +88,13 @@ class Room:
         return bool(self.free_slots or gone) and self.fits(request, gone)
 
 
+class CpuSlot(NamedTuple):
+    """A free slot for a job without GPUs."""
+
+    slot: int
+    node: str | None = None  # None: there is only one
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxLimits:
     """The limits of the whole box, and how much each owner has used."""
@@ -91,6 +112,19 @@ def free_slots(slots: int, taken: Collection[int]) -> tuple[int, ...]:
     """Return the free slots. None are free while more are taken than exist, as after the setting was lowered."""
     free = [slot for slot in range(slots) if slot not in taken]
     return tuple(free[: max(0, slots - len(taken))])
+
+
+def free_cpu_slots(counts: Mapping[str | None, int], taken: Iterable[CpuSlot]) -> list[CpuSlot]:
+    """Return the free CPU slots of all nodes. `counts`: how many each node has."""
+    by_node: dict[str | None, set[int]] = {node: set() for node in counts}
+    for slot, node in taken:
+        by_node.setdefault(node, set()).add(slot)
+    return [CpuSlot(slot, node) for node, count in counts.items() for slot in free_slots(count, by_node[node])]
+
+
+def most_on_one_node(rooms: Iterable[Room]) -> int:
+    """Return how many of these GPUs one job can have at most."""
+    return max(Counter(room.node for room in rooms).values(), default=0)
 
 
 def is_of_type(name: str | None, wanted_type: str | None) -> bool:
@@ -117,4 +151,6 @@ def wanted(request: Request) -> str:
         words += f" of type {request.gpu_type}"
     if request.gpu_mem_mib:
         words += f" with {format_mib(request.gpu_mem_mib)}"
+    if request.node:
+        words += f" on {request.node}"
     return words

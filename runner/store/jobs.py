@@ -124,7 +124,7 @@ class Jobs(Table):
 
         Return None if the job has left the queue, is not ready, or now asks for other resources than `asked`.
         """
-        from runner.store.scheduling_queries import CPU
+        from runner.store.scheduling_queries import is_cpu
 
         with self._store.transaction():
             sql = "SELECT attempt, lane FROM jobs WHERE id = ? AND state = 'QUEUED' AND ready = 1"
@@ -132,7 +132,7 @@ class Jobs(Table):
             if row is None or (asked is not None and request_in(row["lane"]) != asked):
                 return None
             attempt, at = row["attempt"] + 1, clock.text(clock.now())
-            gpus = json.dumps([resource for resource, _ in leases if resource != CPU])
+            gpus = json.dumps([resource for resource, _ in leases if not is_cpu(resource)])
             self._transition(job_id, State.QUEUED, State.STARTING, attempt=attempt, gpus=gpus)
             self._store.execute(
                 "INSERT INTO attempts (job_id, number, gpus, boot_id, claimed_at, usage) VALUES (?, ?, ?, ?, ?, ?)",

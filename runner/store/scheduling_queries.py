@@ -14,6 +14,7 @@ from runner.schedule.backoff import LONGEST_S
 from runner.schedule.choice import Running, Waiting
 from runner.schedule.order import START_USE_S, in_order, priority_of
 from runner.schedule.request import request_in
+from runner.schedule.room import CpuSlot
 from runner.store.connection import Table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from runner.schedule.request import Request
     from runner.schedule.room import BoxLimits
 
-CPU = "cpu"  # the resource a job without GPUs holds a lease on
+CPU = "cpu"  # what a job without GPUs holds a lease on; on another node: cpu@node
 # the time that earlier attempts ran does not count as waiting
 _RAN_S = (
     "CASE attempt WHEN 0 THEN 0 ELSE (SELECT total(julianday(a.finished_at) - julianday(a.started_at)) * 86400"
@@ -34,13 +35,23 @@ _READY = "FROM jobs WHERE state = 'QUEUED' AND ready = 1 AND lane = ? ORDER BY r
 
 
 class Lease(NamedTuple):
-    """A slot of a GPU, or of the CPU, held by an attempt."""
+    """A slot of a GPU, or a CPU slot of a node, held by an attempt."""
 
     resource: str
     slot: int
     job_id: int
     attempt: int
     memory_mib: int | None = None  # reserved for it on that GPU; None: its slot's share
+
+    @property
+    def is_cpu(self) -> bool:
+        """Return whether it is a CPU slot."""
+        return is_cpu(self.resource)
+
+    @property
+    def cpu_slot(self) -> CpuSlot:
+        """Return which CPU slot it is. The node is None for this host."""
+        return CpuSlot(self.slot, self.resource.partition("@")[2] or None)
 
 
 class UnderWay(NamedTuple):
@@ -78,6 +89,16 @@ class ReadyJob(NamedTuple):
 
     id: int
     request: Request
+
+
+def cpu_of(node: str | None) -> str:
+    """Return the resource that a job without GPUs leases on this node; None: on this host."""
+    return f"{CPU}@{node}" if node else CPU
+
+
+def is_cpu(resource: str) -> bool:
+    """Return whether a lease on this resource is one of a CPU slot."""
+    return resource.partition("@")[0] == CPU
 
 
 class Line(Table):

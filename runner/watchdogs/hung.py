@@ -151,19 +151,22 @@ class HungWatch:
 
     def _is_in_the_way(self, job_id: int) -> bool:
         """Return whether a queued job would start if this one were gone, and would not start anyway."""
-        snapshot = self._context.engine.nodes()[0].snapshot
-        if snapshot is None or self._box.any(BoxKey.PAUSED, BoxKey.DRAINING):
+        if self._box.any(BoxKey.PAUSED, BoxKey.DRAINING):
             return False
         leaving = {job.id for job in self._line.running() if job.stopping}
-        return bool(self._served(snapshot, leaving | {job_id}) - self._served(snapshot, leaving))
+        return bool(self._served(leaving | {job_id}) - self._served(leaving))
 
-    def _served(self, snapshot: Snapshot, gone: set[int]) -> set[int]:
+    def _served(self, gone: set[int]) -> set[int]:
         """Return the jobs that would start, or for which others would be preempted, if these jobs were gone."""
         running = self._line.running()
         left = {uuid for job in running if job.id in gone for uuid in job.gpus}
-        gpus = tuple(replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)
         leases = [lease for lease in self._line.leases() if lease.job_id not in gone]
-        rooms = GpuStates((replace(snapshot, gpus=gpus), 0.0), leases, start_rules(self._box)).rooms()
+        rooms = [
+            replace(room, node=name)
+            for name, node in self._context.nodes().items()
+            if node.snapshot
+            for room in GpuStates((_without(node.snapshot, left), 0.0), leases, start_rules(self._box)).rooms()
+        ]
         waiting = [job for job in self._line.waiting(sum(room.slots for room in rooms)) if job.request.gpus]
         others = [job for job in running if job.id not in gone]
         plan = choose(waiting, rooms, (), others, box_limits(self._context.store), explain=False)
@@ -176,6 +179,12 @@ class HungWatch:
         self._watches.judged(job_id, {"why": why, "text": why})
         self._jobs.ask_to_stop(job, Reason.HUNG, ACTOR)
         log.info("job %s is stopped: %s", job_id, why)
+
+
+def _without(snapshot: Snapshot, left: set[str]) -> Snapshot:
+    """Return a reading as it would be if all jobs had left these GPUs."""
+    gpus = (replace(gpu, **_NOBODY_THERE) if gpu.uuid in left else gpu for gpu in snapshot.gpus)
+    return replace(snapshot, gpus=tuple(gpus))
 
 
 def _may_be_stopped(policy: hung_rule.HungPolicy, verdict: hung_rule.HungVerdict) -> bool:

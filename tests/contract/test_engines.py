@@ -106,7 +106,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 
 def test_1_what_is_not_known_is_answered_at_once(stage: Stage) -> None:
     [node] = stage.engine.nodes()
-    assert (node.name, node.trouble, node.boot_id, node.cpu_slots) == ("", None, linux.boot_id(), 2)
+    assert (node.name, node.trouble, node.boot_id, node.cpu_slots) == (None, None, linux.boot_id(), 2)
     assert node.snapshot is not None
     assert len(node.snapshot.gpus) == 1
     refs = [Ref(number, 1, "0000000a") for number in range(3)]

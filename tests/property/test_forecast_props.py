@@ -9,7 +9,7 @@ from runner.forecast.estimates import forecast
 from runner.forecast.simulation import HeldSlot, Later, Length, Scene
 from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.request import Request
-from runner.schedule.room import BoxLimits, Room
+from runner.schedule.room import BoxLimits, CpuSlot, Room, free_cpu_slots
 
 SECONDS = st.integers(1, 12)
 
@@ -29,11 +29,11 @@ def night(scene):
         while True:
             held = [one for _, _, slots in live.values() for one in slots]
             rooms = [furnished(room, held) for room in scene.rooms]
-            cpus = [slot for slot in range(scene.cpu_slots) if not any(h.gpu == "" and h.slot == slot for h in held)]
+            cpus = free_cpu_slots(scene.cpu_slots, [CpuSlot(one.slot) for one in held if one.gpu == ""])
             running = [seen(job, now - since) for job, since, _ in live.values()]
             waiting = [replace(job, waited_s=job.waited_s + now) for job in queued]
             plan = choose(waiting, rooms, cpus, running, replace(scene.limits, use=use))
-            for number, slots, memory_mib in plan.starts:
+            for number, slots, memory_mib, _ in plan.starts:
                 (job,) = [one for one in queued if one.id == number]
                 queued.remove(job)
                 starts[number] = now
@@ -110,7 +110,7 @@ def scenes(draw):
     limits = BoxLimits(gpus_each=draw(st.sampled_from([None, None, 3])))
     return Scene(
         queued=[job for job in jobs if job.id not in set_aside], later=later, running=running, held=held, rooms=rooms,
-        cpu_slots=draw(st.integers(1, 2)), limits=limits, lengths=lengths,
+        cpu_slots={None: draw(st.integers(1, 2))}, limits=limits, lengths=lengths,
     )  # fmt: skip
 
 

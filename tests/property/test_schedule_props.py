@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from runner.schedule.choice import Waiting, choose
 from runner.schedule.request import Request
-from runner.schedule.room import Room
+from runner.schedule.room import CpuSlot, Room
 
 
 @st.composite
@@ -34,7 +34,7 @@ def queues(draw):
 
 @given(jobs=queues(), rooms=boxes(), cpus=st.integers(0, 3))
 def test_whatever_is_asked_for(jobs, rooms, cpus):
-    plan = choose(jobs, rooms, range(cpus))
+    plan = choose(jobs, rooms, [CpuSlot(slot) for slot in range(cpus)])
     asked = {job.id: job.request for job in jobs}
     started = {start.job_id: [slot for slot in start.slots if slot[0]] for start in plan.starts}
 
@@ -72,7 +72,7 @@ def test_whatever_is_asked_for(jobs, rooms, cpus):
 
 @given(jobs=queues(), rooms=boxes())
 def test_the_first_that_fits_is_never_kept_waiting(jobs, rooms):
-    plan = choose(jobs, rooms, range(3))
+    plan = choose(jobs, rooms, [CpuSlot(slot) for slot in range(3)])
     if jobs and jobs[0].request.gpus:
         fitting = sum(room.usable and room.matches(jobs[0].request.on) for room in rooms)
         assert (jobs[0].id in plan.waiting) == (fitting < jobs[0].request.gpus)

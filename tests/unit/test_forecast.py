@@ -98,7 +98,7 @@ def test_who_makes_room_just_now_comes_back_before_those_behind_it():
     behind, after = wants(3, preemptible=True, priority="low"), Later(wants(4, gpus=0), after=frozenset({1}))
     scene = Scene(
         queued=[wants(2), behind], later=[after], running=[filler], held=[HeldSlot("GPU-0", 0, 1)],
-        rooms=[gpu(0, free=())], cpu_slots=1, lengths={1: sure(100), 2: sure(10), 3: sure(5), 4: sure(1)},
+        rooms=[gpu(0, free=())], cpu_slots={None: 1}, lengths={1: sure(100), 2: sure(10), 3: sure(5), 4: sure(1)},
     )  # fmt: skip
     found = forecast(scene)
     assert (about(found), found.done.about_s) == ({2: 0, 3: 110, 4: 110}, 115)
@@ -121,7 +121,7 @@ def test_between_people_it_goes_by_turns():
 
 def test_jobs_without_gpus():
     jobs = [wants(number, gpus=0) for number in (1, 2, 3)]
-    found = forecast(Scene(queued=jobs, cpu_slots=2, lengths=dict.fromkeys((1, 2, 3), sure(10))))
+    found = forecast(Scene(queued=jobs, cpu_slots={None: 2}, lengths=dict.fromkeys((1, 2, 3), sure(10))))
     assert (about(found), found.done.about_s) == ({1: 0, 2: 0, 3: 10}, 20)
 
 

@@ -4,7 +4,7 @@ from runner.schedule.choice import Preemption, Running, Start, Waiting, choose
 from runner.schedule.feasibility import never_fits
 from runner.schedule.order import start_order
 from runner.schedule.request import Request, lane_of, request_in
-from runner.schedule.room import DAY_S, BoxLimits, Room, free_slots
+from runner.schedule.room import DAY_S, BoxLimits, CpuSlot, Room, free_slots
 
 RANKS = {"low": -1, "normal": 0, "high": 1}
 
@@ -51,7 +51,8 @@ def test_gpus_by_index_and_by_uuid_prefix():
 
 
 def test_jobs_without_gpus_have_slots_of_their_own():
-    plan = choose([wants(1, gpus=0), wants(2, gpus=2), wants(3, gpus=0), wants(4, gpus=0)], [gpu(0)], [3, 5])
+    jobs = [wants(1, gpus=0), wants(2, gpus=2), wants(3, gpus=0), wants(4, gpus=0)]
+    plan = choose(jobs, [gpu(0)], [CpuSlot(3), CpuSlot(5)])
     assert plan.starts == [Start(1, (("", 3),)), Start(3, (("", 5),))]
     assert plan.waiting[4] == "waits for a CPU slot"
 
@@ -97,13 +98,13 @@ def test_no_slot_is_free_while_more_are_taken_than_there_are():
     ],
 )
 def test_what_can_never_fit(gpus, on, said):
-    assert said in never_fits(Request(gpus=gpus, on=on), [gpu(0), gpu(1)], 2, BoxLimits())
+    assert said in never_fits(Request(gpus=gpus, on=on), [gpu(0), gpu(1)], {None: 2}, BoxLimits())
 
 
 def test_what_fits_now_or_later():
-    assert never_fits(Request(gpus=2), [gpu(0, free=()), gpu(1)], 2, BoxLimits()) is None
-    assert never_fits(Request(gpus=0), [], 1, BoxLimits()) is None
-    assert "CPU_SLOTS" in never_fits(Request(gpus=0), [gpu(0)], 0, BoxLimits())
+    assert never_fits(Request(gpus=2), [gpu(0, free=()), gpu(1)], {None: 2}, BoxLimits()) is None
+    assert never_fits(Request(gpus=0), [], {None: 1}, BoxLimits()) is None
+    assert "CPU_SLOTS" in never_fits(Request(gpus=0), [gpu(0)], {None: 0}, BoxLimits())
 
 
 A5000, T4 = {"name": "NVIDIA RTX A5000", "memory_mib": 24_000}, {"name": "Tesla T4", "memory_mib": 15_000}
@@ -128,15 +129,15 @@ A5000, T4 = {"name": "NVIDIA RTX A5000", "memory_mib": 24_000}, {"name": "Tesla 
     ],
 )
 def test_what_can_never_be_given(request_, limits, said):
-    assert said in never_fits(request_, [gpu(0, **A5000), gpu(1, **T4)], 2, limits)
+    assert said in never_fits(request_, [gpu(0, **A5000), gpu(1, **T4)], {None: 2}, limits)
 
 
 def test_types_and_memory_that_are_there():
     rooms = [gpu(0, **A5000), gpu(1, **T4)]
     for asked in (Request(gpu_type="a5000"), Request(gpu_type="tesla-T4"), Request(gpu_mem_mib=24_000)):
-        assert never_fits(asked, rooms, 1, BoxLimits()) is None
-    assert never_fits(Request(gpus=8, rank=-1), [gpu(n) for n in range(8)], 1, BoxLimits(gpus_each=1)) is None
-    assert "Ask for at most 2" in never_fits(Request(gpus=4), [gpu(0), gpu(1)], 1, BoxLimits(gpus_each=3))
+        assert never_fits(asked, rooms, {None: 1}, BoxLimits()) is None
+    assert never_fits(Request(gpus=8, rank=-1), [gpu(n) for n in range(8)], {None: 1}, BoxLimits(gpus_each=1)) is None
+    assert "Ask for at most 2" in never_fits(Request(gpus=4), [gpu(0), gpu(1)], {None: 1}, BoxLimits(gpus_each=3))
 
 
 def test_a_lane_says_what_is_asked_for():

@@ -86,7 +86,7 @@ class LocalEngine:
 
     def nodes(self) -> tuple[Node, ...]:
         """Return this host."""
-        return (Node("", self._snapshot(), self._telemetry.trouble, self._boot_id, self._cpu_slots),)
+        return (Node(None, self._snapshot(), self._telemetry.trouble, self._boot_id, self._cpu_slots),)
 
     def read_gpus(self) -> None:
         """Ask for a reading of all GPUs now."""
