@@ -16,7 +16,7 @@ from runner.schedule.running_jobs import RunningJobs
 from runner.units import format_mib
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from runner.schedule.request import Request
     from runner.schedule.room import CpuSlot
@@ -155,7 +155,11 @@ class _Pass:
         allowed = [room for room in self._free.named(request) if is_of_type(room.name, request.gpu_type)]
         free = [room for room in allowed if room.usable and room.fits(request)]
         self.plan.waiting[job.id] = self._why(request, priority, allowed, free)
-        able = [room for room in allowed if not room.sick and room.fits(request, self._running.on(room))]
+        able = [
+            room
+            for room in allowed
+            if not room.sick and (room.fits(request) or room.fits(request, self._running.on(room)))
+        ]
         if most_on_one_node(able) >= request.gpus:
             self._reserve(job, priority, able, free)
 
@@ -313,25 +317,31 @@ def choose_victims(
     Preempt the lowest priority first, then the jobs that started last: they lose the least work. Preempt no job
     without need.
     """
-    gone = {*leaving, *(job.id for job in preemptible)}
+    gone, by_uuid = set(leaving), {room.uuid: room for room in rooms}
 
     def count(among: Iterable[Room]) -> int:
         return sum(_will_have_room(room, request, running, gone) for room in among)
 
+    def gain(job: Running, change: Callable[[int], None]) -> int:
+        """Return for how many more GPUs there is room after this change of `gone`."""
+        held = [by_uuid[uuid] for uuid in dict.fromkeys(job.gpus) if uuid in by_uuid]
+        before = count(held)
+        change(job.id)
+        return count(held) - before
+
+    victims: list[Running] = []
     spare = count(rooms) - missing
+    for job in sorted(preemptible, key=_worth):
+        if spare >= 0:
+            break
+        spare += gain(job, gone.add)
+        victims.append(job)
     if spare < 0:
         return None
-    by_uuid = {room.uuid: room for room in rooms}
-    victims = sorted(preemptible, key=_worth)
     for victim in reversed(victims):
-        held = [by_uuid[uuid] for uuid in dict.fromkeys(victim.gpus) if uuid in by_uuid]
-        before = count(held)
-        gone.remove(victim.id)
-        lost = before - count(held)
-        if lost <= spare:
-            spare -= lost
-        else:
-            gone.add(victim.id)
+        spare += gain(victim, gone.remove)
+        if spare < 0:
+            spare += gain(victim, gone.add)
     return [victim for victim in victims if victim.id in gone]
 
 
