@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 from runner.schedule.choice import Plan, Running, Waiting, choose
 from runner.schedule.request import Request
 from runner.schedule.room import Room
 
+GPUS_PER_NODE = 8
 SIZES = (8, 80, 800, 8_000)
 ROUNDS, OWNERS = 5, ("ada", "bo", "cy")
 MOST_GROWTH = 20  # for ten times the GPUs; n log n is 13 from 800 to 8,000, and a square is 100
@@ -41,6 +43,8 @@ def scenes(size: int) -> dict[str, Callable[[], Plan]]:
     queued = [Waiting(n, Request(owner=OWNERS[n % len(OWNERS)], limit_s=600.0), n) for n in range(1, size + 2)]
     wide = Waiting(0, Request(gpus=size, rank=1))
     one, half = size - 1, size // 2
+    nodes = [replace(room, node=f"node{room.index // GPUS_PER_NODE}") for room in free]
+    threes = [Waiting(job.id, replace(job.request, gpus=3), job.position) for job in queued]
     return {
         "one GPU frees": lambda: choose(queued[:20], busy[:one] + free[one:], (), running[:one], explain=False),
         "all free at once": lambda: choose(queued, free, (), explain=False),
@@ -48,6 +52,8 @@ def scenes(size: int) -> dict[str, Callable[[], Plan]]:
         "... and short ones behind": lambda: choose(
             [wide, *queued], busy[:half] + free[half:], (), running[:half], explain=False
         ),
+        "all free on nodes of 8": lambda: choose(queued, nodes, (), explain=False),
+        "... for 3-GPU jobs": lambda: choose(threes[: size // 4], nodes, (), explain=False),
     }
 
 
