@@ -166,7 +166,8 @@ class OraclePass:
         leaving = [other for other in self._running if other.id in self._leaving]
         prospects = [
             (rank, rooms, coming, unreserved, victims)
-            for rooms in by_node(able).values()
+            for node in by_node(room for room in self._rooms.values() if suits(room, request))
+            for rooms in [[room for room in able if room.node == node]]
             if len(rooms) >= request.gpus
             for coming, unreserved in [self._claimable(rooms, free)]
             if coming or unreserved

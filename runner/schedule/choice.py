@@ -11,7 +11,8 @@ from runner.schedule.cpu_slots import CpuSlots
 from runner.schedule.free_rooms import FreeRooms
 from runner.schedule.order import START_USE_S, by_usage, priority_of
 from runner.schedule.quotas import Quotas, Reservation
-from runner.schedule.room import BoxLimits, Room, is_of_type, most_on_one_node, wanted
+from runner.schedule.ranking import Ranking
+from runner.schedule.room import BoxLimits, Room, is_of_type, wanted
 from runner.schedule.running_jobs import RunningJobs
 from runner.units import format_mib
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from runner.schedule.request import Request
     from runner.schedule.room import CpuSlot
+
+WAITS = "waits for GPUs"  # where nobody asks for the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,10 @@ def choose(
     A job that waits for a sick GPU, or for more memory than there is, reserves nothing: it might wait for ever and
     block healthy GPUs.
 
-    `explain=False` skips the jobs behind the last one that could start, and so gives no reasons for them.
+    `explain=False` skips the jobs behind the last one that could start, and finds no reasons for people.
     """
     limits = limits or BoxLimits()
-    scene = _Pass(rooms, cpu_slots, running, limits)
+    scene = _Pass(rooms, cpu_slots, running, limits, explain=explain)
     cpu_too = any(not job.request.gpus for job in queued)
     for job in by_usage(queued, scene.use, limits.age_s):
         if not explain and scene.is_full(cpu_too=cpu_too):
@@ -100,11 +103,12 @@ class _Pass:
     """One pass over the queue: what is still free, and which job waits for what."""
 
     def __init__(
-        self, rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot], running: Sequence[Running], limits: BoxLimits
-    ) -> None:
+        self, rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot], running: Sequence[Running], limits: BoxLimits, *,
+        explain: bool,
+    ) -> None:  # fmt: skip
         self.plan = Plan()
         self.use: defaultdict[str, float] = defaultdict(float, limits.use)
-        self._limits, self._running = limits, RunningJobs(running)
+        self._explain, self._limits, self._running = explain, limits, RunningJobs(running)
         self._rooms = {room.uuid: room for room in rooms}
         self._cpu_slots = CpuSlots(cpu_slots)
         self._reserved: dict[str, Reservation] = {}  # GPU -> the first job that it is reserved for
@@ -113,6 +117,8 @@ class _Pass:
         self._leaving: set[int] = {job.id for job in running if job.stopping}  # and those that this pass preempts
         self._quotas = Quotas(limits, running)
         self._blocked: dict[tuple[Request, int], str] = {}  # why all jobs of a kind wait, until the next start
+        self._wishes: dict[tuple[Request, int], _Wish] = {}
+        self._changed: list[str | None] = []  # the node of each start, reservation and preemption
 
     def is_full(self, *, cpu_too: bool) -> bool:
         """Return whether nothing more can start or be preempted in this pass."""
@@ -152,16 +158,19 @@ class _Pass:
     def _wait_for_gpus(self, job: Waiting, priority: int) -> None:
         """Note why this job waits, and reserve GPUs for it if enough of one node can ever be free for it."""
         request = job.request
-        allowed = [room for room in self._free.named(request) if is_of_type(room.name, request.gpu_type)]
-        free = [room for room in allowed if room.usable and room.fits(request)]
-        self.plan.waiting[job.id] = self._why(request, priority, allowed, free)
-        able = [
-            room
-            for room in allowed
-            if not room.sick and (room.fits(request) or room.fits(request, self._running.on(room)))
-        ]
-        if most_on_one_node(able) >= request.gpus:
-            self._reserve(job, priority, able, free)
+        self.plan.waiting[job.id] = self._why(request, priority) if self._explain else WAITS
+        wish = self._wishes.get((request, priority))
+        if wish is None:
+            wish = self._wishes[request, priority] = _Wish(self._allowed(request))
+        best = wish.best(self._changed, lambda uuids: self._prospect(request, priority, uuids))
+        if best is not None:
+            self._reserve(job, priority, best)
+        elif wish.is_possible:  # earlier jobs have reserved everything
+            self._blocked[request, priority] = self.plan.waiting[job.id]
+            self._quotas.reserve(Reservation(job.id, request, priority))
+
+    def _allowed(self, request: Request) -> list[Room]:
+        return [room for room in self._free.named(request) if is_of_type(room.name, request.gpu_type)]
 
     def _start(self, job: Waiting, slots: tuple[tuple[str, int], ...], rooms: Sequence[Room], node: str | None) -> None:
         request = job.request
@@ -178,18 +187,12 @@ class _Pass:
             why_not = f"has #{job.id} just starting on it" if room.slots > 1 else None
             self._rooms[room.uuid] = room.left(room.free_slots[1:], left_mib, why_not)
             self._free.update(room.uuid)
+        self._changed.append(node)
 
     # -- reservations and preemption ---------------------------------------------------------------
 
-    def _reserve(self, job: Waiting, priority: int, able: Sequence[Room], free: Sequence[Room]) -> None:
+    def _reserve(self, job: Waiting, priority: int, best: _Prospect) -> None:
         """Reserve free GPUs of one node for a job, and preempt others there if that makes enough room."""
-        request = job.request
-        prospects = self._prospects(request, priority, able, free)
-        if not prospects:  # earlier jobs have reserved everything
-            self._blocked[request, priority] = self.plan.waiting[job.id]
-            self._quotas.reserve(Reservation(job.id, request, priority))
-            return
-        best = min(prospects, key=_Prospect.rank)
         if best.victims is None:
             # GPUs that are shared and too full for it: if others kept using them, it would wait for ever
             short = sorted((room for room in best.coming if room.usable), key=lambda room: best.frees_s[room.uuid])
@@ -198,37 +201,31 @@ class _Pass:
         else:
             taken = self._preempt(job, best.victims, best.coming)[: best.missing]
             self._awaited |= {room.uuid for room in taken}
-        reservation = Reservation(job.id, request, priority, best.starts_in_s)
+        reservation = Reservation(job.id, job.request, priority, best.starts_in_s)
         for room in (*best.unreserved, *taken):
             self._reserved[room.uuid] = reservation
             self._free.update(room.uuid)
+        self._changed.append(next(room.node for room in (*best.unreserved, *best.coming)))
         self._quotas.reserve(reservation)
 
-    def _prospects(
-        self, request: Request, priority: int, able: Sequence[Room], free: Sequence[Room]
-    ) -> list[_Prospect]:
-        """Return how a job could get its GPUs, for each node with enough of them that are not all reserved."""
-        now = {room.uuid for room in free}
-        lower = [other for other in self._running.preemptible if self._may_be_preempted(other, priority)]
-        by_node: defaultdict[str | None, list[Room]] = defaultdict(list)
-        for room in able:
-            by_node[room.node].append(room)
-        lower_on: defaultdict[str | None, list[Running]] = defaultdict(list)
-        for other in lower:
-            if known := [uuid for uuid in other.gpus if uuid in self._rooms]:
-                lower_on[self._rooms[known[0]].node].append(other)
-        prospects = []
-        for node, rooms in by_node.items():
-            unclaimed = [room for room in rooms if room.uuid not in self._awaited and room.uuid not in self._reserved]
-            coming = [room for room in unclaimed if room.uuid not in now]
-            unreserved = [room for room in rooms if room.uuid in now and room.uuid not in self._reserved]
-            if len(rooms) < request.gpus or not (coming or unreserved):
-                continue
-            missing = request.gpus - len(unreserved)
-            victims = choose_victims(coming, request, missing, self._running, self._leaving, lower_on[node])
-            frees_s = {} if victims is not None else self._frees_s(request, rooms, lower_on[node])
-            prospects.append(_Prospect(request.gpus, unreserved, coming, victims, frees_s))
-        return prospects
+    def _prospect(self, request: Request, priority: int, uuids: Sequence[str]) -> _Prospect | None:
+        """Return how a job could get its GPUs from these of one node; None if they will never be enough."""
+        rooms = [self._rooms[uuid] for uuid in uuids if not self._rooms[uuid].sick]
+        able = [room for room in rooms if room.fits(request) or room.fits(request, self._running.on(room))]
+        if len(able) < request.gpus:
+            return None
+        now = {room.uuid for room in able if room.usable and room.fits(request)}
+        unclaimed = [room for room in able if room.uuid not in self._awaited and room.uuid not in self._reserved]
+        coming = [room for room in unclaimed if room.uuid not in now]
+        unreserved = [room for room in able if room.uuid in now and room.uuid not in self._reserved]
+        if not coming and not unreserved:
+            return _Prospect(request.gpus, [], [], None, {})
+        preemptible = self._running.preemptible_on(able)
+        lower = [other for other in preemptible if self._may_be_preempted(other, priority)]
+        missing = request.gpus - len(unreserved)
+        victims = choose_victims(coming, request, missing, self._running, self._leaving, lower)
+        frees_s = {} if victims is not None else self._frees_s(request, able, lower)
+        return _Prospect(request.gpus, unreserved, coming, victims, frees_s)
 
     def _frees_s(self, request: Request, rooms: Sequence[Room], lower: Sequence[Running]) -> dict[str, float]:
         soon = self._leaving.union(other.id for other in lower)
@@ -244,8 +241,10 @@ class _Pass:
         lower = priority_of(job, self._limits.age_s) < priority
         return job.request.preemptible and lower and job.id not in self._leaving
 
-    def _why(self, request: Request, priority: int, allowed: Sequence[Room], free: Sequence[Room]) -> str:
+    def _why(self, request: Request, priority: int) -> str:
         """Return one sentence for people about why a job waits."""
+        allowed = self._allowed(request)
+        free = [room for room in allowed if room.usable and room.fits(request)]
         there, now = Counter(room.node for room in allowed), Counter(room.node for room in free)
         together = " on one node" if len(there) > 1 and request.gpus > 1 else ""
         if (most := max(there.values(), default=0)) < request.gpus:
@@ -277,12 +276,42 @@ class _Prospect(NamedTuple):
     def starts_in_s(self) -> float:
         return sorted(self.frees_s.values())[self.gpus - 1] if self.victims is None else 0.0
 
-    def rank(self) -> tuple[object, ...]:
+    def rank(self) -> tuple[object, ...] | None:
         """Sort nodes: least loss by preempting, then enough GPUs that no earlier job waits for, then the soonest."""
+        if not self.coming and not self.unreserved:
+            return None
         if self.victims is not None:
             return False, sorted(map(_worth, self.victims), reverse=True)
         crowded = len(self.coming) < self.missing
         return True, crowded, self.starts_in_s, self.missing
+
+
+class _Wish:
+    """How jobs with the same request and priority could get their GPUs, by node."""
+
+    def __init__(self, allowed: Sequence[Room]) -> None:
+        self._uuids: defaultdict[str | None, list[str]] = defaultdict(list)
+        for room in allowed:
+            self._uuids[room.node].append(room.uuid)
+        self._ranking = Ranking(self._uuids)
+        self._prospects: dict[str | None, _Prospect | None] = {}
+
+    def best(
+        self, changed: Sequence[str | None], prospect_of: Callable[[Sequence[str]], _Prospect | None]
+    ) -> _Prospect | None:
+        """Return the best prospect; None if no node has any. `changed` grows from call to call."""
+
+        def rank_of(node: str | None) -> tuple[object, ...] | None:
+            prospect = self._prospects[node] = prospect_of(self._uuids[node])
+            return prospect.rank() if prospect else None
+
+        first = self._ranking.first(changed, rank_of)
+        return self._prospects[first[0]] if first else None
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether any node will ever have enough GPUs."""
+        return any(self._prospects.values())
 
 
 def _may_take(reservation: Reservation | None, request: Request, priority: int) -> bool:

@@ -12,6 +12,8 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from runner.schedule.ranking import Ranking
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 # reserved GPUs last, GPUs with fewer jobs first, then by index, then by place in the box
 Entry: TypeAlias = "tuple[bool, int, int, int, Room]"
 Kind: TypeAlias = "tuple[str | None, int | None]"  # the name of a GPU, the job that it is reserved for
-Rank: TypeAlias = tuple[int, int, int, int]  # GPUs reserved for others, jobs on them, free GPUs, place of the node
+Rank: TypeAlias = tuple[int, int, int]  # GPUs reserved for others, jobs on them, free GPUs of the node
 
 
 class FreeRooms:
@@ -115,10 +117,10 @@ class _Scope:
 
     def __init__(self, rooms: Sequence[Room]) -> None:
         self.uuids = [room.uuid for room in rooms]
-        self._nodes = {node: _Index(place) for place, node in enumerate(dict.fromkeys(room.node for room in rooms))}
+        self._nodes = {node: _Index() for node in dict.fromkeys(room.node for room in rooms)}
         self._kinds: dict[Kind, Reservation | None] = {}
-        self._rankings: dict[Hashable, _Ranking] = {}
-        self._changed: list[_Index] = []  # the node of each change
+        self._rankings: dict[Hashable, Ranking] = {}
+        self._changed: list[str | None] = []  # the node of each change
         self._free = 0
 
     def __bool__(self) -> bool:
@@ -131,7 +133,7 @@ class _Scope:
         self._free -= len(node)
         node.put(entry, reservation)
         self._free += len(node)
-        self._changed.append(node)
+        self._changed.append(room.node)
         if room.usable:
             self._kinds.setdefault(_kind(room, reservation), reservation)
 
@@ -149,28 +151,9 @@ class _Scope:
         key = kinds, request.gpus, request.gpu_mem_mib  # jobs that have this in common rank all nodes alike
         ranking = self._rankings.get(key)
         if ranking is None:
-            ranking = self._rankings[key] = _Ranking(list(self._nodes.values()))
-        return ranking.best(self._changed, request, may_use)
-
-
-class _Ranking:
-    """The nodes in the order in which jobs of one kind prefer them. Only nodes that changed are looked at again."""
-
-    def __init__(self, nodes: list[_Index]) -> None:
-        self._nodes, self._seen = nodes, 0
-        self._ranks: list[Rank | None] = [None] * len(nodes)
-        self._heap: list[Rank] = []  # those of `_ranks`, and old ones
-
-    def best(self, changed: list[_Index], request: Request, may_use: MayUse) -> _Index | None:
-        """Return the node that the job prefers; None if none has enough GPUs. `changed` grows from call to call."""
-        for node in dict.fromkeys(changed[self._seen :] if self._seen else self._nodes):
-            rank = self._ranks[node.place] = node.rank(request, may_use)
-            if rank is not None:
-                heappush(self._heap, rank)
-        self._seen = len(changed)
-        while self._heap and self._ranks[self._heap[0][-1]] != self._heap[0]:
-            heappop(self._heap)
-        return self._nodes[self._heap[0][-1]] if self._heap else None
+            ranking = self._rankings[key] = Ranking(self._nodes)
+        first = ranking.first(self._changed, lambda node: self._nodes[node].rank(request, may_use))
+        return self._nodes[first[0]] if first else None
 
 
 class _Index:
@@ -179,8 +162,7 @@ class _Index:
     A job may use all GPUs of a group that have the memory, or none.
     """
 
-    def __init__(self, place: int) -> None:
-        self.place = place  # among the nodes
+    def __init__(self) -> None:
         self._groups: dict[Kind, _Group] = {}
         self._group_of: dict[str, _Group] = {}
 
@@ -211,7 +193,7 @@ class _Index:
         if not found:
             return None
         reserved, jobs = sum(entry[0] for entry in found), sum(entry[1] for entry in found)
-        return reserved, jobs, len(self), self.place
+        return reserved, jobs, len(self)
 
     def take(self, request: Request, may_use: MayUse) -> list[Room]:
         """Remove and return the GPUs for a job, or none if there are not enough."""
