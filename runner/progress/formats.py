@@ -60,7 +60,7 @@ class LineReading:
 NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?i:nan|inf(?:inity)?)(?![A-Za-z])"
 NAME_START = r"(?<![\w./@:-])"
 _METRIC = re.compile(
-    rf"{NAME_START}([A-Za-z_][\w./@'-]{{0,63}})[\"']?(\s?[=:])?\s{{0,12}}[\"'\[(]{{0,2}}({NUMBER})(?!\.?\w|:\d|/)"
+    rf"{NAME_START}([A-Za-z_][\w./@-]{{0,63}})[\"']?(\s?[=:])?\s{{0,12}}[\"'\[(]{{0,2}}({NUMBER})(?!\.?\w|:\d|/)"
 )
 _SECOND_WORD = re.compile(r"(?:loss|rate|norm|scale|error|acc|accuracy|ppl|perplexity|reward)", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"(?:^|[^\w./@'-])([A-Za-z][\w']{0,20}) $")
@@ -164,7 +164,7 @@ def _read_bar(line: str) -> LineReading | None:
 
 
 def _bar(line: str, match: re.Match[str], count: Count, unit: str) -> LineReading:
-    label, after = line[: match.start()].strip()[-200:], line[match.end() :]
+    label, after = line[: match.start()].strip(" ╸╺━─|")[-200:], line[match.end() :]
     rate = _RATE_UNIT.search(after)
     unit = unit or (rate and (rate[1] or rate[2])) or "step"
     phase = _phase_of(label, unit)
@@ -188,7 +188,7 @@ def _bar(line: str, match: re.Match[str], count: Count, unit: str) -> LineReadin
 _WORD = re.compile(
     r"(?<![A-Za-z_.])((?:(?:global|train|training|optimizer|optim|micro|num)[_ ])?)"
     r"(epochs?|steps?|iter(?:ation)?s?|batch|mini-?batch|updates?|episode|timesteps?|total_timesteps|image|frame|sample)"
-    r"(?: ?\((?:train|val|test)\))?[\"']?\s{0,3}(?:[:=#]\s{0,12})?[\[(]?\s{0,12}(\d{1,15}(?:\.\d{1,6})?)"
+    r"(?: ?\((?:train|val|test)\))?[\"']?\s{0,3}(?:[:=#]\s{0,12})?[\[(\"']?\s{0,12}(\d{1,15}(?:\.\d{1,6})?)"
     r"(?:\s{0,12}(?:/|of|out of)\s{0,12}(\d{1,15}))?(?![\w.]|\s?%)",
     re.IGNORECASE,
 )
@@ -199,14 +199,14 @@ _PHASE_COUNT = re.compile(
     r"\[ {0,9}(\d{1,12})/ {0,9}(\d{1,12})"
 )
 _LEADING = re.compile(
-    r"[\[(]?\s{0,12}(\d{1,15})\s{0,12}/\s{0,12}(\d{1,15})(?: ?\( {0,2}\d{1,3}(?:\.\d{1,3})?%\))?[\])]?(?=[\s,:|-])"
+    r"[\[(]?\s{0,12}(\d{1,15})\s{0,12}/\s{0,12}(\d{1,15})(?: ?\( {0,2}\d{1,3}(?:\.\d{1,3})?%\))?[\])]?(?=[\s,:|-])(?!\s\d{1,2}:\d\d)"
 )
 _ROUND = re.compile(r"(?:^|\] )\[(\d{1,12})\]\s{1,4}(?=\S{0,40}(?:train|valid|eval|test|loss|learn|acc))")
 _LEARN = re.compile(r"(\d{1,12}):\s{1,4}(?:learn|test): ")
 _TABLE_ROW = re.compile(r"\|\s{1,8}(?:time/)?\s{0,8}total_timesteps\s{1,30}\|\s{0,30}(\d{1,15})\s{0,30}\|")
 _NOT_COUNTED = re.compile(
     r"(?:best|checkpoints?|ckpts?|resum\w{0,6}|load\w{0,4}|restor\w{0,5}|sav(?:e|ed|es|ing)|skip\w{0,5}|warm\w{0,6}|every|each"
-    r"|max|min|total|from|until|attempt|retry|patience|remaining|improv\w{0,6}|deploy\w{0,4}|build\w{0,4}|usage|docker"
+    r"|num|max|min|total|from|until|attempt|retry|patience|remaining|improv\w{0,6}|deploy\w{0,4}|build\w{0,4}|usage|docker"
     r"|log\w{0,4}|last|first|next|per|only|has|have|will|should|than|the)",
     re.IGNORECASE,
 )
@@ -224,6 +224,7 @@ class _Counter:
     start: int
     end: int
     is_global: bool
+    in_parts: bool  # 0.03 of an epoch
 
     @property
     def is_epoch(self) -> bool:
@@ -237,7 +238,7 @@ def _counters(line: str) -> list[_Counter]:
         n, total = float(match[3]), float(match[4]) if match[4] else None
         count = Count(n, total if total and n <= total else None)
         is_global = match[1].lower().startswith("global")
-        found.append(_Counter(match[2].lower(), count, match.start(), match.end(), is_global))
+        found.append(_Counter(match[2].lower(), count, match.start(), match.end(), is_global, "." in match[3]))
     return found
 
 
@@ -257,6 +258,8 @@ def _read_words(line: str) -> LineReading | None:
     if within and within.total is None and (total := _TOTAL_KEY.search(line)) and within.n <= float(total[1]):
         within = Count(within.n, float(total[1]))
     phase = Phase.EVAL if _EVAL.search(line[: counters[0].end]) else Phase.TRAIN
+    if epoch and epoch.in_parts:  # Hugging Face: 'epoch': 0.03
+        return LineReading(within or epoch.count, None, phase, "words" if within else "part", "epoch", metrics)
     unit = _unit(steps.word) if steps else "step"
     return LineReading(within, epoch.count if epoch else None, phase, "words", unit, metrics)
 
@@ -279,12 +282,13 @@ def _beside(line: str, epoch: _Counter | None) -> Count | None:
 
 def _is_clear(line: str, epoch: _Counter | None, steps: _Counter | None, metrics: dict[str, float]) -> bool:
     """Return whether a counter is meant: it has a total, or metrics stand beside it."""
-    telling = any(map(_TELLING.search, metrics))
+    telling = any(map(_TELLING.search, metrics)) or (bool(metrics) and "loss" in line.lower())
     if telling:
         plural = steps is not None and steps.word.endswith("s")
         return not plural or any("loss" in name.lower() for name in metrics) or bool(steps and steps.count.total)
     if epoch:
-        return bool(epoch.count.total or _beside(line, epoch)) or not line[epoch.end :].strip(" :-=]*)")
+        alone = epoch.word == "epoch" and not (line[: epoch.start] + line[epoch.end :]).strip(" :-=[]*()")
+        return alone or bool(epoch.count.total or _beside(line, epoch))
     if steps is None or steps.count.total is None:
         return False
     return steps.count.total >= SMALL_LIST or not _LETTERS.search(line, steps.end)
@@ -302,6 +306,11 @@ def _read_special(line: str) -> LineReading | None:
         return _checked(Count(float(match[1])), None, Phase.TRAIN, line[match.end() - 7 :])
     if match := _TABLE_ROW.match(line):  # Stable-Baselines3
         return LineReading(Count(float(match[1])), label="table row")
+    return None
+
+
+def _read_leading(line: str) -> LineReading | None:
+    """Read `[100/1000] loss: 2.31`."""
     match = _LEADING.match(line.lstrip())
     if match and any("loss" in name.lower() for name in read_metrics(line)):
         return _checked(Count(float(match[1]), float(match[2])), None, Phase.TRAIN, line)
@@ -351,7 +360,7 @@ def read_line(line: str) -> LineReading | None:
         return said
     if not _HINT.search(line) or line.startswith("wandb:"):
         return None
-    reading = _read_bar(line) or _read_special(line) or _read_words(line)
+    reading = _read_bar(line) or _read_special(line) or _read_words(line) or _read_leading(line)
     return reading if reading is None or _in_range(reading) else None
 
 

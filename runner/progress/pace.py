@@ -21,8 +21,9 @@ GAPS = 256
 FIRST_GAPS = 3  # they may be slow
 SHORTEST_GAP_S = 1.0  # advances closer together are taken as one
 PAUSE_TIMES, PAUSE_S = 2.0, 1.0
+INTERRUPTED_TIMES = 1.05  # if an evaluation was seen in between
 FEWEST_GAPS = 2
-NO_PAUSE_YET = 0.25  # what pauses may add while none was seen; less from a tenth to half of the run
+NO_PAUSE_YET = 1.0  # what pauses may add while none was seen; less from a tenth to half of the run
 LEAST_DOUBT = 0.04
 _NAMES = {math.inf: "inf", -math.inf: "-inf"}
 
@@ -87,7 +88,8 @@ class Pace:
     pauses: int = 0
     longest_pause_s: float = 0.0
     gap_s: float | None = None
-    _usual_s: float | None = None
+    interrupted: bool = False  # an evaluation was seen since the last advance
+    usual_s: float | None = None
 
     def advance(self, position: float, at: float) -> None:
         """Add a position. One that does not advance only changes where the next one counts from."""
@@ -105,7 +107,9 @@ class Pace:
         self.seen += 1
         usual_s = self.step_s
         expected_s = steps * usual_s if usual_s is not None else taken_s
-        is_pause = self.seen > FIRST_GAPS and taken_s > max(PAUSE_TIMES * expected_s, expected_s + PAUSE_S)
+        longest_s = max(PAUSE_TIMES * expected_s, expected_s + PAUSE_S)
+        longest_s = INTERRUPTED_TIMES * expected_s if self.interrupted else longest_s
+        is_pause, self.interrupted = self.seen > FIRST_GAPS and taken_s > longest_s, False
         if self.seen > FIRST_GAPS:
             self.steps, self.seconds = self.steps + steps, self.seconds + taken_s
         if is_pause:
@@ -118,7 +122,7 @@ class Pace:
             self._extend(taken_s, steps)
         else:
             self.gaps.append((taken_s, steps))
-            self._usual_s = None
+            self.usual_s = None
 
     def _extend(self, taken_s: float, steps: float) -> None:
         last_s, last_steps = self.gaps[-1]
@@ -127,14 +131,14 @@ class Pace:
     @property
     def step_s(self) -> float | None:
         """Return the usual seconds per step, without pauses and slow first steps."""
-        if self._usual_s is None and self.gaps:
+        if self.usual_s is None and self.gaps:
             middle_s = median(taken_s / steps for taken_s, steps in self.gaps)
             usual = [(s, n) for s, n in self.gaps if s <= max(PAUSE_TIMES * n * middle_s, n * middle_s + PAUSE_S)]
-            self._usual_s = sum(s for s, _ in usual) / sum(n for _, n in usual)
-        return self._usual_s
+            self.usual_s = sum(s for s, _ in usual) / sum(n for _, n in usual)
+        return self.usual_s
 
-    def estimate(self, left: float, total: float, at: float) -> Estimate | None:
-        """Return when the rest of `total` will be done, or None after too few advances."""
+    def estimate(self, left: float, at: float) -> Estimate | None:
+        """Return when this many steps will be done, or None after too few advances."""
         step_s = self.step_s
         if step_s is None or self.at is None or len(self.gaps) < FEWEST_GAPS:
             return None
@@ -143,17 +147,17 @@ class Pace:
         doubt = 1 / math.sqrt(self.pauses) if self.pauses else 0.0
         overall_s = (self.seconds - self.pause_s) / self.steps if self.steps else step_s
         low_s = left * (min(step_s, overall_s) * (1 - LEAST_DOUBT) + pause_s * max(1 - doubt, 0.0)) - elapsed_s
-        high_s = left * (max(step_s, overall_s) * (1 + self._more(left, total)) + pause_s * (1 + doubt))
+        high_s = left * (max(step_s, overall_s) * (1 + self._more(left)) + pause_s * (1 + doubt))
         high_s += self.longest_pause_s if left else 0.0
         eta_s = max(left * (step_s + pause_s) - elapsed_s, 0.0)
         return Estimate(eta_s, max(min(low_s - self.longest_pause_s, eta_s), 0.0), max(high_s, eta_s))
 
-    def _more(self, left: float, total: float) -> float:
+    def _more(self, left: float) -> float:
         """Return the part by which an estimate may be too short, if no pause was seen yet."""
         if self.pauses:
             return LEAST_DOUBT
-        done = min(max(1 - left / total, 0.1), 0.5)
-        return LEAST_DOUBT + (NO_PAUSE_YET - LEAST_DOUBT) * (0.5 - done) / 0.4
+        done = min(max(self.steps / max(self.steps + left, 1.0), 0.1), 0.5)
+        return LEAST_DOUBT + NO_PAUSE_YET * ((0.5 - done) / 0.4) ** 2
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""

@@ -105,13 +105,14 @@ class _Track:
         n, old = count.n, self.n
         if self.late is not None and n >= 0.98 * self.late and n - old > 20 * self.by:
             return False
-        if n == old or (n < old and not self._restarts(n) and old - n <= 3 * self.by):
+        restarts = self._restarts(n)
+        if n == old or (n < old <= n + 3 * self.by and not restarts):
             self.total = count.total or self.total
             return False
         if n > old:
-            self.by = n - old if self.late is None and old == self.first else self.by
+            self.by = n - old if old == self.first and not self.passes else self.by
             self.nested = self.nested and not self.stale
-        elif self._restarts(n):
+        elif restarts:
             self.passes += 1 if self.complete or self.stale else 0
             self.nested = self.nested or self.stale
             self.late = old
@@ -121,7 +122,9 @@ class _Track:
         return True
 
     def _restarts(self, n: float) -> bool:
-        return n <= max(min(self.first, self.by), 1.0, self.by) and n < self.n
+        """Return whether the counter begins again. A small step back is a rank that is late."""
+        from_start = n < self.n and n <= max(self.first, self.by, 1.0)
+        return from_start and (self.complete or self.stale or self.n - n > 3 * self.by)
 
 
 @dataclass(slots=True)
@@ -219,7 +222,7 @@ class ProgressReader:
         if reading.epoch and reading.phase is Phase.TRAIN:
             moved = self._take_epoch(reading, reading.epoch, done=False)
         track = self._track(reading)
-        if reading.unit == "epoch" and reading.steps and float(reading.steps.n).is_integer():
+        if reading.unit == "epoch" and reading.steps and reading.label != "part":
             moved = self._take_epoch(reading, reading.steps, done=True) or moved
         if track is not None:
             born = track.seconds == 0
@@ -227,6 +230,8 @@ class ProgressReader:
             count = reading.steps or reading.epoch
             assert count is not None
             moved = track.move(count) or born or moved
+            if track.phase is Phase.EVAL:
+                self._pace.interrupted = True
             self._choose(track, nested=bool(reading.epoch and reading.steps))
         self._phase = self._phase_now(reading, track)
         if moved:
@@ -353,7 +358,7 @@ class ProgressReader:
             return Progress(phase=self._phase.value, at=at) if self._phase else None
         step_s, estimate = pace.step_s, None
         if place.total:
-            estimate = pace.estimate(max(place.total - place.position + place.ahead, 0.0), place.total, at)
+            estimate = pace.estimate(max(place.total - place.position + place.ahead, 0.0), at)
         return Progress(
             position=place.position,
             total=place.total,
@@ -374,20 +379,12 @@ class ProgressReader:
         )
 
     def _phase_words(self) -> str | None:
-        epochs, phase = self._epochs, self._phase.value if self._phase else None
-        if (
-            epochs is None
-            or (main := self._tracks.get(self._main or "")) is None
-            or not (main.nested or main.unit == "epoch")
-        ):
+        epochs, main = self._epochs, self._tracks.get(self._main or "")
+        phase = self._phase.value if self._phase else None
+        if epochs is None or main is None or not (main.nested or main.unit == "epoch") or main.priority:
             return phase
-        count = epochs.count()
-        now = epochs.before() + 1
-        return (
-            f"{phase}, epoch {now:g}" + (f" of {count:g}" if count is not None else "")
-            if not count or now <= count
-            else phase
-        )
+        now, count = epochs.before() + 1, epochs.count()
+        return f"{phase}, epoch {now:g}" if count is None else f"{phase}, epoch {min(now, count):g} of {count:g}"
 
 
 def _rank_of(track: _Track) -> tuple[int, bool, bool]:
