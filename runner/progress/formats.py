@@ -199,7 +199,8 @@ _PHASE_COUNT = re.compile(
     r"\[ {0,9}(\d{1,12})/ {0,9}(\d{1,12})"
 )
 _LEADING = re.compile(
-    r"[\[(]?\s{0,12}(\d{1,15})\s{0,12}/\s{0,12}(\d{1,15})(?: ?\( {0,2}\d{1,3}(?:\.\d{1,3})?%\))?[\])]?(?=[\s,:|-])(?!\s\d{1,2}:\d\d)"
+    r"[\[(]?\s{0,12}(\d{1,15})\s{0,12}/\s{0,12}(\d{1,15})(?: ?\( {0,2}\d{1,3}(?:\.\d{1,3})?%\))?"
+    r"[\])]?(?=[\s,:|-])(?!\s\d{1,2}:\d\d)"
 )
 _ROUND = re.compile(r"(?:^|\] )\[(\d{1,12})\]\s{1,4}(?=\S{0,40}(?:train|valid|eval|test|loss|learn|acc))")
 _LEARN = re.compile(r"(\d{1,12}):\s{1,4}(?:learn|test): ")
@@ -291,7 +292,8 @@ def _is_clear(line: str, epoch: _Counter | None, steps: _Counter | None, metrics
         return alone or bool(epoch.count.total or _beside(line, epoch))
     if steps is None or steps.count.total is None:
         return False
-    return steps.count.total >= SMALL_LIST or not _LETTERS.search(line, steps.end)
+    around = line[: steps.start] + line[steps.end :]
+    return steps.count.total >= SMALL_LIST or not _LETTERS.search(around)
 
 
 def _read_special(line: str) -> LineReading | None:

@@ -23,7 +23,7 @@ SHORTEST_GAP_S = 1.0  # advances closer together are taken as one
 PAUSE_TIMES, PAUSE_S = 2.0, 1.0
 INTERRUPTED_TIMES = 1.05  # if an evaluation was seen in between
 FEWEST_GAPS = 2
-NO_PAUSE_YET = 1.0  # what pauses may add while none was seen; less from a tenth to half of the run
+NO_PAUSE_YET = 1.0  # what pauses may add while none was seen; less from a fifth to half of the run
 LEAST_DOUBT = 0.04
 _NAMES = {math.inf: "inf", -math.inf: "-inf"}
 
@@ -51,7 +51,7 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields. JSON has no NaN and no infinity: metrics hold them as "nan", "inf" and "-inf"."""
-        return {**asdict(self), "metrics": {name: _to_json(value) for name, value in self.metrics.items()}}
+        return {**asdict(self), "metrics": metrics_to_json(self.metrics)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Progress:
@@ -61,8 +61,9 @@ class Progress:
         return cls(**{**known, "metrics": metrics})
 
 
-def _to_json(value: float) -> float | str:
-    return value if math.isfinite(value) else _NAMES.get(value, "nan")
+def metrics_to_json(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """Return metrics in JSON's own types. `float` reads all of them back."""
+    return {name: value if math.isfinite(value) else _NAMES.get(value, "nan") for name, value in metrics.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,8 @@ class Pace:
         """Return the part by which an estimate may be too short, if no pause was seen yet."""
         if self.pauses:
             return LEAST_DOUBT
-        done = min(max(self.steps / max(self.steps + left, 1.0), 0.1), 0.5)
-        return LEAST_DOUBT + NO_PAUSE_YET * ((0.5 - done) / 0.4) ** 2
+        done = min(max(self.steps / max(self.steps + left, 1.0), 0.2), 0.5)
+        return LEAST_DOUBT + NO_PAUSE_YET * ((0.5 - done) / 0.3) ** 2
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""

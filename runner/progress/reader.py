@@ -8,8 +8,8 @@ shows that the steps start again with each epoch. Downloads, installs and other 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
 from runner.progress.formats import (
@@ -22,7 +22,10 @@ from runner.progress.formats import (
     read_match,
     split_rank,
 )
-from runner.progress.pace import Pace, Progress
+from runner.progress.pace import Pace, Progress, metrics_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LONGEST_PATTERN = 300
 MOST_TRACKS = 32
@@ -30,6 +33,7 @@ LINES_EACH_S = 200.0  # more are skipped, except the last ones of each block
 LINES_AT_LEAST, LINES_AT_MOST = 4, 400
 TAIL_BYTES = 64 << 10
 COMPLETE = 0.95
+_PLAIN_STATE = ("main", "outer", "basis", "phase", "rank", "advanced_at")
 _MOST_PATTERN_BYTES = 4 << 20
 _LINE_END = re.compile(rb"[\r\n]+")
 _FORM = r"write one like 'step (?P<n>\d+)/(?P<total>\d+)': (?P<n>…) around the position, (?P<total>…) around the end"
@@ -93,7 +97,7 @@ class _Track:
     stale: bool = False  # a new epoch began since its last line
     nested: bool = False  # it begins again with each epoch
     outer_at: float = 0.0  # where the outer counter was when this one began
-    seconds: int = 0
+    lines: int = 0
 
     @property
     def complete(self) -> bool:
@@ -170,7 +174,7 @@ class ProgressReader:
         self._outer: str | None = None  # a bar without a name around the main one
         self._epochs: _Epochs | None = None
         self._pace = Pace()
-        self._basis: tuple[Any, ...] = ()
+        self._basis: list[Any] = []
         self._phase: Phase | None = None
         self._rank: int | None = None
         self._advanced_at: float | None = None
@@ -219,14 +223,16 @@ class ProgressReader:
 
     def _take(self, reading: LineReading, at: float) -> None:
         moved = False
+        if reading.epoch and not reading.steps and self._counts_parts():
+            reading = replace(reading, steps=reading.epoch, epoch=None, label="part", unit="epoch")
         if reading.epoch and reading.phase is Phase.TRAIN:
             moved = self._take_epoch(reading, reading.epoch, done=False)
         track = self._track(reading)
         if reading.unit == "epoch" and reading.steps and reading.label != "part":
             moved = self._take_epoch(reading, reading.steps, done=True) or moved
         if track is not None:
-            born = track.seconds == 0
-            track.seconds += 1
+            born = track.lines == 0
+            track.lines += 1
             count = reading.steps or reading.epoch
             assert count is not None
             moved = track.move(count) or born or moved
@@ -237,6 +243,10 @@ class ProgressReader:
         if moved:
             self._advanced_at = at
         self._measure(at)
+
+    def _counts_parts(self) -> bool:
+        """Return whether epochs are printed in parts, like 0.03: then 3 means that three are done."""
+        return f"{Phase.TRAIN.value}|part|epoch|None|0" in self._tracks
 
     def _take_epoch(self, reading: LineReading, epoch: Count, *, done: bool) -> bool:
         """Note the epoch. Return whether it is a new one."""
@@ -277,13 +287,39 @@ class ProgressReader:
         spare = next(key for key in self._tracks if key not in (self._main, self._outer))
         del self._tracks[spare]
 
+    # -- state --
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that from_state needs to go on, in JSON's own types. The last unfinished line is left out."""
+        return {
+            "tracks": [asdict(track) for track in self._tracks.values()],
+            "epochs": asdict(self._epochs) if self._epochs else None,
+            "pace": self._pace.to_json(),
+            "metrics": metrics_to_json(self.metrics),
+            **{name: getattr(self, f"_{name}") for name in _PLAIN_STATE},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], pattern: str | None = None) -> ProgressReader:
+        """Go on where another reader stopped."""
+        reader = cls(pattern)
+        tracks = [_Track(**{**track, "phase": Phase(track["phase"])}) for track in state["tracks"]]
+        reader._tracks = {track.key: track for track in tracks}
+        reader._epochs = _Epochs(**state["epochs"]) if state["epochs"] else None
+        reader._pace = Pace.from_json(state["pace"])
+        reader.metrics = {name: float(value) for name, value in state["metrics"].items()}
+        for name in _PLAIN_STATE:
+            setattr(reader, f"_{name}", state[name])
+        reader._phase = Phase(reader._phase) if reader._phase else None
+        return reader
+
     # -- which counter counts --
 
     def _choose(self, track: _Track, *, nested: bool) -> None:
         main = self._tracks.get(self._main or "")
         if track is main:
             return
-        if track.seconds == 1 and nested:
+        if track.lines == 1 and nested:
             track.nested = True
         if main is None or self._replaces(track, main):
             self._main, self._outer = track.key, None
@@ -305,7 +341,7 @@ class ProgressReader:
             return track.nested or main.total is None
         if track.unit == "epoch" or track.total is None:
             return False
-        return main.complete and not (main.nested and track.nested)
+        return track.lines == 1 and main.complete and not (main.nested and track.nested)
 
     def _is_inside(self, track: _Track, main: _Track) -> bool:
         """Return whether a bar begins again each time the main bar advances by one."""
@@ -346,7 +382,7 @@ class ProgressReader:
         place, main = self._place(), self._tracks.get(self._main or "")
         if place is None or main is None:
             return
-        basis = (self._main, main.nested, place.unit)
+        basis = [self._main, main.nested, place.unit]
         if basis != self._basis:
             self._basis, self._pace = basis, Pace()
         self._pace.advance(place.position, at)

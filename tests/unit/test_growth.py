@@ -31,6 +31,8 @@ from runner.commands.job_kinds import kind_of, words_of
 from runner.commands.shell_parser import pieces
 from runner.config.env_file import read_env_file
 from runner.errors import UserError
+from runner.progress.reader import ProgressReader
+from runner.progress.stop_rules import broken_in, parse_rules
 from runner.sweep.metrics import last_values, parse_metric
 from runner.sweep.sweeps import parse_text
 from runner.terminal.session import spans_in
@@ -98,6 +100,12 @@ HOSTILE = (
     ("", "é\u200d"),
     ("", "\u200b\xad"),
     ("", "s\x00"),
+    ("", "━"),
+    ("", "50%|"),
+    ("", "1/2 "),
+    ("", "epoch 1/2 "),
+    ("", "loss=nan "),
+    ("loss", " "),
 )
 
 REDACTOR = Redactor(["123456:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghi", "a" * 3000 + "b"])
@@ -137,6 +145,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "numbers": spans_in,
     "sweep": parse_text,
     "metric": parse_metric,
+    "progress": lambda text: ProgressReader().feed(text, 0.0),
+    "progress in a block": lambda text: ProgressReader().feed_block(text.encode(), 0.0),
+    "own progress": lambda text: ProgressReader(r"(a|aa)+(?P<n>\d+)x").feed(text, 0.0),
+    "stop rules": parse_rules,
+    "broken rules": lambda text: broken_in(parse_rules("nan,loss>10"), text.encode().split(b"\n")),
     "terminal": printable,
     "links": lambda text: detect(text, []),
     "html": parse_html,

@@ -45,7 +45,12 @@ def test_the_estimate_is_right_from_a_tenth_of_the_run_on(fixture):
     end_s, kind = expected["end_s"], expected["eta"]
     for at, progress in played(fixture):
         assert progress is None or progress.position is None or (progress.total or math.inf) >= progress.position
-        if progress is None or progress.eta_s is None or at < TENTH * end_s or kind not in ("constant", "range"):
+        if (
+            progress is None
+            or progress.eta_s is None
+            or not TENTH * end_s <= at <= end_s
+            or kind not in ("constant", "range")
+        ):
             continue
         checked += 1
         left_s, line_s = end_s - at, 2 * (progress.gap_s or 0.0)
@@ -53,3 +58,135 @@ def test_the_estimate_is_right_from_a_tenth_of_the_run_on(fixture):
             assert progress.eta_s == pytest.approx(left_s, rel=0.1, abs=line_s), at
         assert progress.eta_low_s - line_s <= left_s <= progress.eta_high_s + line_s, at
     assert (checked > 0) == (kind in ("constant", "range"))
+
+
+@pytest.mark.parametrize("path", no_progress(), ids=lambda path: path.stem)
+def test_output_without_progress_stays_unknown(path):
+    lines = [line for row in path.read_text().split("\n") for line in row.split("\r")]
+    together = ProgressReader()
+    for at, line in enumerate(lines):
+        alone = ProgressReader()
+        for reader in (alone, together):
+            reader.feed(line, float(at))
+            progress = reader.progress(float(at))
+            assert progress is None or (progress.position, progress.work, progress.metrics) == (None, False, {}), line
+
+
+def test_there_are_enough_formats_and_outputs_without_progress():
+    assert len({fixture.expected["format"] for fixture in FIXTURES}) >= 25
+    assert len(no_progress()) >= 40
+    assert all(fixture.expected["source"] for fixture in FIXTURES)
+
+
+def fed(*lines, pattern=None, each_s=1.0):
+    reader = ProgressReader(pattern)
+    for number, line in enumerate(lines):
+        reader.feed(line, number * each_s)
+    return reader.progress(len(lines) * each_s)
+
+
+def bar(n, total, label=""):
+    return f"{label}{100 * n // total:3d}%|█         | {n}/{total} [00:10<00:10,  1.00it/s]"
+
+
+def test_downloads_and_preparation_are_no_work():
+    progress = fed(
+        "model.safetensors:  12%|█▏        | 120M/1.00G [00:12<01:30, 9.80MB/s]",
+        "Loading checkpoint shards:  50%|█████     | 1/2 [00:01<00:01,  1.2s/it]",
+    )
+    assert (progress.phase, progress.position, progress.work) == ("prepare", None, False)
+    assert fed("Fetching 4 files:  25%|██▌       | 1/4 [00:10<00:30, 10.0s/it]").phase == "download"
+
+
+def test_an_evaluation_keeps_the_position_of_the_training():
+    train = [bar(n, 300) for n in range(0, 60, 10)]
+    evaluation = [bar(n, 20, "Evaluating: ") for n in (1, 10, 20)]
+    progress = fed(*train, *evaluation)
+    assert (progress.position, progress.total, progress.phase) == (50, 300, "eval")
+    assert progress.advanced_at == 8.0
+
+
+def test_an_unnamed_bar_that_comes_again_while_the_main_one_waits_is_an_evaluation():
+    evaluation = [bar(n, 20) for n in (0, 10, 20)]
+    progress = fed(*[bar(n, 300) for n in range(0, 60, 10)], *evaluation, bar(60, 300), bar(70, 300), *evaluation)
+    assert (progress.position, progress.total, progress.phase) == (70, 300, "eval")
+
+
+def test_a_late_rank_is_no_step_back():
+    assert fed("step 100/1000", "step 110/1000", "step 100/1000").position == 110
+
+
+def test_what_was_said_in_so_many_words_comes_first():
+    progress = fed(bar(10, 20), "nightshift: progress 3/7 loss=2.5", bar(19, 20), "step 5/90 loss=1")
+    assert (progress.position, progress.total) == (3, 7)
+    assert fed("nightshift: progress 120").total is None
+    assert (fed("nightshift: progress 12%").position, fed("nightshift: progress 12%").unit) == (12, "%")
+    assert fed("+ echo 'nightshift: progress 3/10'") is None
+
+
+def test_the_own_pattern_is_the_only_one_that_counts():
+    own = r"sites (?P<n>\d+) of (?P<total>\d+), energy (?P<energy>[-0-9.]+)"
+    progress = fed(bar(10, 20), "sites 4 of 9, energy -1.5", bar(19, 20), pattern=own)
+    assert (progress.position, progress.total, progress.metrics["energy"]) == (4, 9, -1.5)
+    assert fed("nightshift: progress 3/7", "sites 4 of 9, energy 1", pattern=own).total == 7
+
+
+@pytest.mark.parametrize("pattern", ["step", r"(\d+)", "(?P<total>x)", "(", r"(?P<n>\d+)(?=x)", "a" * 301])
+def test_a_wrong_pattern_says_what_to_write(pattern):
+    with pytest.raises(UserError, match=r"\(\?P<n>"):
+        ProgressReader(pattern)
+
+
+def test_colours_and_broken_characters_do_no_harm():
+    reader = ProgressReader()
+    reader.feed_block(b"\xff\x1b[32mstep\x1b[0m \x1b[1m3", 1.0)
+    reader.feed_block(b"0/100\x1b[0m \xe2\x96", 1.0)
+    assert reader.progress(1.0) is None
+    reader.feed_block(b"\x88\n", 1.0)
+    assert reader.progress(1.0).position == 30
+
+
+def test_a_line_that_never_ends_takes_no_memory():
+    splitter = LineSplitter()
+    for _ in range(100):
+        assert splitter.lines(b"x" * 100_000) == []
+    (line,) = splitter.lines(b" loss=3\n")
+    assert line.endswith(b" loss=3")
+    assert len(line) < 10_000
+
+
+def test_a_flood_is_skipped_but_its_last_lines_and_epoch_are_read():
+    reader = ProgressReader()
+    noise = b"some words that a program prints again and again\n"
+    reader.feed_block(
+        b"Epoch 3/10\n"
+        + noise * 20
+        + b"".join(b"%d/100 [=====>.....] - ETA: 1s - loss: 1.0\n" % n for n in range(900)),
+        1.0,
+    )
+    reader.feed_block(b"x 5\n" * 1000 + b"\r", 1.0)
+    flood = ProgressReader()
+    flood.feed_block(noise * 100_000 + b"step 70/100\n", 1.0)
+    assert flood.progress(1.0).position == 70
+
+
+def test_progress_survives_json():
+    progress = fed("step 10/100 loss=nan grad=inf", "step 20/100 loss=nan grad=-inf")
+    data = progress.to_json()
+    assert data["metrics"] == {"loss": "nan", "grad": "-inf"}
+    assert list(data)[:8] == ["position", "total", "unit", "rate", "eta_s", "metrics", "phase", "at"]
+    again = Progress.from_json({**data, "later": 1})
+    assert math.isnan(again.metrics["loss"])
+    assert again.to_json() == data
+
+
+def test_a_reader_goes_on_from_its_state():
+    lines = [f"Epoch 1/3 step {n}/100 loss {5 - n / 100}" for n in range(10, 60, 10)]
+    reader = ProgressReader()
+    for at, line in enumerate(lines):
+        reader.feed(line, float(at))
+    again = ProgressReader.from_state(reader.to_state())
+    for one in (reader, again):
+        one.feed("Epoch 1/3 step 60/100 loss 4", 5.0)
+    assert again.progress(6.0) == reader.progress(6.0)
+    assert again.progress(6.0).position == 60
