@@ -7,7 +7,6 @@ shows that the steps start again with each epoch. Downloads, installs and other 
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +22,21 @@ from runner.progress.formats import (
     split_rank,
 )
 from runner.progress.pace import Pace, Progress, metrics_to_json
+from runner.progress.stop_rules import broken_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from runner.progress.stop_rules import StopRule
 
 LONGEST_PATTERN = 300
 MOST_TRACKS = 32
-LINES_EACH_S = 200.0  # more are skipped, except the last ones of each block
-LINES_AT_LEAST, LINES_AT_MOST = 4, 400
+LINES_EACH_S = 50.0  # more are skipped, except the last ones of each block
+LINES_AT_LEAST, LINES_AT_MOST = 2, 400
 TAIL_BYTES = 64 << 10
 COMPLETE = 0.95
 _PLAIN_STATE = ("main", "outer", "basis", "phase", "rank", "advanced_at")
 _MOST_PATTERN_BYTES = 4 << 20
-_LINE_END = re.compile(rb"[\r\n]+")
 _FORM = r"write one like 'step (?P<n>\d+)/(?P<total>\d+)': (?P<n>…) around the position, (?P<total>…) around the end"
 
 
@@ -59,25 +60,29 @@ def compile_pattern(pattern: str) -> Any:
 
 
 class LineSplitter:
-    """Cuts bytes into lines at \\n and \\r. Keeps a line until it ends, but only the two ends of a long one."""
+    """Cuts bytes at line ends. Keeps a line until it ends, but only the two ends of a long one."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.rest = b""
 
-    def lines(self, data: bytes) -> list[bytes]:
-        """Return the lines that end in this block."""
-        whole = _LINE_END.split(self._rest + data)
-        self._rest = whole.pop()
-        if len(self._rest) > 2 * LONGEST_LINE:
-            self._rest = self._rest[:LONGEST_LINE] + self._rest[-LONGEST_LINE:]
-        return [line for line in whole if line]
+    def whole_lines(self, data: bytes) -> bytes:
+        """Return all lines that end in this block, as one text with their ends."""
+        data = self.rest + data if self.rest else data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self.rest = data[end:]
+        if len(self.rest) > 2 * LONGEST_LINE:
+            self.rest = self.rest[:LONGEST_LINE] + self.rest[-LONGEST_LINE:]
+        return data[:end]
 
-    def skip(self, data: bytes) -> bytes:
-        """Forget a block up to its last line ends, and return what is left to cut: at most TAIL_BYTES."""
-        if len(data) <= TAIL_BYTES:
-            return data
-        self._rest = b""
-        return data[-TAIL_BYTES:]
+
+def last_lines(text: bytes, most: int) -> list[bytes]:
+    """Return the last lines of a text, and in front of them the last line that was left out and names an epoch."""
+    tail = text[-TAIL_BYTES:].replace(b"\r", b"\n").rstrip(b"\n")
+    before, *lines = tail.rsplit(b"\n", most) if tail.count(b"\n") >= most else [b"", *tail.split(b"\n")]
+    at = before.rfind(b"poch")
+    if at >= 0:
+        lines.insert(0, before[before.rfind(b"\n", 0, at) + 1 :].partition(b"\n")[0])
+    return [line for line in lines if line]
 
 
 @dataclass(slots=True)
@@ -166,8 +171,10 @@ class _Place:
 class ProgressReader:
     """Reads what a job prints, line by line or in blocks. Times are seconds of any clock that only moves forward."""
 
-    def __init__(self, pattern: str | None = None) -> None:
+    def __init__(self, pattern: str | None = None, rules: Sequence[StopRule] = ()) -> None:
         self._own = compile_pattern(pattern) if pattern else None
+        self._rules = rules
+        self.broken: tuple[StopRule, str] | None = None  # the first rule that a block broke, and the metric
         self._splitter = LineSplitter()
         self._tracks: dict[str, _Track] = {}
         self._main: str | None = None
@@ -187,11 +194,12 @@ class ProgressReader:
         """Read the next block of output. In a flood, only the last lines of each block are read."""
         self._budget = min(self._budget + LINES_EACH_S * max(at - self._budget_at, 0.0), LINES_AT_MOST)
         self._budget_at = at
-        lines = self._splitter.lines(self._splitter.skip(data))
-        most = max(int(self._budget), LINES_AT_LEAST)
-        if len(lines) > most:
-            header = next((line for line in reversed(lines[:-most]) if b"poch" in line), None)
-            lines = [*([header] if header else []), *lines[-most:]]
+        whole = self._splitter.whole_lines(data)
+        if self._rules and self.broken is None:
+            self.broken = broken_in(self._rules, whole)
+        lines = last_lines(whole, max(int(self._budget), LINES_AT_LEAST))
+        if self._splitter.rest.endswith(b"]"):  # a bar, which ends with the next one
+            lines.append(self._splitter.rest)
         self._budget = max(self._budget - len(lines), 0.0)
         for line in lines:
             self.feed(line.decode("utf-8", "replace"), at)
@@ -300,9 +308,11 @@ class ProgressReader:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], pattern: str | None = None) -> ProgressReader:
+    def from_state(
+        cls, state: Mapping[str, Any], pattern: str | None = None, rules: Sequence[StopRule] = ()
+    ) -> ProgressReader:
         """Go on where another reader stopped."""
-        reader = cls(pattern)
+        reader = cls(pattern, rules)
         tracks = [_Track(**{**track, "phase": Phase(track["phase"])}) for track in state["tracks"]]
         reader._tracks = {track.key: track for track in tracks}
         reader._epochs = _Epochs(**state["epochs"]) if state["epochs"] else None

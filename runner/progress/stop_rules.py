@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import re2
+
 from runner.errors import UserError
-from runner.progress.formats import NUMBER, clean_line, read_metrics
+from runner.progress.formats import clean_line, read_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +30,9 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_NOT_FINITE = re.compile(rb"(?i:nan|inf)")
-_VALUE = rf"[\"']?\s{{0,3}}[=:]?\s{{0,12}}[\"'\[(]{{0,2}}({NUMBER})"
+_LOSS_NOT_FINITE = re2.compile(rb"(?i)loss[^\r\n]*[^a-z](?:nan|inf|infinity)(?:[^a-z]|$)")
+_VALUE = rb"[\"']?\s{0,3}[=:]?\s{0,12}[\"'\[(]{0,2}([-+.\d][-+.\deE]{0,30}|(?i:[-+]?nan|[-+]?inf))"
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]{0,32}[A-Za-z]")
 
 
 @dataclass(frozen=True)
@@ -53,29 +56,24 @@ class StopRule:
         return name == self.name and _COMPARE[self.compare](value, self.limit)
 
     def may_break(self, block: bytes) -> bool:
-        """Return quickly whether a block of output may hold a value that breaks the rule. Never misses one."""
+        """Return quickly whether output may hold a value that breaks the rule. Never misses one."""
         if not self.name:
-            return _has_loss(block) and any(word in block for word in _SPELLINGS) and bool(_NOT_FINITE.search(block))
-        name = self.name.encode()
-        if name not in block:
+            return bool(_LOSS_NOT_FINITE.search(block))
+        if self.name.encode() not in block:
             return False
-        return b"\x1b" in block or any(
-            _COMPARE[self.compare](float(n), self.limit) for n in self._values.findall(block)
-        )
+        try:
+            values = list(map(float, self._values.findall(block)))
+        except ValueError:
+            return True
+        worst = (max if ">" in self.compare else min)(values, default=self.limit)
+        return math.isnan(worst) or _COMPARE[self.compare](worst, self.limit)
 
     @cached_property
     def _values(self) -> re.Pattern[bytes]:
-        return re.compile((re.escape(self.name) + _VALUE).encode())
+        return re.compile(re.escape(self.name.encode()) + _VALUE)
 
     def __str__(self) -> str:
         return f"{self.name}{self.compare}{self.limit:g}" if self.name else "nan"
-
-
-_SPELLINGS = (b"nan", b"NaN", b"NAN", b"Nan", b"inf", b"Inf", b"INF")
-
-
-def _has_loss(block: bytes) -> bool:
-    return b"loss" in block or b"Loss" in block or b"LOSS" in block
 
 
 def parse_rules(text: str) -> tuple[StopRule, ...]:
@@ -109,15 +107,13 @@ def broken_rule(rules: Sequence[StopRule], metrics: Mapping[str, float]) -> tupl
     return next(((rule, why) for rule in rules if (why := rule.broken_by(metrics))), None)
 
 
-def broken_in(rules: Sequence[StopRule], lines: Sequence[bytes]) -> tuple[StopRule, str] | None:
-    """Return the first rule that a line of output breaks, and the metric. Every line counts, also between bars."""
-    block = b"\n".join(lines)
+def broken_in(rules: Sequence[StopRule], block: bytes) -> tuple[StopRule, str] | None:
+    """Return the first rule that whole lines of output break, and the metric. Every line counts, also between bars."""
+    if b"\x1b" in block:
+        block = _COLOURS.sub(b"", block)
     suspects = [rule for rule in rules if rule.may_break(block)]
     if not suspects:
         return None
-    for line in lines:
-        if any(rule.may_break(line) for rule in suspects):
-            found = broken_rule(suspects, read_metrics(clean_line(line.decode("utf-8", "replace"))))
-            if found:
-                return found
-    return None
+    lines = (line for line in re.split(rb"[\r\n]+", block) if any(rule.may_break(line) for rule in suspects))
+    texts = (clean_line(line.decode("utf-8", "replace")) for line in lines)
+    return next((broken for text in texts if (broken := broken_rule(suspects, read_metrics(text)))), None)

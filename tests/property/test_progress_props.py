@@ -56,7 +56,7 @@ def test_bytes_are_read_in_any_pieces(blocks, pattern):
     for at, block in enumerate(blocks):
         reader.feed_block(block, float(at))
     reader.progress(99.0)
-    broken_in(parse_rules("nan,loss>1"), blocks)
+    broken_in(parse_rules("nan,loss>1"), b"\n".join(blocks))
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.sampled_from(["step", "iter", "Epoch", "batch"]))

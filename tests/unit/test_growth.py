@@ -149,7 +149,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "progress in a block": lambda text: ProgressReader().feed_block(text.encode(), 0.0),
     "own progress": lambda text: ProgressReader(r"(a|aa)+(?P<n>\d+)x").feed(text, 0.0),
     "stop rules": parse_rules,
-    "broken rules": lambda text: broken_in(parse_rules("nan,loss>10"), text.encode().split(b"\n")),
+    "broken rules": lambda text: broken_in(parse_rules("nan,loss>10"), text.encode()),
     "terminal": printable,
     "links": lambda text: detect(text, []),
     "html": parse_html,

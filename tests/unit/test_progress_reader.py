@@ -7,6 +7,7 @@ import pytest
 from runner.errors import UserError
 from runner.progress.pace import Progress
 from runner.progress.reader import LineSplitter, ProgressReader
+from runner.progress.stop_rules import StopRule, parse_rules
 from tests.progress_fixtures import fixtures, no_progress
 
 FIXTURES = fixtures()
@@ -149,25 +150,39 @@ def test_colours_and_broken_characters_do_no_harm():
 def test_a_line_that_never_ends_takes_no_memory():
     splitter = LineSplitter()
     for _ in range(100):
-        assert splitter.lines(b"x" * 100_000) == []
-    (line,) = splitter.lines(b" loss=3\n")
-    assert line.endswith(b" loss=3")
+        assert splitter.whole_lines(b"x" * 100_000) == b""
+    line = splitter.whole_lines(b" loss=3\n")
+    assert line.endswith(b" loss=3\n")
     assert len(line) < 10_000
 
 
-def test_a_flood_is_skipped_but_its_last_lines_and_epoch_are_read():
+NOISE = b"some words that a program prints again and again\n"
+
+
+def test_of_a_flood_only_the_last_lines_and_the_last_epoch_are_read():
     reader = ProgressReader()
-    noise = b"some words that a program prints again and again\n"
-    reader.feed_block(
-        b"Epoch 3/10\n"
-        + noise * 20
-        + b"".join(b"%d/100 [=====>.....] - ETA: 1s - loss: 1.0\n" % n for n in range(900)),
-        1.0,
-    )
-    reader.feed_block(b"x 5\n" * 1000 + b"\r", 1.0)
-    flood = ProgressReader()
-    flood.feed_block(noise * 100_000 + b"step 70/100\n", 1.0)
-    assert flood.progress(1.0).position == 70
+    reader.feed_block(NOISE * 100_000 + b"step 70/100\n", 1.0)
+    assert reader.progress(1.0).position == 70
+    reader = ProgressReader()
+    steps = b"".join(b"%d/1000 [=====>.....] - ETA: 1s - loss: 1.0\n" % n for n in range(900))
+    reader.feed_block(b"Epoch 3/10\n" + steps, 1.0)
+    assert (reader.progress(1.0).position, reader.progress(1.0).total) == (2899, 10_000)
+
+
+def test_no_line_of_a_flood_is_skipped_for_the_rules():
+    reader = ProgressReader(rules=parse_rules("nan,loss>10"))
+    reader.feed_block(NOISE * 50_000 + b"step 1 loss: n", 1.0)
+    assert reader.broken is None
+    reader.feed_block(b"an\n" + NOISE * 50_000, 1.0)
+    assert reader.broken == (StopRule(), "loss=nan")
+
+
+def test_a_bar_is_read_before_the_next_one_ends_its_line():
+    reader = ProgressReader()
+    reader.feed_block(f"\r{bar(10, 20)}".encode(), 1.0)
+    assert reader.progress(1.0).position == 10
+    reader.feed_block(b"\rstep 1", 1.0)
+    assert reader.progress(1.0).position == 10
 
 
 def test_progress_survives_json():

@@ -67,6 +67,6 @@ def test_a_wrong_rule_says_what_to_write(text):
 )
 def test_every_line_of_the_output_counts(line, why):
     rules = parse_rules("nan,loss>10")
-    lines = [b"step 4 loss: 2.0", line, b"step 6 loss: 2.0"]
-    broken = broken_in(rules, lines)
+    block = b"step 4 loss: 2.0\n" + line + b"\rstep 6 loss: 2.0\n"
+    broken = broken_in(rules, block)
     assert (broken[1] if broken else None) == why
