@@ -18,7 +18,7 @@ MOST_METRICS = 32
 EXPLICIT = "nightshift: progress "
 
 
-class Phase(str, Enum):
+class WorkPhase(str, Enum):
     """What the program does at this line."""
 
     TRAIN = "train"
@@ -29,7 +29,7 @@ class Phase(str, Enum):
     @property
     def is_work(self) -> bool:
         """Return whether counters of this phase say how far the job is."""
-        return self in (Phase.TRAIN, Phase.EVAL)
+        return self in (WorkPhase.TRAIN, WorkPhase.EVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LineReading:
 
     steps: Count | None = None
     epoch: Count | None = None
-    phase: Phase = Phase.TRAIN
+    phase: WorkPhase = WorkPhase.TRAIN
     label: str = ""
     unit: str = "step"
     metrics: dict[str, float] = field(default_factory=dict)
@@ -113,12 +113,12 @@ _PREPARE = re.compile(
 _BYTES = re.compile(r"(?:[kKMGTP]i?)?(?:B|bytes|bits?)")
 
 
-def _phase_of(label: str, unit: str = "") -> Phase:
+def _phase_of(label: str, unit: str = "") -> WorkPhase:
     if _BYTES.fullmatch(unit) or _DOWNLOAD.search(label):
-        return Phase.DOWNLOAD
+        return WorkPhase.DOWNLOAD
     if _EVAL.search(label):
-        return Phase.PREPARE if "anity" in label else Phase.EVAL
-    return Phase.PREPARE if _PREPARE.search(label) else Phase.TRAIN
+        return WorkPhase.PREPARE if "anity" in label else WorkPhase.EVAL
+    return WorkPhase.PREPARE if _PREPARE.search(label) else WorkPhase.TRAIN
 
 
 # -- bars ------------------------------------------------------------------------------------------------------------
@@ -135,12 +135,14 @@ _BARS = (
         rf"(?<![\w/.]){_SIZE}/{_SIZE}()\s{{1,4}}(?:━{{3,200}}\s{{1,4}}\d{{1,6}}(?:s|:\d\d)|\[[=>.]{{5,200}}\] -)"
     ),
     # rich, pip, Ultralytics: ━━━━━━╸─── 12/100 0:00:03 • 0:00:20
-    re.compile(rf"[━─╸╺]{{3,300}}\s{{1,4}}(?:\d{{1,3}}%\s{{1,4}})?{_SIZE}/{_SIZE}\s?([A-Za-z]{{0,12}})(?![\w/])"),
+    re.compile(
+        rf"(?<![━─╸╺])[━─╸╺]{{3,400}}\s{{1,4}}(?:\d{{1,3}}%\s{{1,4}})?{_SIZE}/{_SIZE}\s?([A-Za-z]{{0,12}})(?![\w/])"
+    ),
 )
 # tqdm without a total: 120it [00:12,  9.80it/s]
 _OPEN_BAR = re.compile(rf"(?<![\w.]){_SIZE}\s?([A-Za-z]{{1,12}}) \[{_CLOCK}, ")
 # rich with a percentage alone: Working... ━━━━━━╸─── 45% 0:00:12
-_PERCENT_BAR = re.compile(rf"━[━╸]{{0,300}}[╺━]{{0,300}}\s{{1,4}}(\d{{1,3}})%\s{{1,4}}(?:{_CLOCK}|-:--:--)")
+_PERCENT_BAR = re.compile(rf"(?<![━╸╺])[━╸╺]{{3,400}}\s{{1,4}}(\d{{1,3}})%\s{{1,4}}(?:{_CLOCK}|-:--:--)")
 _RATE_UNIT = re.compile(
     r"(?<![\w.])(?:\d{1,18}(?:\.\d{1,6})?|\?)\s?([A-Za-z]{1,12})/s(?![\w/])|s/([A-Za-z]{1,12})(?!\w)"
 )
@@ -258,7 +260,7 @@ def _read_words(line: str) -> LineReading | None:
         within = _beside(line, epoch) or within
     if within and within.total is None and (total := _TOTAL_KEY.search(line)) and within.n <= float(total[1]):
         within = Count(within.n, float(total[1]))
-    phase = Phase.EVAL if _EVAL.search(line[: counters[0].end]) else Phase.TRAIN
+    phase = WorkPhase.EVAL if _EVAL.search(line[: counters[0].end]) else WorkPhase.TRAIN
     if epoch and epoch.in_parts:  # Hugging Face: 'epoch': 0.03
         return LineReading(within or epoch.count, None, phase, "words" if within else "part", "epoch", metrics)
     unit = _unit(steps.word) if steps else "step"
@@ -298,14 +300,14 @@ def _is_clear(line: str, epoch: _Counter | None, steps: _Counter | None, metrics
 
 def _read_special(line: str) -> LineReading | None:
     if match := _PHASE_COUNT.search(line):  # timm
-        phase = Phase.TRAIN if match[1] == "Train" else Phase.EVAL
+        phase = WorkPhase.TRAIN if match[1] == "Train" else WorkPhase.EVAL
         line = line[match.end() :]
         epoch = Count(float(match[2])) if match[2] else None
         return _checked(Count(float(match[3]), float(match[4])), epoch, phase, line, zero_based=True)
     if match := _ROUND.search(line):  # XGBoost, LightGBM, clu
-        return _checked(Count(float(match[1])), None, Phase.TRAIN, line[match.end() :])
+        return _checked(Count(float(match[1])), None, WorkPhase.TRAIN, line[match.end() :])
     if match := _LEARN.match(line):  # CatBoost
-        return _checked(Count(float(match[1])), None, Phase.TRAIN, line[match.end() - 7 :])
+        return _checked(Count(float(match[1])), None, WorkPhase.TRAIN, line[match.end() - 7 :])
     if match := _TABLE_ROW.match(line):  # Stable-Baselines3
         return LineReading(Count(float(match[1])), label="table row")
     return None
@@ -315,12 +317,12 @@ def _read_leading(line: str) -> LineReading | None:
     """Read `[100/1000] loss: 2.31`."""
     match = _LEADING.match(line.lstrip())
     if match and any("loss" in name.lower() for name in read_metrics(line)):
-        return _checked(Count(float(match[1]), float(match[2])), None, Phase.TRAIN, line)
+        return _checked(Count(float(match[1]), float(match[2])), None, WorkPhase.TRAIN, line)
     return None
 
 
 def _checked(
-    count: Count, epoch: Count | None, phase: Phase, text: str, *, zero_based: bool = False
+    count: Count, epoch: Count | None, phase: WorkPhase, text: str, *, zero_based: bool = False
 ) -> LineReading | None:
     metrics = read_metrics(text)
     if count.total is not None and not 0 < count.total >= count.n:

@@ -67,7 +67,7 @@ def metrics_to_json(metrics: Mapping[str, float]) -> dict[str, float | str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class EndEstimate:
     """Seconds until the end, at least and at most."""
 
     eta_s: float
@@ -138,7 +138,7 @@ class Pace:
             self.usual_s = sum(s for s, _ in usual) / sum(n for _, n in usual)
         return self.usual_s
 
-    def estimate(self, left: float, at: float) -> Estimate | None:
+    def estimate(self, left: float, at: float) -> EndEstimate | None:
         """Return when this many steps will be done, or None after too few advances."""
         step_s = self.step_s
         if step_s is None or self.at is None or len(self.gaps) < FEWEST_GAPS:
@@ -151,7 +151,7 @@ class Pace:
         high_s = left * (max(step_s, overall_s) * (1 + self._more(left)) + pause_s * (1 + doubt))
         high_s += self.longest_pause_s if left else 0.0
         eta_s = max(left * (step_s + pause_s) - elapsed_s, 0.0)
-        return Estimate(eta_s, max(min(low_s - self.longest_pause_s, eta_s), 0.0), max(high_s, eta_s))
+        return EndEstimate(eta_s, max(min(low_s - self.longest_pause_s, eta_s), 0.0), max(high_s, eta_s))
 
     def _more(self, left: float) -> float:
         """Return the part by which an estimate may be too short, if no pause was seen yet."""

@@ -15,7 +15,7 @@ from runner.progress.formats import (
     LONGEST_LINE,
     Count,
     LineReading,
-    Phase,
+    WorkPhase,
     clean_line,
     read_line,
     read_match,
@@ -90,7 +90,7 @@ class _Track:
     """One counter: where it is, and how often it began again."""
 
     key: str
-    phase: Phase
+    phase: WorkPhase
     unit: str
     priority: int
     n: float
@@ -182,7 +182,7 @@ class ProgressReader:
         self._epochs: _Epochs | None = None
         self._pace = Pace()
         self._basis: list[Any] = []
-        self._phase: Phase | None = None
+        self._phase: WorkPhase | None = None
         self._rank: int | None = None
         self._advanced_at: float | None = None
         self._budget, self._budget_at = float(LINES_AT_MOST), 0.0
@@ -233,7 +233,7 @@ class ProgressReader:
         moved = False
         if reading.epoch and not reading.steps and self._counts_parts():
             reading = replace(reading, steps=reading.epoch, epoch=None, label="part", unit="epoch")
-        if reading.epoch and reading.phase is Phase.TRAIN:
+        if reading.epoch and reading.phase is WorkPhase.TRAIN:
             moved = self._take_epoch(reading, reading.epoch, done=False)
         track = self._track(reading)
         if reading.unit == "epoch" and reading.steps and reading.label != "part":
@@ -244,7 +244,7 @@ class ProgressReader:
             count = reading.steps or reading.epoch
             assert count is not None
             moved = track.move(count) or born or moved
-            if track.phase is Phase.EVAL:
+            if track.phase is WorkPhase.EVAL:
                 self._pace.interrupted = True
             self._choose(track, nested=bool(reading.epoch and reading.steps))
         self._phase = self._phase_now(reading, track)
@@ -254,7 +254,7 @@ class ProgressReader:
 
     def _counts_parts(self) -> bool:
         """Return whether epochs are printed in parts, like 0.03: then 3 means that three are done."""
-        return f"{Phase.TRAIN.value}|part|epoch|None|0" in self._tracks
+        return f"{WorkPhase.TRAIN.value}|part|epoch|None|0" in self._tracks
 
     def _take_epoch(self, reading: LineReading, epoch: Count, *, done: bool) -> bool:
         """Note the epoch. Return whether it is a new one."""
@@ -313,14 +313,14 @@ class ProgressReader:
     ) -> ProgressReader:
         """Go on where another reader stopped."""
         reader = cls(pattern, rules)
-        tracks = [_Track(**{**track, "phase": Phase(track["phase"])}) for track in state["tracks"]]
+        tracks = [_Track(**{**track, "phase": WorkPhase(track["phase"])}) for track in state["tracks"]]
         reader._tracks = {track.key: track for track in tracks}
         reader._epochs = _Epochs(**state["epochs"]) if state["epochs"] else None
         reader._pace = Pace.from_json(state["pace"])
         reader.metrics = {name: float(value) for name, value in state["metrics"].items()}
         for name in _PLAIN_STATE:
             setattr(reader, f"_{name}", state[name])
-        reader._phase = Phase(reader._phase) if reader._phase else None
+        reader._phase = WorkPhase(reader._phase) if reader._phase else None
         return reader
 
     # -- which counter counts --
@@ -362,10 +362,10 @@ class ProgressReader:
             self._epochs = _Epochs(main.n, main.total, done=True)
         return inside
 
-    def _phase_now(self, reading: LineReading, track: _Track | None) -> Phase:
+    def _phase_now(self, reading: LineReading, track: _Track | None) -> WorkPhase:
         main = self._tracks.get(self._main or "")
         if track and main and track is not main and track.passes and main.n - track.outer_at > track.passes + 1:
-            return Phase.EVAL  # an unnamed bar that runs while the main one waits
+            return WorkPhase.EVAL  # an unnamed bar that runs while the main one waits
         return reading.phase
 
     # -- where it is --
@@ -434,4 +434,4 @@ class ProgressReader:
 
 
 def _rank_of(track: _Track) -> tuple[int, bool, bool]:
-    return track.priority, track.phase is Phase.TRAIN, track.total is not None
+    return track.priority, track.phase is WorkPhase.TRAIN, track.total is not None

@@ -17,6 +17,7 @@ from runner.lifecycle import REASONS, TRANSITIONS
 from runner.store.first_start import empty_queue
 from runner.terminal.cli import SECTIONS
 from tests import nursery
+from tests.progress_fixtures import fixtures
 from tests.repo import env_example
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +150,16 @@ def test_the_states_and_reasons_are_documented():
     for state, reasons in REASONS.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {state.value} "))
         assert {reason.value for reason in reasons} <= set(re.findall(r"[A-Z]{3,}", row))
+
+
+def test_the_table_of_progress_formats_is_that_of_the_recorded_outputs():
+    rows = re.findall(
+        r"^\| (.+?) \| `` (.+) `` \| (yes|no) \| (.+) \|$", (ROOT / "docs" / "progress.md").read_text(), re.MULTILINE
+    )
+    recorded: dict[str, bool] = {}
+    for fixture in fixtures():
+        name = fixture.expected["format"]
+        recorded[name] = recorded.get(name, False) or fixture.expected["total"] is not None
+    assert {name: ends == "yes" for name, _, ends, _ in rows} == recorded
+    sources = {fixture.expected["source"].partition(";")[0] for fixture in fixtures()}
+    assert {source for *_, source in rows} <= sources
