@@ -60,7 +60,7 @@ class LineReading:
 NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?i:nan|inf(?:inity)?)(?![A-Za-z])"
 NAME_START = r"(?<![\w./@:-])"
 _METRIC = re.compile(
-    rf"{NAME_START}([A-Za-z_][\w./@-]{{0,63}})[\"']?(\s?[=:])?\s{{0,12}}[\"'\[(]{{0,2}}({NUMBER})(?!\.?\w|:\d|/)"
+    rf"{NAME_START}([A-Za-z_][\w./@-]{{0,63}})[\"']?(\s?[=:])?\s{{0,12}}[\"'\[(]{{0,2}}({NUMBER})(?!\.?\w|:\d|/|,\d{{3}}(?!\d))"
 )
 _SECOND_WORD = re.compile(r"(?:loss|rate|norm|scale|error|acc|accuracy|ppl|perplexity|reward)", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"(?:^|[^\w./@'-])([A-Za-z][\w']{0,20}) $")
