@@ -205,3 +205,11 @@ def test_a_reader_goes_on_from_its_state():
         one.feed("Epoch 1/3 step 60/100 loss 4", 5.0)
     assert again.progress(6.0) == reader.progress(6.0)
     assert again.progress(6.0).position == 60
+
+
+def test_of_several_ranks_the_first_is_followed():
+    assert fed("[rank0]: step 50/100", "[rank1]: step 90/100", "[rank0]: step 60/100").position == 60
+
+
+def test_the_summary_of_wandb_is_no_progress():
+    assert fed("wandb: Run summary:", "wandb: step 5/90 loss 2.0") is None
