@@ -1,8 +1,8 @@
-"""Recorded outputs for the progress reader: what a program printed and when, and what is to be read from it.
+"""Example outputs for the progress reader: what a program prints and when, and what is to be read from it.
 
 The first line of a file in tests/data/progress is a JSON object: the format, its source, and the expected values. Each
 other line has the seconds since the start, a tab, and the text with `\\r` and `\\e` written out. Files in
-tests/data/no_progress are outputs without progress, as they were printed.
+tests/data/no_progress are outputs without progress, as programs print them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DATA = Path(__file__).parent / "data"
 
 
 class Fixture(NamedTuple):
-    """One recorded output."""
+    """One example output."""
 
     name: str
     expected: dict[str, Any]

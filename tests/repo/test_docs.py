@@ -152,14 +152,14 @@ def test_the_states_and_reasons_are_documented():
         assert {reason.value for reason in reasons} <= set(re.findall(r"[A-Z]{3,}", row))
 
 
-def test_the_table_of_progress_formats_is_that_of_the_recorded_outputs():
+def test_the_table_of_progress_formats_is_that_of_the_example_outputs():
     rows = re.findall(
         r"^\| (.+?) \| `` (.+) `` \| (yes|no) \| (.+) \|$", (ROOT / "docs" / "progress.md").read_text(), re.MULTILINE
     )
-    recorded: dict[str, bool] = {}
+    examples: dict[str, bool] = {}
     for fixture in fixtures():
         name = fixture.expected["format"]
-        recorded[name] = recorded.get(name, False) or fixture.expected["total"] is not None
-    assert {name: ends == "yes" for name, _, ends, _ in rows} == recorded
+        examples[name] = examples.get(name, False) or fixture.expected["total"] is not None
+    assert {name: ends == "yes" for name, _, ends, _ in rows} == examples
     sources = {fixture.expected["source"].partition(";")[0] for fixture in fixtures()}
     assert {source for *_, source in rows} <= sources
