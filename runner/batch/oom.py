@@ -52,16 +52,23 @@ _GPU = re.compile(
     | \bout\ of\ memory\ on\ device\b | \bOut\ of\ memory\ error\ on\ GPU\b
     | cupy\S{0,60}\.OutOfMemoryError | \bbad_alloc:\ cudaErrorMemoryAllocation
     | \bINTERNAL:\ Failed\ to\ allocate\ \d+\ bytes\ for\ new\ constant
+    | ^Out\ of\ memory\ (?:while\ trying\ to\ allocate|allocating)\ \d
+    | \bCuda\ Runtime\ \(out\ of\ memory\) | \bError\ Code\ 2:\ OutOfMemory\b | \ballocate:\ 2\ \(out\ of\ memory\)
+    | \bNo\ available\ memory\ for\ the\ cache\ blocks\b | \blarger\ than\ the\ available\ KV\ cache\ memory\b
+    | \bon\ startup\ is\ less\ than\ desired\ GPU\ memory\ utilization\b
+    | \bNot\ enough\ memory\.\ Please\ try\ to\ increase\ --mem-fraction-static | \b(?:Prefill|Decode)\ out\ of\ memory\b
     """,
     re.VERBOSE,
 )
 _HOST = re.compile(
     r"""
-      ^(?:numpy\S*\.)?_?(?:Array)?MemoryError\b
+      ^(?:\[rank\d{1,6}\]:\ )?(?:numpy\S*\.)?_?(?:Array)?MemoryError\b
     | \bDefaultCPUAllocator:\ (?:can't\ allocate|not\ enough)\ memory
     | \bstd::bad_alloc\b(?!:\ cuda) | \[Errno\ 12\]\ Cannot\ allocate\ memory
     | \bDataLoader\ worker\ \(pid(?:\(s\))?\ [\d,\ ]+\)\ is\ killed\ by\ signal:\ Killed
     | (?i:\bout\ of\ memory:\ kill(?:ed)?\ process\b) | \boom[-_]kill(?:er)?\b | \bMemory\ cgroup\ out\ of\ memory\b
+    | \bkilled\ due\ to\ the\ node\ running\ low\ on\ memory\b
+    | \bggml_aligned_malloc:\ insufficient\ memory\b | \bFail\ to\ alloc\ memory\ of\ \d+\ size\b
     | \bCUDA\ error:\ out\ of\ host\ memory | \bCUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED\b
     """,
     re.VERBOSE,
@@ -97,13 +104,18 @@ _FOLLOWS = re.compile(
     r"ChildFailedError|Process(?:Exited|Raised)Exception|DistBackendError|DistNetworkError|DistStoreError|NCCL|ncclError"
     r"|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|EOFError|BrokenProcessPool|RayTaskError"
     r"|ActorDiedError|wandb|Communic|UncapturedError|No executable batch size|Socket|Gloo|gloo|TimeoutError"
+    r"|Engine core initialization failed|EngineDeadError|Failed to create llama_context|Failed to load model from file"
+    r"|for LlamaCpp|PolygraphyException|PapermillExecutionError|CellExecutionError"
+    r"|DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
 _PROGRESS = re.compile(
     r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,3}\d|\d\s?(?:it/s|s/it|samples/s|tokens/s|tok/s)"
     r"|\bloss\b\W{0,3}\d",
     re.IGNORECASE,
 )
+_NOT_PROGRESS = ("File ", "raise ", "return ", "wandb:")  # wandb repeats the last metrics when a run ends
 _WANTED = re.compile(
     r"[Tt]ried to allocate (\d+(?:\.\d+)?) (bytes|[KMGT]i?B)"
     r"|(?:allocat\w{1,8}|buffer of size) (\d+(?:\.\d+)?)\s?(bytes|[KMGT]i?B)?"
@@ -136,7 +148,7 @@ def recognise(
 
 
 def _in_output(tail: str, *, gpu_full: bool) -> MemoryShortage | None:
-    lines = [line[:LONGEST_LINE].rstrip() for line in re.split(r"\r\n|\n|\r", tail)][-LAST_LINES:]
+    lines = [line[:LONGEST_LINE].rstrip() for line in re.split(r"\r\n|\n|\r", _COLOURS.sub("", tail))][-LAST_LINES:]
     last = None
     for number, line in enumerate(lines):
         where = _says(line, gpu_full=gpu_full)
@@ -178,7 +190,7 @@ def _went_on(after: list[str]) -> bool:
         chained |= bool(_CHAINED.search(line))
         if _ERROR.match(line.strip()) and not chained and not _FOLLOWS.search(line):
             return True
-        progress += bool(_PROGRESS.search(line)) and not line.lstrip().startswith(("File ", "raise ", "return "))
+        progress += bool(_PROGRESS.search(line)) and not line.lstrip().startswith(_NOT_PROGRESS)
     return progress >= WENT_ON_LINES
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from runner.batch.oom import Where, recognise
+from tests.failure_logs import NAMES, output_of
 
 TORCH = (
     "Traceback (most recent call last):\n"
@@ -184,3 +185,23 @@ def test_the_allocation_that_failed_is_read(text, mib):
 
 def test_broken_text_and_endless_lines_are_no_trouble():
     assert recognise("\x00\ufffd" * 1000 + "x" * 200_000, exit_code=1) is None
+
+
+SHORT_OF_HOST = {"llama-cpp-host-memory", "paddle-host-memory", "ray-host-memory", "torch-dataloader-killed"}
+SHORT_OF_NOTHING = {"nbconvert-missing-module", "vllm-missing-module", "torchrun-stopped", "torch-dataloader-stopped"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_logs_of_real_programs(name):
+    found = recognise(output_of(name).decode(), exit_code=1)
+    if name in SHORT_OF_NOTHING:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.where is (Where.HOST if name in SHORT_OF_HOST else Where.GPU)
+
+
+def test_metrics_that_wandb_repeats_are_no_progress():
+    summary = "".join(f"wandb: train/loss 0.{n}\nwandb: epoch {n}\n" for n in range(9))
+    assert recognise(f"{TORCH}\n{summary}", exit_code=1).where is Where.GPU
+    assert recognise(f"{TORCH}\n{summary.replace('wandb: ', '')}", exit_code=1) is None
