@@ -54,6 +54,18 @@ class Reason(str, Enum):
     SUPERVISOR = "SUPERVISOR"
 
 
+class Memory(str, Enum):
+    """A kind of memory that a job can run out of."""
+
+    GPU = "gpu"
+    HOST = "host"
+
+    @property
+    def ran_out(self) -> str:
+        """Return the words that people read when it ran out."""
+        return "the GPU ran out of memory" if self is Memory.GPU else "the machine ran out of memory"
+
+
 class Phase(str, Enum):
     """What a RUNNING job is doing."""
 
@@ -184,6 +196,7 @@ class Job:
     held_by: str | None = None  # who holds it in the queue
     begin_at: datetime | None = None  # earliest start: as submitted, or set by a retry
     retries_left: int = 0
+    memory: Memory | None = None  # which memory it ran out of; None if the reason is not OOM, or in older queues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +220,7 @@ class Exit(Record):
     run_s: float | None = None  # without the time of its probes
     host_kills: int = 0  # out-of-memory kills by the kernel: in its control group, or else on the whole host
     enforced: tuple[str, ...] = ()  # limits that the kernel enforced: cpu, memory
+    memory: str | None = None  # which memory ran out: gpu or host; the runner adds it, after reading the output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

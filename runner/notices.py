@@ -128,6 +128,7 @@ class AttemptEnd(Payload):
     duration_about: bool = False  # its end was not recorded
     exit_code: int | None = None
     signal: int | None = None
+    memory: str | None = None  # which memory ran out: gpu or host
     why: str | None = None  # why it could not be started, or why it gets another attempt
 
     @classmethod

@@ -10,8 +10,8 @@ from bot.text import job_words
 from bot.text.box_notices import NoticeContext
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, escape, fit, link, pre
 from bot.text.job_words import command_line, heading
-from runner.api.chat import END_WORDS, clock, format_duration, signal_name
-from runner.model import Reason, State
+from runner.api.chat import clock, end_words, format_duration, signal_name
+from runner.model import Memory, Reason, State
 from runner.notices import AttemptEnd
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def ending(end: AttemptEnd, by: str | None) -> tuple[str, str]:
         return f"{verb} by {by}" if by else verb, ""
     if end.reason is Reason.SPAWN:
         return "could not start", end.why or ""
-    verb, why = END_WORDS[end.reason]
+    verb, why = end_words(end.reason, end.memory)
     if end.reason is Reason.DEPENDENCY and (end.by or "").startswith("#"):
         why = f"it depends on {end.by}, which did not succeed"
     return verb, why
@@ -124,7 +124,7 @@ def ending(end: AttemptEnd, by: str | None) -> tuple[str, str]:
 def _signalled(number: int | None) -> tuple[str, str]:
     name = signal_name(number)
     if name == "SIGKILL":
-        return "was killed", "SIGKILL, perhaps because the host ran out of memory"
+        return "was killed", f"SIGKILL, perhaps because {Memory.HOST.ran_out}"
     return "crashed", f"{name}, {_SIGNALS[number]}" if number in _SIGNALS else name
 
 

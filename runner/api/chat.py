@@ -19,5 +19,5 @@ from runner.store.connection import QueueLostError, Store, StoreError
 from runner.store.listing import Listing, Overview
 from runner.supervisor.log_reader import Log
 from runner.sweep import sweep_options, sweeps
-from runner.text.words import END_WORDS, duration_words, printable, short_time, signal_name, state_words
+from runner.text.words import duration_words, end_words, printable, short_time, signal_name, state_words
 from runner.units import format_duration, format_mib, parse_duration, parse_job_range

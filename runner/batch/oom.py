@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
+
+from runner.model import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +22,11 @@ LONGEST_LINE = 4000
 WENT_ON_LINES = 3
 
 
-class Where(str, Enum):
-    """Which memory ran out."""
-
-    GPU = "gpu"
-    HOST = "host"
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryShortage:
     """Memory ran out: which memory, and the line that says so."""
 
-    where: Where
+    where: Memory
     line: str
     wanted_mib: float | None = None  # the size of the allocation that failed, if the line says so
 
@@ -56,7 +50,8 @@ _GPU = re.compile(
     | \bCuda\ Runtime\ \(out\ of\ memory\) | \bError\ Code\ 2:\ OutOfMemory\b | \ballocate:\ 2\ \(out\ of\ memory\)
     | \bNo\ available\ memory\ for\ the\ cache\ blocks\b | \blarger\ than\ the\ available\ KV\ cache\ memory\b
     | \bon\ startup\ is\ less\ than\ desired\ GPU\ memory\ utilization\b
-    | \bNot\ enough\ memory\.\ Please\ try\ to\ increase\ --mem-fraction-static | \b(?:Prefill|Decode)\ out\ of\ memory\b
+    | \bNot\ enough\ memory\.\ Please\ try\ to\ increase\ --mem-fraction-static
+    | \b(?:Prefill|Decode)\ out\ of\ memory\b
     """,
     re.VERBOSE,
 )
@@ -139,11 +134,11 @@ def recognise(
     if exit_code == 0:
         return None
     in_output = _in_output(tail, gpu_full=bool(gpu_full))
-    if in_output is not None and in_output.where is Where.GPU:
+    if in_output is not None and in_output.where is Memory.GPU:
         return in_output
     killed = signal == SIGKILL or exit_code == 128 + SIGKILL
     if killed and host_kill:
-        return in_output or MemoryShortage(Where.HOST, "killed by the kernel, which had no memory left")
+        return in_output or MemoryShortage(Memory.HOST, "killed by the kernel, which had no memory left")
     return in_output
 
 
@@ -160,15 +155,15 @@ def _in_output(tail: str, *, gpu_full: bool) -> MemoryShortage | None:
     return MemoryShortage(where, lines[number].strip()[:300], _wanted_mib(lines[number]))
 
 
-def _says(line: str, *, gpu_full: bool) -> Where | None:
+def _says(line: str, *, gpu_full: bool) -> Memory | None:
     low = line.lower()
     if not any(hint in low for hint in _HINTS) or _NEVER.search(line):
         return None
     if _HOST.search(line) or _in_turn(line, _HOST_IN_TURN):
-        return Where.HOST
+        return Memory.HOST
     if _GPU.search(line) or any(_in_turn(line, parts) for parts in _GPU_IN_TURN):
-        return Where.GPU
-    return Where.GPU if gpu_full and _PERHAPS.search(line) else None
+        return Memory.GPU
+    return Memory.GPU if gpu_full and _PERHAPS.search(line) else None
 
 
 def _in_turn(line: str, parts: Sequence[re.Pattern[str]]) -> bool:

@@ -185,6 +185,7 @@ class Attempts(Step):
 
     def _end_for_memory(self, job: Job, followed: Followed, end: Exit, shortage: oom.MemoryShortage) -> None:
         """Record a failure for lack of memory. If we chose the batch, retry with a smaller one."""
+        end = replace(end, memory=shortage.where.value)
         usage = self._usage.report(job)
         smaller = self._probes.out_of_memory(job, end, shortage, usage) if job.stop is None else None
         if smaller is None:

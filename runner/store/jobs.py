@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runner import clock
 from runner.commands.job_kinds import kinds_of
 from runner.lifecycle import REASONS, TRANSITIONS
-from runner.model import Job, JobSpec, Phase, Reason, State, Stop
+from runner.model import Job, JobSpec, Memory, Phase, Reason, State, Stop
 from runner.schedule.request import lane_of, request_in, request_of
 from runner.store.box import Shares
 from runner.store.connection import Table, marks
@@ -214,6 +214,7 @@ class Jobs(Table):
             self._transition(
                 job.id, job.state, state, reason=reason.value, phase=None, started_at=started_at, finished_at=at,
                 exit_code=told.exit_code if told else None, signal=told.signal if told else None,
+                memory=told.memory if told else None,
             )  # fmt: skip
             self._attempt_ended(job, at, started_at, (state, reason), end, usage)
             said = {"state": state.value, "reason": reason.value, **_told_of(job, state, end, usage)}
@@ -274,7 +275,7 @@ class Jobs(Table):
         with self._store.transaction():
             self._transition(
                 job.id, job.state, State.QUEUED, phase=None, gpus="[]", reason=None, exit_code=None, signal=None,
-                started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
+                memory=None, started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
                 begin_at=begin_at, ready=begin_at is None,
             )  # fmt: skip
             started_at = clock.text(job.started_at) if job.started_at else None
@@ -383,7 +384,7 @@ def _told_of(job: Job, state: State | None, end: Exit | None, usage: Mapping[str
     if end:
         said |= {"duration_s": end.duration_s} | ({"why": end.spawn_error} if end.spawn_error else {})
         if state is not State.LOST:  # the exit code of a lost job is not the program's own
-            said |= {"exit_code": end.exit_code, "signal": end.signal}
+            said |= {"exit_code": end.exit_code, "signal": end.signal} | ({"memory": end.memory} if end.memory else {})
     elif job.started_at:  # its end was not recorded: count until now
         said |= {"duration_s": (clock.now() - job.started_at).total_seconds(), "duration_about": True}
     return said
@@ -421,4 +422,5 @@ def job_of(row: Any) -> Job:
         held_by=row["held_by"],
         begin_at=clock.moment(row["begin_at"]),
         retries_left=row["retries_left"],
+        memory=Memory(row["memory"]) if row["memory"] else None,
     )

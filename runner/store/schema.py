@@ -262,6 +262,11 @@ UPDATE notices SET delivered_at = handled_at WHERE handled_at IS NOT NULL
     OR EXISTS (SELECT 1 FROM messages WHERE notice_id = notices.id AND done_at IS NOT NULL AND message IS NOT NULL));
 """
 
+# Which memory a job ran out of: gpu or host.
+_MEMORY = """
+ALTER TABLE jobs ADD COLUMN memory TEXT;
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -270,5 +275,6 @@ MIGRATIONS = {
     "m005_scheduling": _SCHEDULING,
     "m006_places": _PLACES,
     "m007_delivery": _DELIVERY,
+    "m008_memory": _MEMORY,
 }
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 from runner.batch import Failed, Measured, OutOfMemory, Plateau, Unmeasured, oom
+from runner.model import Memory
 from runner.supervisor.job_processes import Execution
 
 TYPE_CHECKING = False
@@ -118,11 +119,11 @@ class Trial(Execution):
         full = budget_mib > 0 and peak >= NEARLY_FULL * budget_mib
         text = self._output.tail.decode(errors="replace")
         shortage = oom.recognise(text, exit_code=exit_code, signal=number, host_kill=self.kills > 0, gpu_full=full)
-        if shortage is not None and shortage.where is oom.Where.GPU:
+        if shortage is not None and shortage.where is Memory.GPU:
             return OutOfMemory(peak or None, shortage.wanted_mib, seconds)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         if shortage is not None:
-            how = f"out of the host's memory, {how}"
+            how = f"{shortage.where.ran_out}, {how}"
         return Failed(how, text[-REPORTED_CHARS:], seconds)
 
     def exit(self) -> Exit:

@@ -252,9 +252,8 @@ def _attempts(queue: Queue, job: Job) -> Lines:
         state, reason = attempt["state"], attempt["reason"]
         outcome = "under way" if attempt["finished_at"] is None else "never ran"
         if state:
-            outcome = outcome_words(
-                State(state), Reason(reason) if reason else None, end.get("exit_code"), end.get("signal")
-            )
+            how = State(state), Reason(reason) if reason else None
+            outcome = outcome_words(*how, end.get("exit_code"), end.get("signal"), end.get("memory"))
         yield f"Attempt {attempt['number']}", outcome
 
 

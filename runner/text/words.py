@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
-from runner.model import Phase, Reason, State
+from runner.model import Memory, Phase, Reason, State
 from runner.units import format_duration
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from runner.model import Job
 
-# How an attempt ended: the verb, and why. The terminal and the chat share these words.
-END_WORDS = {
+_END_WORDS = {
     Reason.OOM: ("failed", "out of memory"),
     Reason.SPAWN: ("failed", "could not start"),
     Reason.USER: ("cancelled", ""),
@@ -43,17 +42,29 @@ def state_words(job: Job) -> str:
     if job.state is State.RUNNING and job.phase not in (None, Phase.RUNNING):
         assert job.phase is not None
         return str(job.phase.value)
-    return outcome_words(job.state, job.reason, job.exit_code, job.signal)
+    return outcome_words(job.state, job.reason, job.exit_code, job.signal, job.memory)
 
 
-def outcome_words(state: State, reason: Reason | None, exit_code: int | None, number: int | None) -> str:
+def end_words(reason: Reason, memory: str | None = None) -> tuple[str, str]:
+    """Return how an attempt ended: the verb, and why. The terminal and the chat share these words.
+
+    `memory`: which memory ran out, "gpu" or "host".
+    """
+    verb, why = _END_WORDS[reason]
+    return verb, Memory(memory).ran_out if reason is Reason.OOM and memory else why
+
+
+def outcome_words(
+    state: State, reason: Reason | None, exit_code: int | None, number: int | None, memory: str | None = None
+) -> str:
     """Return how an attempt ended, or only the state if there is no more to say."""
     if state is State.FAILED and reason is Reason.EXIT:
         return f"failed, exit {exit_code}"
     if state is State.FAILED and reason is Reason.SIGNAL:
         return f"failed, {signal_name(number)}"
-    words = END_WORDS.get(reason) if reason else None
-    return ", ".join(part for part in words if part) if words else state.value.lower()
+    if reason not in _END_WORDS:
+        return state.value.lower()
+    return ", ".join(part for part in end_words(reason, memory) if part)
 
 
 def colour(state: State) -> str | None:
@@ -171,7 +182,8 @@ def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
     """Return an event of a job in words."""
     kind, data = event["kind"], event["data"]
     if kind == "ended":
-        return outcome_words(State(data["state"]), Reason(data["reason"]), data.get("exit_code"), data.get("signal"))
+        how = State(data["state"]), Reason(data["reason"])
+        return outcome_words(*how, data.get("exit_code"), data.get("signal"), data.get("memory"))
     if kind == "started":
         gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in data.get("gpus", ()))
         return f"started on GPU {gpus}" if gpus else "started"

@@ -58,7 +58,7 @@ def test_in_a_probe_it_ends_the_job_and_says_whose_memory_it_was(box, little_mem
     job_id = box.submit(f"echo $$ > {little_memory}/cgroup.procs; exec {greedy}", "--probe")
     job = box.wait_state(job_id, "FAILED")
     assert (job["reason"], job["batch_size"]) == ("OOM", None)
-    assert "the probe at batch 8 failed (out of the host's memory, signal 9)" in box.log(job_id)
+    assert "the probe at batch 8 failed (the machine ran out of memory, signal 9)" in box.log(job_id)
     nothing_is_left(box, job_id)
 
 

@@ -15,6 +15,7 @@ from runner.model import Phase, Reason, State
 from runner.notices import payload_of
 from runner.schedule.backoff import Retry
 from runner.store.box import BoxKey
+from runner.text.words import event_words, state_words
 from tests.attempts import begin, end, lose
 from tests.jobs import a_probe_report, an_exit, submit
 from tests.room import in_room, labels
@@ -141,7 +142,7 @@ async def test_failure_in_full_with_its_traceback_and_not_its_progress_bar(room)
 HOW_IT_ENDS = [
     ({"exit_code": 1}, "❌ #1 failed on lab1 after 1m 03s · exit 1"),
     ({"signal": 11}, "❌ #1 crashed on lab1 after 1m 03s · SIGSEGV, segmentation fault"),
-    ({"signal": 9}, "❌ #1 was killed on lab1 after 1m 03s · SIGKILL, perhaps because the host ran out of memory"),
+    ({"signal": 9}, "❌ #1 was killed on lab1 after 1m 03s · SIGKILL, perhaps because the machine ran out of memory"),
     ({"signal": 34}, "❌ #1 crashed on lab1 after 1m 03s · SIGRTMIN"),
     ({"spawn_error": "bash: not found"}, "❌ #1 could not start on lab1 · bash: not found"),
     ({"signal": 15, "timed_out": True}, "⏹ #1 stopped on lab1 after 1m 03s · time limit"),
@@ -184,6 +185,25 @@ def test_and_for_the_reasons_the_runner_gives(state, reason, first_line, tmp_pat
         queue.jobs.ended(queue.job(number), state, reason, an_exit(exit_code=1))
         (said,) = await news(room, room.uma)
         assert said.text.text.splitlines()[0] == first_line
+
+    check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("memory", "why"), [("gpu", "the GPU ran out of memory"), ("host", "the machine ran out of memory")]
+)
+def test_which_memory_ran_out_is_said_in_the_chat_and_in_the_terminal(memory, why, tmp_path):
+    @in_room()
+    async def check(room):
+        number = await a_job(room, "/submit -g 0 python train.py")
+        begin(room.chat.queue, number)
+        await room.settle()
+        queue = room.chat.queue
+        queue.jobs.ended(queue.job(number), State.FAILED, Reason.OOM, an_exit(exit_code=1, memory=memory))
+        (said,) = await news(room, room.uma)
+        assert said.text.text.splitlines()[0] == f"❌ #1 failed on lab1 after 1 s · {why}"
+        assert state_words(queue.job(number)) == f"failed, {why}"
+        assert event_words(queue.jobs.events(number)[-1], {}) == f"failed, {why}"
 
     check(tmp_path)
 

@@ -148,6 +148,7 @@ def test_what_does_not_fit_at_batch_1_fails_for_memory(box):
     job_id = probed(box, "--fixed", "30000")
     job = box.wait_state(job_id, "FAILED", timeout=WAIT_S)
     assert (job["reason"], job["attempt"]) == ("OOM", 1)
+    assert "failed, the GPU ran out of memory" in box.run("show", str(job_id)).stdout
     assert batches(box) == [8, 4, 2, 1]
     assert "does not fit on this GPU" in box.log(job_id)
 

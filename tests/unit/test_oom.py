@@ -1,6 +1,7 @@
 import pytest
 
-from runner.batch.oom import Where, recognise
+from runner.batch.oom import recognise
+from runner.model import Memory
 from tests.failure_logs import NAMES, output_of
 
 TORCH = (
@@ -118,7 +119,7 @@ NOT = {
 def test_memory_of_the_gpu_that_ran_out(text):
     found = recognise(f"step 1 loss 2.3\n{text}\n", exit_code=1)
     assert found is not None
-    assert found.where is Where.GPU
+    assert found.where is Memory.GPU
     assert found.line in text
 
 
@@ -126,7 +127,7 @@ def test_memory_of_the_gpu_that_ran_out(text):
 def test_memory_of_the_host_that_ran_out(text):
     found = recognise(f"step 1 loss 2.3\n{text}\n", exit_code=1)
     assert found is not None
-    assert found.where is Where.HOST
+    assert found.where is Memory.HOST
 
 
 @pytest.mark.parametrize("text", NOT.values(), ids=NOT.keys())
@@ -146,13 +147,13 @@ def test_an_old_line_far_up_is_not_the_end():
 def test_a_kill_is_the_hosts_only_where_the_kernel_says_so():
     assert recognise("step 1", exit_code=None, signal=9) is None
     assert recognise("step 1", exit_code=None, signal=9, host_kill=False) is None
-    assert recognise("step 1", exit_code=None, signal=9, host_kill=True).where is Where.HOST
-    assert recognise("Killed", exit_code=137, host_kill=True).where is Where.HOST
+    assert recognise("step 1", exit_code=None, signal=9, host_kill=True).where is Memory.HOST
+    assert recognise("Killed", exit_code=137, host_kill=True).where is Memory.HOST
     assert recognise("step 1", exit_code=None, signal=11, host_kill=True) is None
 
 
 def test_the_gpus_words_come_before_a_kill():
-    assert recognise(TORCH, exit_code=None, signal=9, host_kill=True).where is Where.GPU
+    assert recognise(TORCH, exit_code=None, signal=9, host_kill=True).where is Memory.GPU
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_the_gpus_words_come_before_a_kill():
 def test_ambiguous_words_count_where_the_gpu_was_full(text):
     assert recognise(text, exit_code=1) is None
     assert recognise(text, exit_code=1, gpu_full=False) is None
-    assert recognise(text, exit_code=1, gpu_full=True).where is Where.GPU
+    assert recognise(text, exit_code=1, gpu_full=True).where is Memory.GPU
 
 
 @pytest.mark.parametrize(
@@ -198,10 +199,10 @@ def test_the_logs_of_real_programs(name):
         assert found is None
     else:
         assert found is not None
-        assert found.where is (Where.HOST if name in SHORT_OF_HOST else Where.GPU)
+        assert found.where is (Memory.HOST if name in SHORT_OF_HOST else Memory.GPU)
 
 
 def test_metrics_that_wandb_repeats_are_no_progress():
     summary = "".join(f"wandb: train/loss 0.{n}\nwandb: epoch {n}\n" for n in range(9))
-    assert recognise(f"{TORCH}\n{summary}", exit_code=1).where is Where.GPU
+    assert recognise(f"{TORCH}\n{summary}", exit_code=1).where is Memory.GPU
     assert recognise(f"{TORCH}\n{summary.replace('wandb: ', '')}", exit_code=1) is None

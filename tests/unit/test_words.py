@@ -3,7 +3,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from runner.lifecycle import REASONS
-from runner.model import Job, JobSpec, Phase, Reason, State
+from runner.model import Job, JobSpec, Memory, Phase, Reason, State
 from runner.text import words
 from runner.text.table import Row, cells, print_table, shortened
 
@@ -37,6 +37,8 @@ def a_job(state=State.QUEUED, command="echo hi", **fields):
         (a_job(State.FAILED, reason=Reason.SIGNAL, signal=11), "failed, SIGSEGV"),
         (a_job(State.FAILED, reason=Reason.SIGNAL, signal=99), "failed, signal 99"),
         (a_job(State.FAILED, reason=Reason.OOM, exit_code=1), "failed, out of memory"),
+        (a_job(State.FAILED, reason=Reason.OOM, memory=Memory.GPU), "failed, the GPU ran out of memory"),
+        (a_job(State.FAILED, reason=Reason.OOM, memory=Memory.HOST), "failed, the machine ran out of memory"),
         (a_job(State.CANCELLED, reason=Reason.TIMEOUT), "stopped, time limit"),
     ],
 )
