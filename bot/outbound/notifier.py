@@ -254,17 +254,19 @@ async def _output_of(chat: Chat, job: Job, end: Ended) -> JobOutput:
         if not chat.settings.log_text:
             return NO_OUTPUT
         output, redactor = chat.queue.view.log(job.id, end.attempt), chat.redactor_for(job)
-        return await asyncio.to_thread(_excerpt, output, redactor, failed=end.state is not State.SUCCEEDED)
+        return await asyncio.to_thread(_excerpt, output, redactor, end.state)
     except Exception:  # the message goes out without it
         log.exception("the output of job %s cannot be shown", job.id)
         return NO_OUTPUT
 
 
-def _excerpt(output: Log, redactor: Redactor, *, failed: bool) -> JobOutput:
+def _excerpt(output: Log, redactor: Redactor, state: State) -> JobOutput:
     text = log_excerpt.presentable(output.tail(log_excerpt.LOG_BYTES), redactor)
     wandb_link = log_excerpt.wandb_link
     link = wandb_link(text) or wandb_link(log_excerpt.presentable(output.head(HEAD_BYTES), redactor))
-    return JobOutput(log_excerpt.what_matters(text, limit=EXCERPT_UNITS) if failed else "", link)
+    if state is State.SUCCEEDED:
+        return JobOutput("", link)
+    return JobOutput(log_excerpt.what_matters(text, limit=EXCERPT_UNITS, stopped=state is State.CANCELLED), link)
 
 
 def _plot(payload: Payload | Any, context: NoticeContext) -> dict[str, Any] | None:

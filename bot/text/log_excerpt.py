@@ -9,7 +9,18 @@ from urllib.parse import urlsplit
 
 from bot.secrets.invisible_text import ESCAPES
 from bot.text.html import shorten, units
-from bot.text.tracebacks import NOISE, Trace, Weight, chains, shortened
+from bot.text.tracebacks import shortened
+from runner.api.chat import (
+    TELLING,
+    Trace,
+    Weight,
+    chains,
+    covered_lines,
+    failure_in,
+    is_deadly,
+    meaningful_lines,
+    root_cause,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,44 +32,19 @@ _LOOK = 256 * 1024
 """How many characters at the end of an output are searched."""
 LONGEST_LINE = 4096
 """Only the two ends of a longer line are searched and shown."""
-_LONG_AGO = 60
-"""A traceback followed by this many meaningful lines was not the end of the job."""
-
 _ESCAPES = re.compile(ESCAPES)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _GARBLED = re.compile("\ufffd{2,}")
 
-# Lines that say why the process died, whatever a traceback says.
-_DEADLY = re.compile(
-    r"""\bKilled\b | Segmentation\ fault | Bus\ error | Illegal\ instruction | ^Aborted | core\ dumped
-    | Floating\ point\ exception | terminate\ called | ^\s*what\(\): | double\ free | free\(\):\ invalid
-    | malloc\(\): | corrupted\ (?:size|double) | stack\ smashing | slurmstepd:\ error | oom[-_]kill | OOM[-_ ][Kk]ill
-    | Out\ of\ memory:\ Kill | DUE\ TO\ TIME\ LIMIT | CANCELLED\ AT | Assertion\ `[^`]*(?:`[^`]*)?failed | NCCL\ WARN
-    | No\ space\ left\ on\ device | Disk\ quota\ exceeded | is\ killed\ by\ signal | \bXid\b
-    | Watchdog\ caught\ collective\ operation\ timeout
-    """,
-    re.VERBOSE,
-)
-_TELLING = re.compile(
-    _DEADLY.pattern
-    + r"""| command\ not\ found | No\ such\ file\ or\ directory | Permission\ denied | [Ss]yntax\ error
-    | unexpected\ EOF | cannot\ execute | not\ a\ valid\ identifier | unbound\ variable
-    | CUDA\ error | CUDA\ driver | [Oo]ut\ of\ memory | CUDNN_STATUS | CUBLAS_STATUS | NCCL\ error | nccl\w{1,40}Error
-    | XlaRuntimeError | RESOURCE_EXHAUSTED | shared\ object\ file | Fatal\ Python\ error | \*\*\*
-    | \b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|CRITICAL)\b\s*[:\]] | ^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)
-    | ^\[?(?:ERROR|CRITICAL|FATAL)\b | \bpanicked\ at
-    """,
-    re.VERBOSE,
-)
 # Printed before the traceback by the code that caused the failure.
-_ASSERTION = re.compile(r"Assertion `[^`]*(?:`[^`]*)?failed|NCCL WARN|Watchdog caught collective")
+_NATIVE = re.compile(
+    r"Assertion `[^`]*(?:`[^`]*)?failed|NCCL WARN|Watchdog caught collective"
+    r"|cudaMalloc failed: out of memory|ggml_aligned_malloc: insufficient memory|Cuda Runtime \(out of memory\)"
+)
 _LAST = 15
 _USAGE = re.compile(r"[Uu]sage: ")
 _USAGE_ERROR = re.compile(r"(?:\S+: error: |Error: )")
 _FATAL_PYTHON = "Fatal Python error:"
-_ROOT_CAUSE = "Root Cause (first observed failure)"
-_RANK = re.compile(r"\s*rank\s*:\s*(\d+)")
-
 _ADDRESS = re.compile(r"https://[^\s\"'<>()\[\]]+")
 _RUN_LINK = re.compile(r"https://.+/runs/[A-Za-z0-9_-]+")
 _WANDB_LINE = re.compile(r"^.*(?:wandb:|View run|Synced|View project).*$", re.MULTILINE)
@@ -122,71 +108,41 @@ def _collapsed(lines: Iterable[str]) -> list[str]:
     return collapsed
 
 
-def what_matters(text: str, *, limit: int) -> str:
-    """Return the lines of a clean output that say why the job failed, in at most `limit` UTF-16 units."""
+def what_matters(text: str, *, limit: int, stopped: bool = False) -> str:
+    """Return the lines of a clean output that say why the job failed, in at most `limit` UTF-16 units.
+
+    If the job was stopped, the tracebacks that the stop itself caused say nothing, and are left out.
+    """
     lines = [line.rstrip() for line in _end_of(text).split("\n")]
     traces = chains(lines)
-    failure = _failure(lines, traces)
-    if failure is None:
+    if stopped:
+        lines = _without_stop(lines, traces)
+        traces = chains(lines)
+    chain = failure_in(lines, traces)
+    if chain is None:
         return _without_traceback(lines, traces, limit)
-    before, after = _around(lines, traces, failure)
-    if failure[-1].weight is Weight.LAUNCHER and (cause := _root_cause(lines)):
+    before, after = _around(lines, traces, chain)
+    if chain[-1].weight is Weight.LAUNCHER and (cause := root_cause(lines)):
         return shorten("\n".join([*before, *after, *cause]), limit, keep="end")
     room = limit - sum(units(line) + 1 for line in [*before, *after])
     if room < limit // 2:
-        return shortened(failure, limit)
-    return "\n".join([*before, shortened(failure, room), *after])
+        return shortened(chain, limit)
+    return "\n".join([*before, shortened(chain, room), *after])
 
 
-def _failure(lines: Sequence[str], traces: Sequence[list[Trace]]) -> list[Trace] | None:
-    """Return the chain of tracebacks that says most about why the job ended; None if it did not end in one."""
-    since = _final_part(lines, traces)
-    rank = _failed_rank(lines)
-    final = [chain for chain in traces if chain[-1].end > since and chain[-1].weight > Weight.IGNORED]
-    return max(final, key=lambda chain: (chain[-1].weight, chain[-1].rank == rank, chain[-1].end), default=None)
+def _without_stop(lines: Sequence[str], traces: Sequence[list[Trace]]) -> list[str]:
+    """Return the lines without the tracebacks that a stop causes."""
+    by_stop = covered_lines([chain for chain in traces if any(trace.is_by_stop for trace in chain)])
+    return [line for at, line in enumerate(lines) if at not in by_stop]
 
 
-def _final_part(lines: Sequence[str], traces: Sequence[list[Trace]]) -> int:
-    """Return where the last `_LONG_AGO` meaningful lines begin. Noise and lines of tracebacks do not count."""
-    covered = _covered(traces)
-    missing = _LONG_AGO
-    for at in range(len(lines) - 1, max(len(lines) - 10 * _LONG_AGO, 0) - 1, -1):
-        missing -= at not in covered and not NOISE.search(lines[at][:500])
-        if not missing:
-            return at
-    return max(len(lines) - 10 * _LONG_AGO, 0)
-
-
-def _covered(traces: Sequence[list[Trace]]) -> set[int]:
-    return {at for chain in traces for trace in chain for at in range(trace.start, trace.end)}
-
-
-def _failed_rank(lines: Sequence[str]) -> int | None:
-    return next((int(rank[1]) for line in _root_cause(lines) if (rank := _RANK.match(line))), None)
-
-
-def _root_cause(lines: Sequence[str]) -> list[str]:
-    """Return what torchrun says about the process that failed first."""
-    start = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].startswith(_ROOT_CAUSE)), None)
-    if start is None:
-        return []
-    block = [line for line in lines[start : start + 12] if ":" in line]
-    return [line for line in block if not re.match(r"\s*(?:time|host|error_file)\s*:|\[\d+\]:", line)][:5]
-
-
-def _around(
-    lines: Sequence[str], traces: Sequence[list[Trace]], failure: Sequence[Trace]
-) -> tuple[list[str], list[str]]:
+def _around(lines: Sequence[str], traces: Sequence[list[Trace]], chain: Sequence[Trace]) -> tuple[list[str], list[str]]:
     """Return other lines that say why the process died: those before a traceback, and those after it."""
-    covered = _covered(traces)
-    start, end = failure[0].start, failure[-1].end
-    before = [at for at in range(max(start - 200, 0), start) if at not in covered and _ASSERTION.search(lines[at])]
-    after = [at for at in range(end, min(end + 600, len(lines))) if at not in covered and _deadly(lines[at])]
+    covered = covered_lines(traces)
+    start, end = chain[0].start, chain[-1].end
+    before = [at for at in range(max(start - 200, 0), start) if at not in covered and _NATIVE.search(lines[at])]
+    after = [at for at in range(end, min(end + 600, len(lines))) if at not in covered and is_deadly(lines[at])]
     return _distinct(lines[at] for at in before[-1:]), _distinct(lines[at] for at in after)[:3]
-
-
-def _deadly(line: str) -> bool:
-    return bool(_DEADLY.search(line[:500])) and not NOISE.search(line[:500])
 
 
 def _distinct(lines: Iterable[str]) -> list[str]:
@@ -194,7 +150,7 @@ def _distinct(lines: Iterable[str]) -> list[str]:
 
 
 def _without_traceback(lines: Sequence[str], traces: Sequence[list[Trace]], limit: int) -> str:
-    meaningful = _meaningful(lines)
+    meaningful = meaningful_lines(lines)
     telling = _usage(meaningful) or _fatal_python(lines) or _telling(meaningful)
     if telling:
         return _fitted(telling, limit)
@@ -202,17 +158,6 @@ def _without_traceback(lines: Sequence[str], traces: Sequence[list[Trace]], limi
     if traces and (error := traces[-1][-1].error):
         last = [shorten(error[0], limit // 3), "…", *last]
     return shorten("\n".join(last), limit, keep="end")
-
-
-def _meaningful(lines: Sequence[str]) -> list[str]:
-    """Return the last lines that are not noise, at most 100."""
-    meaningful: list[str] = []
-    for line in reversed(lines[-1000:]):
-        if not NOISE.search(line[:500]):
-            meaningful.append(line)
-            if len(meaningful) == 100:
-                break
-    return meaningful[::-1]
 
 
 def _usage(lines: Sequence[str]) -> list[str]:
@@ -232,14 +177,14 @@ def _fatal_python(lines: Sequence[str]) -> list[str]:
         return []
     thread = next((at for at in range(start, len(lines)) if lines[at].startswith("Current thread")), start)
     calls = [line for line in lines[thread + 1 : thread + 7] if line.startswith("  File")]
-    ends = [line for line in lines[thread + 1 : thread + 400] if _deadly(line)]
+    ends = [line for line in lines[thread + 1 : thread + 400] if is_deadly(line)]
     return [lines[start], *lines[thread : thread + 1], *calls, *_distinct(ends)[:2]]
 
 
 def _telling(lines: Sequence[str]) -> list[str]:
     """Return the last lines that sound like a failure, with a few lines around them."""
     since = max(len(lines) - 30, 0)
-    telling = [at for at in range(since, len(lines)) if _TELLING.search(lines[at][:500])]
+    telling = [at for at in range(since, len(lines)) if TELLING.search(lines[at][:500])]
     return _collapsed(lines[max(telling[0] - 3, 0) : telling[-1] + 3]) if telling else []
 
 
@@ -247,7 +192,7 @@ def _fitted(lines: Sequence[str], limit: int) -> str:
     """Return the lines within the limit; if they are too long, only those that sound like a failure, cut to fit."""
     if units(whole := "\n".join(lines)) <= limit:
         return whole
-    telling = [shorten(line, 300, keep="both") for line in lines if _TELLING.search(line[:500])]
+    telling = [shorten(line, 300, keep="both") for line in lines if TELLING.search(line[:500])]
     return shorten("\n".join(telling or lines), limit, keep="end")
 
 

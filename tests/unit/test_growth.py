@@ -22,7 +22,6 @@ from bot.secrets.names import is_telling, likeness
 from bot.secrets.redact import Redactor
 from bot.text import log_excerpt, quiet_hours
 from bot.text.html import Shrink, escape, fit, shorten, visible_units
-from bot.text.tracebacks import chains
 from runner.api.chat import read_text
 from runner.batch import oom
 from runner.commands.argument_changes import changed
@@ -36,6 +35,8 @@ from runner.progress.stop_rules import broken_in, parse_rules
 from runner.sweep.metrics import last_values, parse_metric
 from runner.sweep.sweeps import parse_text
 from runner.terminal.session import spans_in
+from runner.text.failures import error_line, normalised
+from runner.text.tracebacks import chains
 from runner.text.words import printable
 from runner.units import parse_duration, parse_size_mib
 from tests.slow_patterns import ALWAYS, ENDS, attacks, grown, used_patterns
@@ -66,6 +67,15 @@ HOSTILE = (
     ("", "Traceback (most recent call last):\n"),
     ("", '  File "a", line 1\n'),
     ("", "╭─"),
+    ("", "KeyError  Traceback (most recent call last)\n"),
+    ("KeyError  Traceback (most recent call last)\n", "Cell In[1]\n---> 1 f()\n"),
+    ("KeyError  Traceback (most recent call last)\n", "KeyErro\n"),
+    ("", "C++ Traceback (most recent call last):\n"),
+    ("", "ERROR 05-27 11:47:57 [core.py:396] x\n"),
+    ("", "(A pid=1) ERROR 05-27 11:47:57 [core.py:396] Traceback (most recent call last):\n"),
+    ("Traceback (most recent call last):\n", "x:\n\n"),
+    ("", "0x"),
+    ("", "~/"),
     ("", "[rank0]: x\n"),
     ("Exception Group Traceback (most recent call last):\n", " | +"),
     ("", "Assertion `"),
@@ -139,6 +149,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "leaving": refuse_leaving,
     "rerun": lambda text: changed(text, None, ["--lr", "1"]),
     "signature": lambda text: kind_of(words_of(text)),
+    "error line": error_line,
+    "normalised": normalised,
+    "what matters after a stop": lambda text: log_excerpt.what_matters(text, limit=2500, stopped=True),
     "memory": lambda text: oom.recognise(text, exit_code=1),
     "duration": parse_duration,
     "size": parse_size_mib,
@@ -176,6 +189,7 @@ LONG = {
     "signature": ("", "a"),
     "rerun": ("python ", "a"),
     "memory": ("", "0"),
+    "error line": ("", "\x1b["),
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from bot.text.html import units
 from bot.text.log_excerpt import clean, tail, wandb_link, what_matters
+from tests.failure_logs import NAMES, output_of
 
 
 @dataclass(frozen=True)
@@ -588,3 +589,86 @@ def test_tail_takes_the_last_lines_and_tells_repeated_ones_once() -> None:
 )
 def test_wandb_link(output: str, url: str | None) -> None:
     assert wandb_link(clean(output.encode())) == url
+
+
+# Of each log of a real program: what its excerpt must have, and what it must not.
+REAL = {
+    "wandb-torch-oom": (
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB", "train.py"),
+        ("wandb",),
+    ),
+    "vllm-no-cache-blocks": (
+        ("ValueError: No available memory for the cache blocks",),
+        ("See root cause above", "pid="),
+    ),
+    "vllm-missing-module": (
+        ("ModuleNotFoundError: No module named 'flash_attn'", "molmo.py"),
+        ("See root cause above", "ERROR 05-27"),
+    ),
+    "nbconvert-missing-module": (
+        ("ModuleNotFoundError: No module named 'umap'", "Cell In[2], line 2", "import umap"),
+        ("CellExecutionError", "jupyter-nbconvert"),
+    ),
+    "papermill-oom": (
+        (
+            "OutOfMemoryError: CUDA out of memory. Tried to allocate 768.00 MiB",
+            "Cell In[5], line 3",
+            "loss = model(batch)",
+        ),
+        ("PapermillExecutionError", "s/cell"),
+    ),
+    "paddle-oom": (("Out of memory error on GPU 0. Cannot allocate 1.437500GB", "cylinder.py"), ("ppsci INFO",)),
+    "paddle-host-memory": (
+        ("ResourceExhaustedError: Fail to alloc memory of 46549499904 size", "ocr.py"),
+        ("matmul_ad_func", "-----"),
+    ),
+    "keras-graph-oom": (("OOM when allocating tensor with shape[16,64,256,256]", "segment.py"), ("Epoch 1/30",)),
+    "tensorrt-trtexec-oom": (("Cuda Runtime (out of memory)", "Engine could not be created from network"), ()),
+    "tensorrt-deserialize-oom": (("Cuda Runtime (out of memory)", "Could not deserialize engine", "live.py"), ()),
+    "llama-cpp-python-oom": (
+        ("cudaMalloc failed: out of memory", "ValueError: Failed to create llama_context", "generate.py"),
+        ("loaded meta data",),
+    ),
+    "llama-cpp-host-memory": (("ggml_aligned_malloc: insufficient memory", "error: unable to load model"), ()),
+    "sglang-not-enough-memory": (
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "Killed"),
+        ("Load weight",),
+    ),
+    "ray-host-memory": (("Task was killed due to the node running low on memory", "preprocess.py"), ()),
+    "torch-dataloader-killed": (("is killed by signal: Killed", "train.py"), ()),
+    "torchrun-stopped": (("SignalException: Process 4100 got signal: 15",), ()),
+    "torch-dataloader-stopped": (("killed by signal: Terminated",), ()),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_matters_in_the_logs_of_real_programs(name: str) -> None:
+    has, lacks = REAL[name]
+    told = what_matters(clean(output_of(name)), limit=1500)
+    for text in has:
+        assert text in told, told
+    for text in lacks:
+        assert text not in told, told
+    assert units(told) <= 1500
+
+
+@pytest.mark.parametrize("name", ["torchrun-stopped", "torch-dataloader-stopped"])
+def test_what_a_stop_makes_a_program_print_is_left_out(name: str) -> None:
+    told = what_matters(clean(output_of(name)), limit=1500, stopped=True)
+    assert "Traceback" not in told
+    assert "signal" not in told
+    assert "loss" in told
+
+
+def test_an_error_before_the_stop_is_shown() -> None:
+    crash = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\nValueError: bad shard\n'
+    told = what_matters(clean(crash + output_of("torchrun-stopped")), limit=1500, stopped=True)
+    assert "ValueError: bad shard" in told
+    assert "SignalException" not in told
+
+
+def test_a_message_below_a_blank_line_ends_at_the_next_one() -> None:
+    head = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
+    told = what_matters(f"{head}ValueError: in short:\n\nthe shard is bad\n\nsaving\n", limit=500)
+    assert told.endswith("ValueError: in short:\nthe shard is bad")
+    assert "bad" not in what_matters(f"{head}ValueError: in short\n\nthe shard is bad\n", limit=500)
