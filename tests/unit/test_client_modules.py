@@ -28,7 +28,7 @@ OF_SHELL_TEXT = "commands.background_check commands.shell_parser"
 OF_LS = """
     terminal.job_table text text.table text.words api.waiting_reasons api.view api.outlook
     forecast forecast.estimates forecast.simulation schedule.choice schedule.free_rooms schedule.order
-    schedule.quotas schedule.running_jobs schedule.backoff
+    schedule.quotas schedule.running_jobs schedule.cpu_slots schedule.ranking schedule.backoff
     store.listing store.scheduling_queries store.breaker_trials store.durations store.measurements store.watchdog_state
 """
 HEAVY = """

@@ -47,8 +47,8 @@ def outcome(folder, command, *counts, patience=""):
 @pytest.mark.parametrize(
     ("command", "counts", "expected"),
     [
-        ("kill -9 $$", (4, 5), ["Failed", "out of the host's memory, signal 9"]),
-        ("bash -c 'kill -9 $$'; exit 137", (4, 5), ["Failed", "out of the host's memory, exit code 137"]),
+        ("kill -9 $$", (4, 5), ["Failed", "the machine ran out of memory, signal 9"]),
+        ("bash -c 'kill -9 $$'; exit 137", (4, 5), ["Failed", "the machine ran out of memory, exit code 137"]),
         ("kill -9 $$", (4, 4), ["Failed", "signal 9"]),
         ("exit 3", (4, 5), ["Failed", "exit code 3"]),
         ("echo CUDA out of memory; kill -9 $$", (4, 5), ["OutOfMemory", None]),
