@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runner.engines.base import Engine, Node
     from runner.model import Exit, Gpu, Job, Ref, State
     from runner.processes.waiter import Waiter
+    from runner.progress.pace import Progress
     from runner.store.connection import Store
     from runner.store.scheduling_queries import UnderWay
 
@@ -61,6 +62,11 @@ class Context:
         """Return the latest reading of every GPU, by UUID."""
         snapshots = [node.snapshot for node in self.engine.nodes() if node.snapshot]
         return {gpu.uuid: gpu for snapshot in snapshots for gpu in snapshot.gpus}
+
+    def progress(self, job_id: int) -> Progress | None:
+        """Return how far a running job is, with times on the monotonic clock; None if that is unknown."""
+        ref = next((ref for ref in self.running if ref.job_id == job_id), None)
+        return self.engine.progress(ref) if ref else None
 
 
 class Step:

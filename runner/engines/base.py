@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from runner.model import Exit, Ref, Snapshot
     from runner.processes.waiter import Waiter
+    from runner.progress.pace import Progress
     from runner.rundir import AttemptSpec, StartRecord
 
 
@@ -84,6 +85,9 @@ class Engine(Protocol):
 
     def moved_bytes(self, ref: Ref) -> int | None:
         """Return how many bytes its processes have read and written; None if that is unknown."""
+
+    def progress(self, ref: Ref) -> Progress | None:
+        """Return how far an attempt is, with times on this host's monotonic clock; None if that is unknown."""
 
     def forget(self, ref: Ref) -> None:
         """Let go of an attempt whose end is committed."""

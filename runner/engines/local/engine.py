@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runner.engines.base import Order
     from runner.model import Gpu, GpuProcess, Ref, Snapshot
     from runner.processes.waiter import Waiter
+    from runner.progress.pace import Progress
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +170,10 @@ class LocalEngine:
         if link is None or not link.supervisor:
             return None
         return linux.moved_bytes(linux.descendants(link.supervisor))
+
+    def progress(self, ref: Ref) -> Progress | None:
+        """Return what was last read from the attempt's output."""
+        return None
 
     def forget(self, ref: Ref) -> None:
         """Close what we have open for an attempt."""
