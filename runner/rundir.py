@@ -8,6 +8,7 @@ A run directory holds
     output.log      the job's output from its beginning; beyond the limit its end in output.tail.0 (older) and .1
     output.times    when each part of the output came
     probe.json      the state of the batch search, if the job is probed; its probes print to probe-1.log …
+    progress.json   how far the job is, read from its output; progress.state what a reader needs to go on
     limit.json      a longer time limit, given after the start; read when the old limit is reached
     exit.json       durable before the supervisor releases the lock
     script          the job's script, if it was submitted as a file
@@ -46,6 +47,8 @@ TIMES = "output.times"
 SCRIPT = "script"
 PROBE = "probe.json"
 LIMIT = "limit.json"
+PROGRESS = "progress.json"
+PROGRESS_STATE = "progress.state"
 SCRATCH = "scratch"  # for files that probes write
 
 EXIT_ROOM = 4096  # bytes reserved for exit.json, so that the result can be written on a full disk
@@ -71,6 +74,9 @@ class AttemptSpec(Record):
     log_limit_bytes: int = 1 << 30
     log_tail_bytes: int = 1 << 24
     probe: dict[str, Any] | None = None  # a ProbeOrder as JSON; only a job that is probed reads it
+    progress: str | None = None  # the person's own pattern for progress
+    log: str | None = None  # a file that the job writes itself
+    stop_on: str | None = None  # rules about its metrics, as runner.progress.stop_rules writes them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,20 @@ class NewLimit(Record):
 
     run_id: str
     time_limit_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressRecord(Record):
+    """The content of progress.json: how far the attempt is. Times without a date are of the monotonic clock."""
+
+    job_id: int
+    attempt: int
+    run_id: str
+    boot_id: str
+    at: str
+    progress: dict[str, Any] | None = None  # a runner.progress.pace.Progress as JSON
+    broken: dict[str, str] = field(default_factory=dict)  # rule about metrics -> the metric that broke it
+    final: bool = False  # the job has ended, and all of its output was read
 
 
 class RunRecords(NamedTuple):
@@ -178,6 +198,16 @@ def read_started(folder: str) -> StartRecord | None:
 def read_exit(folder: str) -> Exit | None:
     """Read how the attempt ended."""
     return _record(folder, EXIT, Exit)
+
+
+def read_progress(folder: str) -> ProgressRecord | None:
+    """Read how far the attempt is."""
+    return _record(folder, PROGRESS, ProgressRecord)
+
+
+def write_progress(folder: str, record: ProgressRecord) -> None:
+    """Replace what is known of how far the attempt is. Raise OSError if the disk is full."""
+    write_atomically(os.path.join(folder, PROGRESS), _encoded(record))
 
 
 def _record(folder: str, name: str, kind: type[R]) -> R | None:

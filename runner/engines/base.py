@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runner.model import Exit, Ref, Snapshot
     from runner.processes.waiter import Waiter
     from runner.progress.pace import Progress
-    from runner.rundir import AttemptSpec, StartRecord
+    from runner.rundir import AttemptSpec, ProgressRecord, StartRecord
 
 
 class Order(NamedTuple):
@@ -88,6 +88,9 @@ class Engine(Protocol):
 
     def progress(self, ref: Ref) -> Progress | None:
         """Return how far an attempt is, with times on this host's monotonic clock; None if that is unknown."""
+
+    def progress_news(self) -> Mapping[Ref, ProgressRecord]:
+        """Return the attempts whose output was read to its end or broke a rule since the last call."""
 
     def forget(self, ref: Ref) -> None:
         """Let go of an attempt whose end is committed."""

@@ -188,6 +188,10 @@ class ProgressReader:
         self._budget, self._budget_at = float(LINES_AT_MOST), 0.0
         self.metrics: dict[str, float] = {}
 
+    def go_on(self, rules: Sequence[StopRule]) -> None:
+        """Forget the broken rule and go on with these."""
+        self._rules, self.broken = rules, None
+
     # -- feed --
 
     def feed_block(self, data: bytes, at: float) -> None:

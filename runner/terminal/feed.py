@@ -14,11 +14,11 @@ from runner.config import options
 from runner.config.option_reader import read_words, take_lists
 from runner.errors import UserError
 from runner.model import State
+from runner.processes.file_changes import Changes
 from runner.terminal import submit
 from runner.terminal.job_table import gpu_indices
 from runner.terminal.log_follow import Growing
 from runner.terminal.session import counted, open_queue, say, warn_without_runner
-from runner.terminal.wait import Changes
 from runner.text.words import state_words
 
 if TYPE_CHECKING:

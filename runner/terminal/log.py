@@ -12,9 +12,10 @@ import click
 
 from runner import rundir
 from runner.errors import UserError
+from runner.processes.file_changes import Changes
 from runner.terminal.log_follow import Growing, Stamps
 from runner.terminal.session import JOB, open_queue, say
-from runner.terminal.wait import Changes, wait_until
+from runner.terminal.wait import wait_until
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -17,6 +17,7 @@ from runner.api import Queue
 from runner.config import home
 from runner.config.workspace import Workspace, validate
 from runner.errors import OperatorError
+from runner.processes.file_changes import Changes
 from runner.processes.process_lock import KEEPER_LOCK, ask_to_leave, holder, is_ready, written_pid
 from runner.store.box import BoxKey
 from runner.store.connection import prepare_home
@@ -24,7 +25,6 @@ from runner.terminal.cli import BOT_IS_WANTED, BOT_TOKEN, PAGE_SOCKET
 from runner.terminal.keeper import IS_OFF, Keeper, Part, command, start, take_over
 from runner.terminal.service_log import LogOnTerminal, log_path, opened_log, said_since
 from runner.terminal.session import counted, open_queue, say
-from runner.terminal.wait import Changes
 
 if TYPE_CHECKING:
     import subprocess

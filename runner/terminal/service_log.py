@@ -8,7 +8,7 @@ import shutil
 import threading
 from typing import TYPE_CHECKING
 
-from runner.terminal.wait import Changes
+from runner.processes.file_changes import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import select
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -12,6 +9,7 @@ import click
 
 from runner.errors import UserError
 from runner.model import FINAL_STATES, State
+from runner.processes.file_changes import Changes
 from runner.store.listing import Listing
 from runner.terminal.session import UNFINISHED_JOB, group_option, jobs_meant, open_queue, say, warn_without_runner
 from runner.text.words import state_words
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from runner.api import Queue
-
-IN_MODIFY, IN_CREATE, IN_MOVED_TO = 0x2, 0x100, 0x80
-SAFETY_S = 5.0  # look at least this often: some filesystems report no changes
 
 
 @click.command("wait")
@@ -54,41 +49,6 @@ def wait(job_ids: tuple[int, ...], group: str | None, everything: bool) -> int:
         for job_id in awaited:
             print(f"Job {job_id}: {state_words(queue.job(job_id))}")
     return code
-
-
-class Changes:
-    """Waits for changes in these folders, by inotify."""
-
-    def __init__(self, *folders: str) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        for folder in folders:
-            self.add(folder)
-
-    def add(self, folder: str) -> int:
-        """Watch one more folder. Return its number for `drop`, or -1 if it cannot be watched."""
-        if self._descriptor < 0:
-            return -1
-        mask = IN_MODIFY | IN_CREATE | IN_MOVED_TO
-        return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask))
-
-    def drop(self, watch: int) -> None:
-        """Stop watching a folder."""
-        if self._descriptor >= 0 and watch >= 0:
-            self._libc.inotify_rm_watch(self._descriptor, watch)
-
-    def wait(self, timeout_s: float = SAFETY_S, also: Sequence[int] = ()) -> list[int]:
-        """Wait for a change, the time-out, or input on `also`. Return the descriptors in `also` that can be read."""
-        own = [self._descriptor] if self._descriptor >= 0 else []
-        ready, _, _ = select.select([*own, *also], [], [], timeout_s)
-        if self._descriptor in ready:
-            os.read(self._descriptor, 1 << 16)
-        return [descriptor for descriptor in ready if descriptor != self._descriptor]
-
-    def close(self) -> None:
-        """Stop watching."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
 
 def wait_until(folder: str, done: Callable[[], bool]) -> None:

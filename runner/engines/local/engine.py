@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from runner import rundir
 from runner.engines.base import Can, Facts, Node
+from runner.engines.local.progress_process import ProgressReaders
 from runner.engines.local.sampler_process import Telemetry
 from runner.engines.local.zygote_process import ZygoteProcess
 from runner.processes import linux
+from runner.progress.pace import Progress
 from runner.supervisor import cgroup
 from runner.supervisor.left_behind import end_strays
 from runner.supervisor.supervise import ENDED, GONE, PROBED, STARTED, TROUBLE
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from runner.engines.base import Order
     from runner.model import Gpu, GpuProcess, Ref, Snapshot
     from runner.processes.waiter import Waiter
-    from runner.progress.pace import Progress
+    from runner.rundir import ProgressRecord
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class LocalEngine:
         self._links: dict[Ref, AttemptLink] = {}
         self._changed: set[Ref] = set()
         self._labelled: tuple[Snapshot | None, dict[int, str], Snapshot | None] = (None, {}, None)
+        self._readers = ProgressReaders(home)
         self._telemetry = Telemetry(home, gpus)
         try:
             self._zygote = ZygoteProcess(home)
@@ -75,11 +78,13 @@ class LocalEngine:
         self._waiter = waiter
         self._telemetry.listen(waiter)
         self._zygote.listen(waiter)
+        self._readers.listen(waiter)
 
     def close(self) -> None:
         """Start nothing more. What runs goes on."""
         for ref in list(self._links):
             self.forget(ref)
+        self._readers.close()
         self._zygote.close()
         self._telemetry.close()
 
@@ -117,6 +122,7 @@ class LocalEngine:
         self.forget(order.ref)
         link = AttemptLink(leash=leash, on_gpus=bool(order.gpus))
         self._links[order.ref] = link
+        self._readers.expect(order.ref, folder)
         self._waiter.add(leash, lambda: self._hear(order.ref, link))
 
     def news(self) -> Collection[Ref]:
@@ -138,6 +144,9 @@ class LocalEngine:
                 self._tell_in(LOOK_AGAIN_S, ref)  # it is leaving
             elif records.held:
                 self._adopt(ref, link, records.started)
+                self._readers.expect(ref, self._folder(ref))
+            if records.exit is not None:
+                self._readers.ended(ref, self._folder(ref), printed=records.exit.output_bytes > 0)
         except OSError as error:  # too few file descriptors, or the disk does not answer
             log.error("attempt %s cannot be looked at now: %s", ref.mark, error)
             self._tell_in(TROUBLED_S, ref)
@@ -173,12 +182,18 @@ class LocalEngine:
 
     def progress(self, ref: Ref) -> Progress | None:
         """Return what was last read from the attempt's output."""
-        return None
+        record = self._readers.latest(ref)
+        return Progress.from_json(record.progress) if record and record.progress else None
+
+    def progress_news(self) -> dict[Ref, ProgressRecord]:
+        """Return the attempts whose output was read to its end or broke a rule since the last call."""
+        return self._readers.news()
 
     def forget(self, ref: Ref) -> None:
         """Close what we have open for an attempt."""
         link = self._links.pop(ref, None)
         self._changed.discard(ref)
+        self._readers.forget(ref)
         if link is not None:
             self._let_go(link)
 

@@ -20,9 +20,9 @@ from runner.gpu.published import read_published
 from runner.gpu.sampler_client import SamplerClient
 from runner.gpu.sim import state
 from runner.processes import linux, process_lock
+from runner.processes.file_changes import Changes
 from runner.supervisor import cgroup
 from runner.terminal.checks import FAIL, INFO, OK, WARN, Finding, Problem, check
-from runner.terminal.wait import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
