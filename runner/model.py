@@ -156,6 +156,9 @@ class JobSpec(Record):
     stop_grace_s: float | None = None
     idle: str | None = None  # when it counts as idle, as runner.idle writes it; None: the box's rule
     hung: str | None = None
+    progress: str | None = None  # a pattern of its own for how far it is
+    log: str | None = None  # a file it writes itself, from which progress is read
+    stop_on: str | None = None  # rules about its metrics, as runner.progress.stop_rules writes them
     probe: dict[str, Any] | None = None  # how to find its batch size, as runner.api.specs writes it
 
     @classmethod

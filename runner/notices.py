@@ -28,6 +28,7 @@ class NoticeKind(str, Enum):
     IDLE_WARNING = "idle warning"
     LOOKS_HUNG = "looks hung"
     TIME_WARNING = "time warning"
+    BAD_METRIC = "bad metric"
     GROUP_DONE = "group done"
     PAUSED = "paused"
     GOES_ON = "goes on"
@@ -178,6 +179,16 @@ class TimeWarning(Payload, kind=NoticeKind.TIME_WARNING):
     limit_s: float = 0.0
     more_s: float | None = None  # by how much it may be extended at most; None: as much as you like
     attempt: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadMetric(Payload, kind=NoticeKind.BAD_METRIC):
+    """A job printed a metric that is not a number, or that breaks a rule of its --stop-on."""
+
+    metric: str = ""  # such as loss=nan
+    rule: str = ""
+    stops: bool = False
+    where: str | None = None  # how far the job was
 
 
 @dataclass(frozen=True, kw_only=True)

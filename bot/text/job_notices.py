@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.text import job_words
 from bot.text.box_notices import NoticeContext
-from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, escape, fit, link, pre
+from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, link, pre
 from bot.text.job_words import command_line, heading
 from runner.api.chat import clock, end_words, format_duration, signal_name
 from runner.model import Memory, Reason, State
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from runner.model import Job
-    from runner.notices import Ended, IdleWarning, LooksHung, Notice, Requeued, Started, TimeWarning
+    from runner.notices import BadMetric, Ended, IdleWarning, LooksHung, Notice, Requeued, Started, TimeWarning
 
 UNLESS_KEPT, UNLESS_EXTENDED = "unless it is kept or works again", "unless it is extended"
 _STOP = re.compile(rf"(?: and|\nIt) will be stopped [^\n]*(?:{UNLESS_KEPT}|{UNLESS_EXTENDED})")
@@ -191,6 +191,14 @@ def time_warning(warning: TimeWarning, context: JobContext) -> str:
     text = (
         f"⏰ {heading(context.job)} on {escape(context.box)} {limit} and {_will_be_stopped(warning.stops_at)}{unless}\n"
     )
+    return fit([text, command_line(context.job)])
+
+
+def bad_metric(warning: BadMetric, context: JobContext) -> str:
+    """Tell that a job prints a metric that is not a number, or that breaks its rule."""
+    where = f" at {warning.where}" if warning.where else ""
+    then = f"It is being stopped, as --stop-on {warning.rule} says." if warning.stops else "It goes on."
+    text = f"📉 {heading(context.job)} on {escape(context.box)} prints {code(warning.metric)}{where}. {escape(then)}\n"
     return fit([text, command_line(context.job)])
 
 

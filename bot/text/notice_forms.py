@@ -66,6 +66,12 @@ def _keep(warning: notices.IdleWarning | notices.LooksHung, context: JobContext)
     return keyboards.of_idle(context.job) if context.is_live and not is_left_alone else keyboards.of_job(context.job)
 
 
+def _keep_or_kill(warning: notices.BadMetric, context: JobContext) -> Rows:
+    """Offer to kill the job or to leave it alone, unless it has ended or is stopping."""
+    choice = context.is_live and not warning.stops
+    return keyboards.of_idle(context.job) if choice else keyboards.of_job(context.job)
+
+
 def _extend(warning: notices.TimeWarning, context: JobContext) -> Rows:
     """Offer to extend the job, unless it has ended, is stopping, or was extended meanwhile."""
     job = context.job
@@ -83,6 +89,7 @@ FORMS: dict[NoticeKind, Form] = {
     NoticeKind.REQUEUED: _of_job(text=job_notices.requeued, news=lambda _: News.GOOD),
     NoticeKind.IDLE_WARNING: _of_job(text=job_notices.idle_warning, caption=job_notices.idle_caption, buttons=_keep),
     NoticeKind.LOOKS_HUNG: _of_job(text=job_notices.looks_hung, buttons=_keep),
+    NoticeKind.BAD_METRIC: _of_job(text=job_notices.bad_metric, buttons=_keep_or_kill),
     NoticeKind.TIME_WARNING: _of_job(text=job_notices.time_warning, buttons=_extend),
     NoticeKind.GROUP_DONE: Form(
         text=group_words.done, caption=group_words.done_caption, to=To.SUBMITTERS,

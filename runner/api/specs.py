@@ -46,6 +46,8 @@ def job_spec(
     as_given: dict[str, Any] = {
         key: tuple(values[key]) if isinstance(values[key], list) else values[key] for key in _AS_GIVEN & values.keys()
     }
+    if workspace and workspace.progress:
+        as_given.setdefault("progress", workspace.progress)
     return JobSpec(
         **as_given,
         command=shlex.join(argv) if argv is not None else command,

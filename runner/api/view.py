@@ -10,7 +10,7 @@ from runner import clock
 from runner.errors import UserError
 from runner.gpu.availability import current_gpu_states
 from runner.gpu.published import read_published
-from runner.model import JobSpec, Phase
+from runner.model import JobSpec, Phase, State
 from runner.store.box import Box, BoxKey
 from runner.store.jobs import Jobs
 from runner.store.listing import Listing
@@ -36,6 +36,7 @@ _OF_SPEC = (
     "cpus", "ram_mib", "time_limit_s", "begin_at", "after_ok", "after", "preemptible", "group", "parameters",
     "again_of",
 )  # fmt: skip
+_OF_PROGRESS = ("position", "total", "unit", "rate", "eta_s", "eta_low_s", "eta_high_s", "metrics", "phase")
 _EMPTY_SPEC = json.loads(json.dumps(JobSpec(command="", owner="", dir="", environment="").to_json()))
 
 
@@ -53,8 +54,21 @@ def described(row: Any, waiting_for: str | None, starts: Mapping[str, str | None
         "held_by": row["held_by"],
         "waiting_for": waiting_for,
         "node": None,  # this host: no engine starts attempts anywhere else
+        "progress": _progress(row["progress"], row["attempt"]),
         **(starts or _NO_ESTIMATE),
     }
+
+
+def _progress(stored: str | None, attempt: int) -> dict[str, Any] | None:
+    """Return how far an attempt came, from what its row stores."""
+    record = json.loads(stored) if stored else None
+    return progress_json(record) if record and record["attempt"] == attempt else None
+
+
+def progress_json(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return how far an attempt is, with the keys of the JSON output; None if its output does not say."""
+    progress = record["progress"]
+    return {**{key: progress.get(key) for key in _OF_PROGRESS}, "at": record["at"]} if progress else None
 
 
 class View:
@@ -75,7 +89,17 @@ class View:
         reasons = self._reasons.of_rows(rows)
         starts = self.outlook().described() if reasons else {}
         for row in rows:
-            yield described(row, reasons.get(row["id"]), starts.get(row["id"]))
+            job = described(row, reasons.get(row["id"]), starts.get(row["id"]))
+            if row["state"] == State.RUNNING.value:
+                job["progress"] = self.live_progress(row["id"], row["attempt"])
+            yield job
+
+    def live_progress(self, job_id: int, attempt: int) -> dict[str, Any] | None:
+        """Return how far a running attempt is, as the process that reads its output last wrote it."""
+        from runner import rundir
+
+        record = rundir.read(rundir.folder_of(self._home, job_id, attempt), rundir.PROGRESS)
+        return progress_json(record) if record else None
 
     def outlook(self) -> Outlook:
         """Return the forecast: when queued jobs start, and when the queue is empty."""

@@ -148,6 +148,26 @@ def parse_hung(text: str) -> str:
     return format_policy(parse_policy(text))
 
 
+def parse_progress(text: str) -> str:
+    """Return a pattern for progress. Raise UserError if it is not one."""
+    from runner.progress.reader import compile_pattern
+
+    compile_pattern(text)
+    return text
+
+
+def _stop_on(text: str) -> str:
+    from runner.progress.stop_rules import format_rules, parse_rules
+
+    return format_rules(parse_rules(text))
+
+
+def _log_file(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise UserError("the name of the log file is empty: name the file that your program writes, like train.log")
+    return text
+
+
 def _argument(text: str) -> str:
     if not text.strip() or "\0" in text:
         raise UserError("the name of the argument is empty: write it as your program takes it, like --batch_size")
@@ -190,6 +210,13 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(("--idle",), "5%:5s:60:12", "idle", "stop it if GPUs are below 5 % for 60 × 5 s; or off", parse_idle),
         Option(("--hung",), "kill", "hung", "if hung: kill, alert, off, or yield to other jobs", parse_hung),
         Option(("--grace",), "30s", "stop_grace_s", "time between SIGTERM and SIGKILL", parse_duration),
+    ),
+    "Progress": (
+        Option(("--progress",), "PATTERN", "progress", r"what it prints: 'step (?P<n>\d+)/(?P<total>\d+)'",
+               parse_progress),
+        Option(("--log",), "FILE", "log", "read progress from this file, too", _log_file),
+        Option(("--stop-on",), "nan,loss>9", "stop_on", "stop it if the loss is NaN, or a metric goes too far",
+               _stop_on),
     ),
     "If it fails": (
         Option(("--retries",), "N", "retries", "retry up to N times if the host goes down",

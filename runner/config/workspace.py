@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.config.env_file import is_variable_name, read_env_file
 from runner.config.job_environment import fingerprint, login_environment
-from runner.config.options import parse_name
+from runner.config.options import parse_name, parse_progress
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Workspace:
     env_file: str | None = None  # read when a job starts, so that its secrets are never copied
     default: bool = False
     probe: dict[str, Any] = field(default_factory=dict)  # for jobs that are probed: a profile, and settings
+    progress: str | None = None  # a pattern for how far its jobs are
 
 
 def validate(workspace: Workspace) -> Workspace:
@@ -46,6 +47,7 @@ def validate(workspace: Workspace) -> Workspace:
         variables=_variables(workspace.variables),
         env_file=_env_file(folder, workspace.env_file) if workspace.env_file else None,
         probe=_probe(workspace.probe) if workspace.probe else {},
+        progress=parse_progress(workspace.progress) if workspace.progress else None,
     )
 
 

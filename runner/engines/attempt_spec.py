@@ -58,6 +58,9 @@ def order(
         log_limit_bytes=settings.log_limit * MIB,
         log_tail_bytes=settings.log_tail * MIB,
         probe=probe.to_json() if probe else None,
+        progress=spec.progress,
+        log=spec.log,
+        stop_on=spec.stop_on,
     ), script
 
 

@@ -89,6 +89,9 @@ class Engine(Protocol):
     def progress(self, ref: Ref) -> Progress | None:
         """Return how far an attempt is, with times on this host's monotonic clock; None if that is unknown."""
 
+    def progress_record(self, ref: Ref) -> ProgressRecord | None:
+        """Return what was last read from the output of an attempt; None if nothing was."""
+
     def progress_news(self) -> Mapping[Ref, ProgressRecord]:
         """Return the attempts whose output was read to its end or broke a rule since the last call."""
 

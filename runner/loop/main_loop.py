@@ -37,6 +37,7 @@ from runner.watchdogs.disk import DiskWatch
 from runner.watchdogs.empty_queue import WhenEmpty
 from runner.watchdogs.idle import IdleWatch
 from runner.watchdogs.lost_gpus import LostGpuWatch
+from runner.watchdogs.metrics import MetricWatch
 from runner.watchdogs.time_limit_warning import TimeWatch
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Runner:
             usage,
             IdleWatch(context),
             TimeWatch(context),
+            MetricWatch(context),
             LostGpuWatch(context),
             breaker,
             placement,

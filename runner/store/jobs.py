@@ -21,7 +21,8 @@ from runner.store.notices import Notices
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runner.model import Exit
+    from runner.model import Exit, Ref
+    from runner.rundir import ProgressRecord
     from runner.schedule.backoff import Retry
     from runner.schedule.request import Request
     from runner.store.connection import Store
@@ -197,6 +198,20 @@ class Jobs(Table):
         from runner.supervisor.probe_records import ProbeReport  # imported late: few commands need it
 
         return ProbeReport.from_json(json.loads(stored))
+
+    def progress(self, ref: Ref) -> ProgressRecord | None:
+        """Return what was stored of how far an attempt came; None if nothing was."""
+        from runner.rundir import ProgressRecord  # imported late: only the runner needs it
+
+        stored = self._store.value("SELECT progress FROM jobs WHERE id = ? AND attempt = ?", ref[:2])
+        record = ProgressRecord.from_json(json.loads(stored)) if stored else None
+        return record if record and record.attempt == ref.attempt else None
+
+    def save_progress(self, ref: Ref, record: ProgressRecord) -> None:
+        """Store how far the job's latest attempt came."""
+        self._store.execute(
+            "UPDATE jobs SET progress = ? WHERE id = ? AND attempt = ?", (json.dumps(record.to_json()), *ref[:2])
+        )
 
     def stopping(self, job_id: int) -> None:
         """Record that the supervisor has received the request to stop."""

@@ -267,6 +267,11 @@ _MEMORY = """
 ALTER TABLE jobs ADD COLUMN memory TEXT;
 """
 
+# How far a job was when its output was last read, as a ProgressRecord.
+_PROGRESS = """
+ALTER TABLE jobs ADD COLUMN progress TEXT;
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -276,5 +281,6 @@ MIGRATIONS = {
     "m006_places": _PLACES,
     "m007_delivery": _DELIVERY,
     "m008_memory": _MEMORY,
+    "m009_progress": _PROGRESS,
 }
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -48,6 +48,7 @@ def _fields(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--default", is_flag=True, help="Use it for chat jobs that name no workspace."),
         click.option("--profile", metavar="NAME", help="Profile for jobs that are probed; see docs/batch.md."),
         click.option("--probe-with", metavar="margin=85%,cap=512", help="Settings for jobs that are probed."),
+        click.option("--progress", metavar="PATTERN", help="What its jobs print: 'step (?P<n>\\d+)'"),
     ]
     for option in reversed(options):
         function = option(function)
@@ -92,6 +93,7 @@ def _changed(old: Workspace, options: dict[str, Any]) -> Workspace:
         env_file=_absolute(chosen["env_file"]) if chosen.get("env_file") else chosen.get("env_file", old.env_file),
         default=chosen["default"] or old.default,
         probe=_probe(old.probe, chosen.get("profile"), chosen.get("probe_with")),
+        progress=chosen.get("progress", old.progress) or None,
     )
 
 
@@ -169,6 +171,7 @@ def _described(workspace: Workspace) -> dict[str, Any]:
         "env_file": workspace.env_file,
         "env_file_variables": _names_in(workspace.env_file),
         "probe": workspace.probe,
+        "progress": workspace.progress,
     }
 
 

@@ -185,6 +185,10 @@ class LocalEngine:
         record = self._readers.latest(ref)
         return Progress.from_json(record.progress) if record and record.progress else None
 
+    def progress_record(self, ref: Ref) -> ProgressRecord | None:
+        """Return what was last read from the output of an attempt."""
+        return self._readers.latest(ref)
+
     def progress_news(self) -> dict[Ref, ProgressRecord]:
         """Return the attempts whose output was read to its end or broke a rule since the last call."""
         return self._readers.news()

@@ -37,7 +37,7 @@ class ProgressReaders:
         self._followed: dict[Ref, str] = {}
         self._records: dict[Ref, ProgressRecord] = {}
         self._news: dict[Ref, ProgressRecord] = {}
-        self._timed = False
+        self._looks = self._leaves = False  # whether a timer is set
 
     def listen(self, waiter: Waiter) -> None:
         """Use this waiter from now on."""
@@ -47,7 +47,7 @@ class ProgressReaders:
         """Follow an attempt soon, unless it ends before."""
         if ref not in self._followed and ref not in self._soon:
             self._soon[ref] = time.monotonic() + FOLLOWS_AFTER_S, folder
-            self._arm(FOLLOWS_AFTER_S)
+            self._look_in(FOLLOWS_AFTER_S)
 
     def ended(self, ref: Ref, folder: str, *, printed: bool) -> None:
         """Take in that an attempt has ended. One that was too short to be followed is read now."""
@@ -81,26 +81,35 @@ class ProgressReaders:
             self._process.wait()
             self._process = None
 
-    def _arm(self, seconds: float) -> None:
-        if not self._timed:
-            self._timed = True
+    def _look_in(self, seconds: float) -> None:
+        if not self._looks:
+            self._looks = True
             self._waiter.after(seconds, self._look)
 
     def _look(self) -> bool:
-        """Follow what has run long enough. End the process if there was nothing to follow for a while."""
-        self._timed, now = False, time.monotonic()
+        """Follow what has run long enough."""
+        self._looks, now = False, time.monotonic()
         due = {ref: folder for ref, (at, folder) in self._soon.items() if at <= now}
         for ref in due:
             del self._soon[ref]
         if due:
             self._follow(due)
         if self._soon:
-            self._arm(max(min(at for at, _ in self._soon.values()) - now, 0.01))
-        elif self._process is not None and not self._followed:
-            if now - self._used_at >= LEAVES_AFTER_S:
-                self.close()
-            else:
-                self._arm(LEAVES_AFTER_S)
+            self._look_in(min(at for at, _ in self._soon.values()) - now)
+        return False
+
+    def _leave_in(self, seconds: float) -> None:
+        if not self._leaves:
+            self._leaves = True
+            self._waiter.after(seconds, self._leave)
+
+    def _leave(self) -> bool:
+        """End the process if there was nothing to follow for a while."""
+        self._leaves, idle_s = False, time.monotonic() - self._used_at
+        if self._process is not None and not self._followed and idle_s >= LEAVES_AFTER_S:
+            self.close()
+        elif self._process is not None:
+            self._leave_in(LEAVES_AFTER_S)
         return False
 
     def _follow(self, attempts: dict[Ref, str]) -> None:
@@ -110,7 +119,6 @@ class ProgressReaders:
             self._start()
         else:
             self._tell(attempts)
-        self._arm(LEAVES_AFTER_S)
 
     def _start(self) -> bool:
         """Start a process, and let it follow everything that is to be followed."""
@@ -137,6 +145,7 @@ class ProgressReaders:
         self._buffer = b""
         self._waiter.add(self._process.stdout.fileno(), self._hear)
         self._tell(self._followed)
+        self._leave_in(LEAVES_AFTER_S)
         return False
 
     def _tell(self, attempts: dict[Ref, str]) -> None:
@@ -170,6 +179,7 @@ class ProgressReaders:
             self._news[ref] = record
         if record.final:
             del self._followed[ref]
+            self._used_at = time.monotonic()
         return is_news
 
     def _replace(self) -> None:
