@@ -215,7 +215,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(("--progress",), "PATTERN", "progress", r"what it prints: 'step (?P<n>\d+)/(?P<total>\d+)'",
                parse_progress),
         Option(("--log",), "FILE", "log", "read progress from this file, too", _log_file),
-        Option(("--stop-on",), "nan,loss>9", "stop_on", "stop it if the loss is NaN, or a metric goes too far",
+        Option(("--stop-on",), "nan,loss>9", "stop_on", "stop it if the loss is NaN or a metric goes wrong",
                _stop_on),
     ),
     "If it fails": (

@@ -99,7 +99,7 @@ def test_what_is_cleared_is_as_if_it_had_never_been_said(queue):
     edit(queue, job_id, "--clear", "after,begin,on,name,group,retries,preemptible")
     assert queue.job(job_id).spec == replace(queue.job(first).spec, command="b")
     assert ready(queue) == [first, job_id]
-    with pytest.raises(UserError, match=r"'tim' cannot be cleared: choose from .*retry-on, snapshot, time"):
+    with pytest.raises(UserError, match=r"'tim' cannot be cleared: choose from .*retry-on, snapshot, stop-on, time"):
         edit(queue, job_id, "--clear", "tim")
     for always in ("dir", "workspace", "profile"):
         with pytest.raises(UserError, match="cannot be cleared"):
