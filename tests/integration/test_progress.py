@@ -100,7 +100,7 @@ def test_a_log_that_was_named_is_read(box, printer, tmp_path):
 def test_a_pattern_of_ones_own(box, printer):
     box.start_runner()
     refused = box.run("submit", "--progress", "done (", "true")
-    assert refused.returncode == 2
+    assert refused.returncode == 1
     assert "pattern" in refused.stderr
     box.run("ws", "add", "odd", "--progress", r"tick <(?P<n>\d+)> of <(?P<total>\d+)>")
     job_id = box.submit(printer.command, "-w", "odd")
@@ -157,4 +157,4 @@ def test_a_job_is_stopped_where_it_asked_for_that(box, printer, rule, line):
     assert (job["reason"], job["stop"]["by"]) == ("USER", f"--stop-on {rule.split(',')[-1]}")
     [told] = bad_metrics(box, job_id)
     assert told.stops
-    assert box.run("submit", "--stop-on", "loss~3", "true").returncode == 2
+    assert box.run("submit", "--stop-on", "loss~3", "true").returncode == 1
