@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from bot.access.button_rights import Rights
 from bot.access.gate import Gate, person_of
-from bot.access.rights import Rate, Rights
+from bot.access.submit_rate import Rate
 from bot.commands import BY_NAME, menu
 from bot.secrets.names import is_telling, secret_values
 from bot.secrets.redact import Redactor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bot.access.button_rights import NEEDED_ROLE
 from bot.access.gate import actor_of
-from bot.access.rights import NEEDED_ROLE
 from bot.chat import QUESTION
 from bot.commands import Role
 from bot.handlers import control, edit, kill, people, rerun, submit, view

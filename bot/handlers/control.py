@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.access.rights import role_to_resume
+from bot.access.button_rights import role_to_resume
 from bot.inbound.turn import STALE_S
 from bot.text import keyboards
 from bot.text.buttons import ButtonKind, Press

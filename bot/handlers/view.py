@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from bot.access.button_rights import Rights
 from bot.access.gate import STRANGER
-from bot.access.rights import Rights
 from bot.chat import Picture
 from bot.commands import Role
 from bot.pictures import plots

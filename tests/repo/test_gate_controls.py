@@ -118,7 +118,7 @@ CONTROLS = {
     "to rerun by a button": Control(*BUTTON_ROLE, "button rerun"),
     "to drain by a button": Control(*BUTTON_ROLE, "button drain"),
     "to resume": Control(
-        "bot.access.rights", "role_to_resume", "Role.ADMIN if", "Role.USER if", whole.test_what_only_an_admin_may
+        "bot.access.button_rights", "role_to_resume", "Role.ADMIN if", "Role.USER if", whole.test_what_only_an_admin_may
     ),
     "to revoke": Control(*BUTTON_ROLE, "button revoked"),
     "to cancel links": Control(*BUTTON_ROLE, "button cancel links"),
