@@ -16,6 +16,7 @@ from runner.store.box import box_limits
 from runner.store.dependencies import Dependencies
 from runner.store.durations import Durations
 from runner.store.scheduling_queries import Line
+from runner.text.words import coming_time
 from runner.units import format_duration
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ class Outlook:
     def _clock(self, after_s: float | None, up_s: float = 0.0) -> str:
         """Return a future time by the wall clock, as short as is clear. Seconds are cut off after adding `up_s`."""
         assert after_s is not None
-        here = self._moment(after_s + up_s).astimezone()
-        if after_s < 20 * 3600:
-            return here.strftime("%H:%M")
-        return here.strftime("%a %H:%M" if after_s < 6 * 86400 else "%Y-%m-%d")
+        return coming_time(self._moment(after_s + up_s), self.at)
 
     def _text(self, after_s: float | None) -> str | None:
         return None if after_s is None else clock.text(self._moment(after_s))

@@ -92,6 +92,14 @@ def short_time(moment: datetime, now: datetime) -> str:
     return here.strftime("%Y-%m-%d")
 
 
+def coming_time(moment: datetime, now: datetime) -> str:
+    """Return a local time to come, as short as is clear: the clock time, with the weekday, or only the date."""
+    after, here = moment - now, moment.astimezone()
+    if after < timedelta(hours=20):
+        return here.strftime("%H:%M")
+    return here.strftime("%a %H:%M" if after < timedelta(days=6) else "%Y-%m-%d")
+
+
 def long_time(moment: datetime) -> str:
     """Return the local date and time, to the second."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
