@@ -178,6 +178,7 @@ class TimeWarning(Payload, kind=NoticeKind.TIME_WARNING):
     stops_at: str | None = None
     limit_s: float = 0.0
     more_s: float | None = None  # by how much it may be extended at most; None: as much as you like
+    needs_s: float | None = None  # how long it still takes; None: it is only close to its limit
     attempt: int | None = None
 
 

@@ -101,6 +101,7 @@ def show_job(turn: Turn, job_id: int) -> None:
     html = views.job_page(
         job, indices=views.indices_of(chat.queue.view.gpus()), usage=chat.queue.view.usage(job.id),
         reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
+        progress=chat.queue.view.progress(job),
     )  # fmt: skip
     turn.reply(html, keyboards.of_job(job, details=False), job_id=job.id)
 

@@ -17,6 +17,7 @@ from bot.local_chat.page import history, listening_socket
 from bot.local_chat.page.server import Page
 from bot.outbound.telegram_client import TelegramClient
 from bot.terminal import page_link
+from runner.api.chat import clock, percent, short_progress
 
 if TYPE_CHECKING:
     import contextlib
@@ -61,6 +62,18 @@ class Status:
             "queued": counts.queued + counts.not_yet,
             "held": self.chat.named(queue.reasons.why_paused() or "") or None,
             "gpus": queue.view.gpus(),
+            "progress": self._progress(),
+        }
+
+    def _progress(self) -> dict[int, dict[str, Any]]:
+        """Return how far running jobs are, by their number: percent, and words."""
+        assert self.chat is not None
+        now = clock.now()
+        known = {job.id: self.chat.queue.view.progress(job) for job in self.chat.listing.live()}
+        return {
+            number: {"percent": percent(progress), "words": short_progress(progress, now, bar=False)}
+            for number, progress in known.items()
+            if progress
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.text.html import bold, code, escape, shorten
-from runner.api.chat import duration_words, format_mib, printable, short_time, state_words
+from runner.api.chat import duration_words, format_mib, printable, short_progress, short_time, state_words
 from runner.model import Phase, State
 
 if TYPE_CHECKING:
@@ -140,10 +140,15 @@ def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{why}"
 
 
-def running_line(job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str]) -> str:
-    """Describe a running job as HTML."""
+def running_line(
+    job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str],
+    progress: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """Describe a running job as HTML, with a second line about how far it is if that is known."""
     parts = [duration_words(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
-    return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
+    line = f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
+    far = short_progress(progress, now)
+    return f"{line}\n      {escape(far)}" if far else line
 
 
 def ended_line(job: Job, now: datetime) -> str:

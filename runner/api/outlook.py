@@ -122,9 +122,13 @@ class Foresight:
         self._cached: Outlook | None = None
 
     def outlook(
-        self, store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool
-    ) -> Outlook:
-        """Return the outlook from the current state of the queue, or the cached one."""
+        self, store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], *, stands_still: bool,
+        read_left: Callable[[], Mapping[int, Length]] = dict,
+    ) -> Outlook:  # fmt: skip
+        """Return the outlook from the current state of the queue, or the cached one.
+
+        `read_left` returns how long running jobs still take, as far as their output says that.
+        """
         limits = box_limits(store)
         facts = (
             Line(store).last_event(), rooms, cpu_slots, leases, stands_still,
@@ -133,7 +137,8 @@ class Foresight:
         cached = self._cached
         if cached and facts == self._facts and timedelta() <= clock.now() - cached.at < timedelta(seconds=KEPT_S):
             return cached
-        fresh = outlook(store, rooms, cpu_slots, leases, limits, stands_still=stands_still)
+        left = {} if stands_still else read_left()
+        fresh = outlook(store, rooms, cpu_slots, leases, limits, stands_still=stands_still, left=left)
         if not store.connection.in_transaction:  # uncommitted changes may be rolled back
             self._facts, self._cached = facts, fresh
         return fresh
@@ -141,7 +146,7 @@ class Foresight:
 
 def outlook(
     store: Store, rooms: Sequence[Room], cpu_slots: int, leases: Sequence[Lease], limits: BoxLimits, *,
-    stands_still: bool = False,
+    stands_still: bool = False, left: Mapping[int, Length] | None = None,
 ) -> Outlook:  # fmt: skip
     """Compute the outlook from the current state of the queue."""
     at, line = clock.now(), Line(store)
@@ -158,6 +163,7 @@ def outlook(
     durations = Durations(store)
     numbers = [job.id for job in queued] + [job.id for job in running] + [entry.job.id for entry in later]
     lengths = {number: duration.length for number, duration in durations.of(numbers).items()}
+    lengths |= left or {}
     lengths |= {job.id: Length(0.0, 0.0) for job in running if job.stopping and not job.comes_back}  # within its grace
     rest = durations.of_the_rest([job.id for job in queued])
     if len(not_ready) > EXACTLY:  # the dependencies of those behind are not read

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from runner.api.outlook import Foresight, Outlook
     from runner.api.waiting_reasons import WaitingReasons
+    from runner.forecast.simulation import Length
     from runner.model import Job, Snapshot
     from runner.store.connection import Store
     from runner.store.durations import Known
@@ -94,6 +95,13 @@ class View:
                 job["progress"] = self.live_progress(row["id"], row["attempt"])
             yield job
 
+    def progress(self, job: Job) -> dict[str, Any] | None:
+        """Return how far a job is, or how far it came; None if that is unknown."""
+        if job.state is State.RUNNING:
+            return self.live_progress(job.id, job.attempt)
+        [row] = Listing(self._store).rows_of([job.id])
+        return _progress(row["progress"], row["attempt"])
+
     def live_progress(self, job_id: int, attempt: int) -> dict[str, Any] | None:
         """Return how far a running attempt is, as the process that reads its output last wrote it."""
         from runner import rundir
@@ -111,7 +119,22 @@ class View:
         rooms = current_gpu_states(self._home, self._box, leases).rooms()
         cpu_slots = int(self._box.get(BoxKey.CPU_SLOTS, 1))
         stands_still = self._reasons.why_nothing_starts() is not None
-        return self._foresight.outlook(self._store, rooms, cpu_slots, leases, stands_still=stands_still)
+        return self._foresight.outlook(
+            self._store, rooms, cpu_slots, leases, stands_still=stands_still, read_left=self._left
+        )
+
+    def _left(self) -> dict[int, Length]:
+        """Return how long running jobs still take, as far as their output says that."""
+        from runner.forecast.simulation import Length
+        from runner.text.progress_words import is_sure, seconds_left
+
+        now, left = clock.now(), {}
+        for row in self._jobs.under_way():
+            seconds = seconds_left(self.live_progress(row.id, row.attempt) or {}, now)
+            if seconds and seconds[2] > 0:  # one that should be over takes nobody knows how long
+                low_s, about_s, high_s = (max(one, 0.0) for one in seconds)
+                left[row.id] = Length(about_s, about_s) if is_sure(seconds) else Length(low_s, high_s)
+        return left
 
     def takes(self, job_id: int) -> Known:
         """Return what is known about how long a job takes."""

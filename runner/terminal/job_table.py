@@ -9,6 +9,7 @@ from runner.api import Queue
 from runner.model import FINAL_STATES, State
 from runner.terminal.console import show_any_character, user
 from runner.text import words
+from runner.text.progress_words import short_progress
 from runner.text.table import Row, print_table, shortened
 
 if TYPE_CHECKING:
@@ -94,9 +95,11 @@ def _print_what_is_due(queue: Queue) -> None:
 def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahead: Outlook | None) -> None:
     now, indices = clock.now(), gpu_indices(queue)
     starts = {job.id: start for job in jobs if ahead and (start := ahead.start_words(job.id))}
+    progress = {job.id: queue.view.progress(job) for job in jobs if job.state is State.RUNNING}
     rows = []
     for job in jobs:
         start = starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
+        far = short_progress(progress.get(job.id), now, bar=False)
         cells = [
             str(job.id),
             words.state_words(job),
@@ -104,11 +107,13 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
             words.duration_words(job, now),
             words.short_time(job.finished_at or job.started_at or job.submitted_at, now),
             words.title(job),
+            *([far] if any(progress.values()) else []),
             *([start] if starts else []),
             *([reasons.get(job.id, "")] if reasons else []),
         ]
         rows.append(Row(cells, {1: words.colour(job.state)}))
-    more = [*(["STARTS"] if starts else []), *(["WAITS FOR"] if reasons else [])]
+    known = {"PROGRESS": progress.values(), "STARTS": starts, "WAITS FOR": reasons}
+    more = [header for header, values in known.items() if any(values)]
     headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *more]
     print_table(headers, rows, cut=(5, 5 + len(more), 1) if reasons else (5, 1), right=(0, 3))
 

@@ -17,6 +17,7 @@ from runner.store.listing import Listing
 from runner.store.measurements import usage_of
 from runner.terminal.job_table import gpu_indices
 from runner.terminal.session import AS_JSON, JOB, counted, open_queue, print_json
+from runner.text.progress_words import progress_words
 from runner.text.table import paint
 from runner.text.words import (
     colour,
@@ -112,6 +113,7 @@ def _lines(queue: Queue, job: Job) -> Lines:
     yield "Started", long_time(job.started_at) if job.started_at else None
     yield "Ended", long_time(job.finished_at) if job.finished_at else None
     yield "Took" if job.finished_at else "Runs for", duration_words(job, clock.now()) or None
+    yield "Progress", progress_words(queue.view.progress(job), clock.now(), ended=job.state.final) or None
     yield from _batch(queue, job)
     yield from _usage(queue, job)
     yield from _watch(queue, job)

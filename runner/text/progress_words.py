@@ -94,9 +94,15 @@ def end_words(progress: Mapping[str, Any], now: datetime) -> str:
     )
     if high_s < 0:
         return f"was due {last}"
-    if high_s - low_s > max(UNSURE_S, UNSURE_SHARE * max(about_s, 0.0)) and first != last:
+    if not is_sure(left) and first != last:
         return f"ends {first}–{last}"
     return f"ends about {middle if about_s > 0 else last}"
+
+
+def is_sure(left: tuple[float, float, float]) -> bool:
+    """Return whether a time left is narrow enough to be told as one moment."""
+    low_s, about_s, high_s = left
+    return high_s - low_s <= max(UNSURE_S, UNSURE_SHARE * max(about_s, 0.0))
 
 
 def seconds_left(progress: Mapping[str, Any], now: datetime) -> tuple[float, float, float] | None:

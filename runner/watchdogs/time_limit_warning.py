@@ -1,8 +1,9 @@
-"""Warns about jobs that are close to their time limit. Their supervisors enforce the limit."""
+"""Warns about jobs that are close to their time limit, or will not be done by then. Supervisors enforce the limit."""
 
 from __future__ import annotations
 
 import logging
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHARE, LONGEST_S, SHORTEST_S = 0.1, 3600.0, 30.0
+SEEN_SHARE, SEEN_S = 0.1, 600.0  # how much of a job must be seen before its progress counts
 LOOK_AT_CLOCK_S = 60.0  # the wall clock may be set meanwhile
 
 
@@ -35,7 +37,7 @@ def lead_s(limit_s: float, setting_s: float | None) -> float | None:
 
 
 class TimeWatch(Step):
-    """Sends one warning for each time limit of each attempt."""
+    """Sends one warning for each time limit of each attempt, and an early one if its progress falls short of it."""
 
     def __init__(self, context: Context) -> None:
         self._context, self._settings, self._jobs = context, context.settings, context.jobs
@@ -55,20 +57,38 @@ class TimeWatch(Step):
                 continue
             if left_s <= lead:
                 self._warn(row, began + timedelta(seconds=row.limit_s))
+            elif (needs_s := self._falls_short(row, left_s)) is not None:
+                self._warn(row, began + timedelta(seconds=row.limit_s), needs_s)
             else:
                 self._waiter.tick_within(min(left_s - lead, LOOK_AT_CLOCK_S))
 
-    def _warn(self, row: UnderWay, stops_at: datetime) -> None:
+    def _falls_short(self, row: UnderWay, left_s: float) -> float | None:
+        """Return how long a job still takes if that is surely too long, and nobody was told yet."""
+        progress = self._context.progress(row.id)
+        if row.time_warning == _early_mark(row) or progress is None or not progress.work:
+            return None
+        eta_s, low_s, position, total = progress.eta_s, progress.eta_low_s, progress.position, progress.total
+        if eta_s is None or low_s is None or not position or not total or progress.at is None:
+            return None
+        ran_s = (row.limit_s or 0.0) - left_s
+        is_sure = position >= SEEN_SHARE * total or ran_s >= SEEN_S
+        return eta_s if is_sure and low_s - (time.monotonic() - progress.at) > left_s else None
+
+    def _warn(self, row: UnderWay, stops_at: datetime, needs_s: float | None = None) -> None:
         assert row.limit_s is not None
         longest_s = self._settings.time_max
         more_s = None if longest_s is None else max(0.0, longest_s - row.limit_s)
         due_at = clock.text(stops_at)
-        warning = TimeWarning(stops_at=due_at, limit_s=row.limit_s, more_s=more_s, attempt=row.attempt)
+        warning = TimeWarning(stops_at=due_at, limit_s=row.limit_s, more_s=more_s, needs_s=needs_s, attempt=row.attempt)
         self._notices.add(warning, row.id)
         self._jobs.note(row.id, row.attempt, "time warning", {"stops_at": due_at})
-        self._limits.warned(row.id, _mark(row))
+        self._limits.warned(row.id, _mark(row) if needs_s is None else _early_mark(row))
         log.info("job %s is stopped at %s unless it is extended", row.id, due_at)
 
 
 def _mark(row: UnderWay) -> str:
     return f"{row.attempt} {row.limit_s}"
+
+
+def _early_mark(row: UnderWay) -> str:
+    return f"{_mark(row)} needs more"

@@ -26,7 +26,7 @@ export class Strip {
     this.#list.classList.toggle("many", gpus.length > MANY);
     for (const gpu of gpus) {
       if (!this.#cards.has(gpu.uuid)) this.#cards.set(gpu.uuid, new Card());
-      this.#cards.get(gpu.uuid).show(gpu);
+      this.#cards.get(gpu.uuid).show(gpu, status.progress ?? {});
     }
     const cards = gpus.map(({ uuid }) => this.#cards.get(uuid).element);
     const same = cards.length === this.#list.children.length && cards.every((card, at) => card === this.#list.children[at]);
@@ -41,6 +41,7 @@ class Card {
   #use = new Bar("use");
   #memory = new Bar("memory");
   #warmth = el("span", { class: "gpu-warmth" });
+  #progress = new Bar("progress");
 
   constructor() {
     this.element = el(
@@ -50,10 +51,14 @@ class Card {
       this.#name,
       this.#use.element,
       this.#memory.element,
+      this.#progress.element,
     );
   }
 
-  show(gpu) {
+  show(gpu, progress) {
+    const far = (gpu.jobs ?? []).map((job) => progress[job]).find((known) => known) ?? null;
+    this.#progress.element.hidden = far === null;
+    this.#progress.show(far?.percent ?? null, far?.words ?? "");
     const use = gpu.utilization ?? null;
     const used = gpu.memory_used_mib ?? null;
     const total = gpu.memory_total_mib ?? null;
@@ -68,7 +73,7 @@ class Card {
     this.#warmth.textContent = `${number(gpu.temperature_c)} °C · ${number(gpu.power_w)} W`;
     this.element.setAttribute(
       "aria-label",
-      `GPU ${gpu.index}: ${occupation(gpu)}, ${this.#use.text} used, memory ${memory}, ${this.#warmth.textContent}`,
+      `GPU ${gpu.index}: ${occupation(gpu)}, ${this.#use.text} used, memory ${memory}, ${this.#warmth.textContent}${far ? `, ${far.words}` : ""}`,
     );
   }
 }
