@@ -125,11 +125,14 @@ class View:
 
     def _left(self) -> dict[int, Length]:
         """Return how long running jobs still take, as far as their output says that."""
+        now = clock.now()
+        left: dict[int, Length] = {}
+        if not (rows := self._jobs.under_way()):
+            return left
         from runner.forecast.simulation import Length
         from runner.text.progress_words import is_sure, seconds_left
 
-        now, left = clock.now(), {}
-        for row in self._jobs.under_way():
+        for row in rows:
             seconds = seconds_left(self.live_progress(row.id, row.attempt) or {}, now)
             if seconds and seconds[2] > 0:  # one that should be over takes nobody knows how long
                 low_s, about_s, high_s = (max(one, 0.0) for one in seconds)

@@ -9,11 +9,11 @@ from runner.api import Queue
 from runner.model import FINAL_STATES, State
 from runner.terminal.console import show_any_character, user
 from runner.text import words
-from runner.text.progress_words import short_progress
 from runner.text.table import Row, print_table, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from runner.api.outlook import Outlook
     from runner.model import Job
@@ -95,11 +95,10 @@ def _print_what_is_due(queue: Queue) -> None:
 def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahead: Outlook | None) -> None:
     now, indices = clock.now(), gpu_indices(queue)
     starts = {job.id: start for job in jobs if ahead and (start := ahead.start_words(job.id))}
-    progress = {job.id: queue.view.progress(job) for job in jobs if job.state is State.RUNNING}
+    progress = {job.id: _progress(queue, job, now) for job in jobs if job.state is State.RUNNING}
     rows = []
     for job in jobs:
         start = starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
-        far = short_progress(progress.get(job.id), now, bar=False)
         cells = [
             str(job.id),
             words.state_words(job),
@@ -107,7 +106,7 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
             words.duration_words(job, now),
             words.short_time(job.finished_at or job.started_at or job.submitted_at, now),
             words.title(job),
-            *([far] if any(progress.values()) else []),
+            *([progress.get(job.id, "")] if any(progress.values()) else []),
             *([start] if starts else []),
             *([reasons.get(job.id, "")] if reasons else []),
         ]
@@ -116,6 +115,12 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
     more = [header for header, values in known.items() if any(values)]
     headers = ["ID", "STATE", "GPU", "TIME", "SINCE", "JOB", *more]
     print_table(headers, rows, cut=(5, 5 + len(more), 1) if reasons else (5, 1), right=(0, 3))
+
+
+def _progress(queue: Queue, job: Job, now: datetime) -> str:
+    from runner.text.progress_words import short_progress  # imported late: often nothing runs
+
+    return short_progress(queue.view.progress(job), now, bar=False)
 
 
 def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | None]:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import time
 from datetime import timedelta
 
 import pytest
@@ -10,13 +11,15 @@ import pytest
 from runner import clock, rundir
 from runner.config.settings import Settings
 from runner.errors import UserError
+from runner.model import Ref
+from runner.progress.pace import Progress
 from runner.store.box import keep_limits
 from runner.store.spec_changes import TimeLimits
 from runner.watchdogs.time_limit_warning import TimeWatch, lead_s
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import data_of, in_room, labels
-from tests.step_context import a_context
+from tests.step_context import Readings, a_context
 from tests.wait import eventually
 
 HOUR = 3600.0
@@ -278,3 +281,40 @@ async def test_extend_by_a_command_and_who_may(room):
     assert "Send /extend 12 2h" in (await room.ask(room.uma, "/extend 1"))[-1].text.text
     assert "not a duration" in (await room.ask(room.uma, "/extend 1 long"))[-1].text.text
     assert room.chat.queue.job(1).spec.time_limit_s == 3 * HOUR
+
+
+# -- a job that will not be done in time -----------------------------------------------------------------
+
+
+class Prints(Readings):
+    """An engine that has read a job's progress."""
+
+    def __init__(self, progress):
+        super().__init__()
+        self._progress = progress
+
+    def progress(self, ref):
+        return self._progress
+
+
+def told_early(queue, **fields):
+    """What is told of a job that has 5 hours left and needs 7, at least 6."""
+    job = queue.job(a_live_job(queue, ran_s=HOUR, limit_s=6 * HOUR))
+    needs = {"position": 100.0, "total": 900.0, "eta_s": 7 * HOUR, "eta_low_s": 6 * HOUR, "work": True, **fields}
+    engine = Prints(Progress(**needs, at=time.monotonic()))
+    context = a_context(queue.store, Settings(home=queue.home), engine)
+    context.running.add(Ref(job.id, job.attempt, job.run_id))
+    for _ in range(2):
+        with queue.store.transaction():
+            TimeWatch(context).tick()
+    return [notice.payload for notice in queue.notices.open(10) if notice.kind == "time warning"]
+
+
+def test_a_job_that_will_not_make_its_limit_is_told_once(queue):
+    [warning] = told_early(queue)
+    assert (warning.needs_s, warning.limit_s) == (7 * HOUR, 6 * HOUR)
+
+
+@pytest.mark.parametrize("fields", [{"eta_low_s": 4 * HOUR}, {"work": False}, {"total": None}, {"eta_low_s": None}])
+def test_one_that_may_make_it_is_not(queue, fields):
+    assert told_early(queue, **fields) == []
