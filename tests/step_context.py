@@ -8,6 +8,7 @@ from runner.engines.base import Node
 from runner.model import Ref, Snapshot
 from runner.processes import linux
 from runner.processes.waiter import Waiter
+from runner.progress.pace import Progress
 from runner.step import Context
 
 
@@ -16,9 +17,13 @@ class Readings:
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.snapshot = snapshot
+        self.counters: dict[int, Progress] = {}
 
     def nodes(self) -> tuple[Node, ...]:
         return (Node(None, self.snapshot, None, linux.boot_id(), 1),)
+
+    def progress(self, ref: Ref) -> Progress | None:
+        return self.counters.get(ref.job_id)
 
     def moved_bytes(self, ref: Ref) -> int | None:
         return None

@@ -165,6 +165,12 @@ class Settings(FromEnvironment):
         None,
         description="How long before an idle job is stopped to warn its owner. Default: half of the idle window.",
     )
+    idle_advancing: Seconds | None = Field(
+        None,
+        ge=0,
+        description="How long the job's own counter, like step 700 in its output, may excuse idle GPUs. Then they are"
+        " judged as if there were no counter. Default: as long as it advances.",
+    )
     hung: Annotated[str, refusing(options.parse_hung)] = Field(
         "yield",
         description="What to do with a job that looks hung (GPUs at 100 % but low power, no output for 10 min): yield"

@@ -27,11 +27,13 @@ from runner.units import format_duration
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from runner.idle.stall_rule import Standstill
     from runner.model import Gpu
 
 STALE_AFTER_S = 3.0
 ASLEEP_AT_LEAST_S = 1.0
 HISTORY = 40  # samples before the window, to show when the job was last busy
+ADVANCES = "its GPUs are idle, but its counter advances"
 _BARS = "▁▂▃▅▇"
 _UNKNOWN = "·"
 
@@ -130,21 +132,27 @@ def judge(
     *,
     keep_until: float | None = None,
     warn_before_s: float | None = None,
+    counter: Standstill | None = None,
 ) -> IdleVerdict:
     """Stop a job whose GPUs did nothing for a whole window; warn `warn_before_s` before (default: half the window).
 
     `keep_until`: somebody asked to keep the job until then (`math.inf`: for ever). The window begins after that.
+    `counter`: the window begins when the job's own counter stands still, and may be shorter or begin later.
     """
     if keep_until is not None and now < keep_until:
         rest = "" if keep_until == math.inf else f" for another {format_duration(keep_until - now)}"
         return IdleVerdict(IdleAction.KEEP, f"somebody asked to keep it{rest}")
+    if counter is not None:
+        keep_until = max(counter.counts_from(policy.window_s), -math.inf if keep_until is None else keep_until)
+        policy = policy.shortened(counter.allowed_s(policy.window_s, warn_before_s or 0.0))
     if samples and now - samples[-1].at > policy.gap_s + policy.period_s:
         silent_s = format_duration(now - samples[-1].at)
         return IdleVerdict(IdleAction.KEEP, f"not judged: there have been no readings for {silent_s}")
     countable = [sample for sample in samples if _counts(sample, policy, started_at, keep_until)]
     idle = _idle_run(countable, policy)
     if not idle:
-        return IdleVerdict(IdleAction.KEEP, _why_none(countable, policy))
+        is_idle = counter is not None and bool(samples) and samples[-1].is_idle(policy)
+        return IdleVerdict(IdleAction.KEEP, ADVANCES if is_idle else _why_none(countable, policy))
     rest_s = (policy.window - len(idle)) * policy.period_s
     if rest_s <= 0:
         return IdleVerdict(IdleAction.STOP, summary(idle, policy), idle, stop_in_s=0.0)
@@ -234,6 +242,7 @@ class Window:
     _last_at: float | None = None
     _asleep_s: float | None = None
     _told: set[str] = field(default_factory=set)  # actions already reported for this idle time
+    _idle_since: float | None = None  # the first of the latest idle samples
 
     def __post_init__(self) -> None:
         self._samples = deque(maxlen=self.policy.window + HISTORY)
@@ -256,17 +265,40 @@ class Window:
         self._tick = tick
         sample, self._open = self._open, None
         self._samples.append(sample)
-        if sample.interruption or not sample.is_idle(self.policy):
+        is_idle = sample.is_idle(self.policy)
+        if sample.interruption or not is_idle:
             self._told.clear()
+            self._idle_since = None
+        if is_idle and self._idle_since is None:
+            self._idle_since = sample.at
         return sample
 
-    def judge(self, now: float, *, keep_until: float | None = None, warn_before_s: float | None = None) -> IdleVerdict:
-        """Return what to do with the job now."""
-        if keep_until is not None and now < keep_until:
-            self._told.clear()
-        return judge(
-            self.samples, self.policy, now, self.started_at, keep_until=keep_until, warn_before_s=warn_before_s
+    def judge(
+        self,
+        now: float,
+        *,
+        keep_until: float | None = None,
+        warn_before_s: float | None = None,
+        counter: Standstill | None = None,
+        advancing_s: float | None = None,
+    ) -> IdleVerdict:
+        """Return what to do with the job now. `advancing_s`: how long a counter may excuse idle GPUs at most."""
+        if counter is not None and advancing_s is not None and self._idle_since is not None:
+            excused_until = self._idle_since + advancing_s
+            if now >= excused_until:
+                counter, keep_until = None, max(keep_until or excused_until, excused_until)
+        verdict = judge(
+            self.samples,
+            self.policy,
+            now,
+            self.started_at,
+            keep_until=keep_until,
+            warn_before_s=warn_before_s,
+            counter=counter,
         )
+        if verdict.action is IdleAction.KEEP:
+            self._told.clear()
+        return verdict
 
     def is_news(self, verdict: IdleVerdict) -> bool:
         """Return True once for the warning and once for the stop of each idle time, even across runners."""
@@ -288,6 +320,7 @@ class Window:
             "last_at": self._last_at,
             "asleep_s": self._asleep_s,
             "told": sorted(self._told),
+            "idle_since": self._idle_since,
         }
 
     @classmethod
@@ -300,7 +333,7 @@ class Window:
         window._samples.extend(_sample(row, gpus) for row in data["samples"])
         window._open = _sample(data["open"], gpus) if data["open"] else None
         window._tick, window._last_at, window._asleep_s = data["tick"], data["last_at"], data["asleep_s"]
-        window._told = set(data["told"])
+        window._told, window._idle_since = set(data["told"]), data.get("idle_since")
         return window
 
     def _of_own(self, reading: LoadReading) -> Sample:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UserError
@@ -39,6 +39,10 @@ class IdlePolicy(Record):
     def window_s(self) -> float:
         """Return how long the job must have been idle, in seconds."""
         return self.window * self.period_s
+
+    def shortened(self, window_s: float) -> IdlePolicy:
+        """Return the same policy with a window of about this long, if that is shorter."""
+        return replace(self, window=min(self.window, max(1, math.ceil(window_s / self.period_s))))
 
     @property
     def gap_s(self) -> float:

@@ -22,6 +22,7 @@ from runner.store.box import BoxKey, box_limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from runner.idle.stall_rule import Standstill
     from runner.model import Snapshot
     from runner.step import Context
     from runner.store.watchdog_state import Watches
@@ -70,13 +71,24 @@ class Suspect:
     moving: Moving = field(default_factory=Moving)
     told: Told | None = None
 
-    def take(self, pulse: hung_rule.Pulse, silent_s: float, moved_bytes: Callable[[], int | None] | None) -> None:
-        """Take a reading. `silent_s`: seconds since the job last printed. `moved_bytes`: what its processes moved."""
+    def take(
+        self,
+        pulse: hung_rule.Pulse,
+        silent_s: float,
+        moved_bytes: Callable[[], int | None] | None,
+        *,
+        has_counter: bool = False,
+    ) -> None:
+        """Take a reading. `silent_s`: seconds since the job last printed. `moved_bytes`: what its processes moved.
+
+        Idle GPUs of a job with a counter may wait for a checkpoint too.
+        """
+        spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
+        rests = pulse.percent is not None and pulse.percent < hung_rule.RESTING_PERCENT
+        if (spins or (rests and has_counter)) and silent_s >= LOOKS_AFTER_S and moved_bytes is not None:
+            self.moving.look(pulse.at, moved_bytes)
         if self.policy.action is hung_rule.HungAction.OFF:
             return
-        spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
-        if spins and silent_s >= LOOKS_AFTER_S and moved_bytes is not None:
-            self.moving.look(pulse.at, moved_bytes)
         self.pulses.take(pulse, min(silent_s, pulse.at - self.moving.at), self.policy)
 
     def to_json(self, boot_id: str) -> dict[str, Any]:
@@ -102,34 +114,47 @@ class HungWatch:
         self._context, self._jobs, self._notices = context, context.jobs, context.notices
         self._box, self._line, self._watches = context.box, context.line, watches
 
-    def judge(self, job_id: int, suspect: Suspect, now: float, *, kept: bool) -> bool:
-        """Warn about the job, stop it, or do nothing. Return whether there is something new to save."""
+    def judge(
+        self,
+        job_id: int,
+        suspect: Suspect,
+        now: float,
+        *,
+        kept: bool,
+        counter: Standstill | None = None,
+        seen: str = "",
+    ) -> bool:
+        """Warn about the job, stop it, or do nothing. Return whether there is something new to save.
+
+        `counter`: since when the job's own counter stands still. `seen`: the same in words.
+        """
         before = suspect.told
         if kept:
             suspect.told = None
             suspect.pulses.since.clear()  # from now on, only a new silence of full length counts
             return before is not None
-        policy = suspect.policy
+        policy = _with_counter(suspect.policy, counter)
         early, whole = (
             hung_rule.judge(suspect.pulses, policy, policy.alert_s),
             hung_rule.judge(suspect.pulses, policy),
         )
-        if not early.hung:
+        is_excused = counter is not None and now < counter.counts_from(suspect.policy.silent_s)
+        if is_excused or not early.hung:
             suspect.told = None
         elif _may_be_stopped(policy, early):
-            self._warn(job_id, suspect, early.why, now)
+            self._warn(job_id, suspect, policy, _with_seen(early.why, seen), now)
             if whole.hung and self._is_due(job_id, suspect, now):
-                self._stop(job_id, whole.why)
+                self._stop(job_id, _with_seen(whole.why, seen))
         elif whole.hung and suspect.told is None:
-            suspect.told = Told(self._tell(job_id, LooksHung(why=whole.why)))
+            suspect.told = Told(self._tell(job_id, LooksHung(why=_with_seen(whole.why, seen))))
         return suspect.told != before
 
-    def _warn(self, job_id: int, suspect: Suspect, why: str, now: float) -> None:
+    def _warn(self, job_id: int, suspect: Suspect, policy: hung_rule.HungPolicy, why: str, now: float) -> None:
         if suspect.told is not None and suspect.told.stop_at is not None:
             return
-        in_s = suspect.policy.silent_s - suspect.policy.alert_s
+        in_s = policy.silent_s - policy.alert_s
         stops_at = clock.text(clock.now() + timedelta(seconds=in_s))
-        yields = suspect.policy.action is hung_rule.HungAction.YIELD
+        yields = policy.action is hung_rule.HungAction.YIELD
         suspect.told = Told(self._tell(job_id, LooksHung(why=why, stops_at=stops_at, yields=yields)), now + in_s)
 
     def _tell(self, job_id: int, warning: LooksHung) -> int:
@@ -179,6 +204,17 @@ class HungWatch:
         self._watches.judged(job_id, {"why": why, "text": why})
         self._jobs.ask_to_stop(job, Reason.HUNG, ACTOR)
         log.info("job %s is stopped: %s", job_id, why)
+
+
+def _with_counter(policy: hung_rule.HungPolicy, counter: Standstill | None) -> hung_rule.HungPolicy:
+    """Return the policy with a shorter silence, if the job's counter says that it is stalled."""
+    if counter is None:
+        return policy
+    return replace(policy, silent_s=min(policy.silent_s, counter.allowed_s(policy.silent_s)))
+
+
+def _with_seen(why: str, seen: str) -> str:
+    return f"{why}; {seen}" if seen else why
 
 
 def _without(snapshot: Snapshot, left: set[str]) -> Snapshot:

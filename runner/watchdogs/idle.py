@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Any
 from runner import clock, rundir
 from runner.errors import UserError
 from runner.gpu.attribution import own_load
-from runner.idle import hung_rule
+from runner.idle import hung_rule, stall_rule
 from runner.idle.idle_rule import IdleAction, IdleVerdict, Window, evidence, read_own, summary
 from runner.idle.policy import parse_policy
 from runner.model import Reason, State
 from runner.notices import IdleWarning
 from runner.processes import linux
+from runner.progress.pace import Progress
 from runner.step import Step
 from runner.store.box import BoxKey
 from runner.store.watchdog_state import Watches
 from runner.supervisor.log_reader import Log
+from runner.text.words import short_time
 from runner.watchdogs.hung import HungWatch, Suspect, Told
 
 if TYPE_CHECKING:
@@ -57,10 +59,19 @@ class WatchedJob:
     gpus: tuple[str, ...]
     window: Window | None
     suspect: Suspect
+    own_idle: bool = False  # the job has an idle rule of its own, which wins over its counter
+    own_hung: bool = False
+    progress: Progress | None = None  # the last that was known
+    printed_at: float = math.inf  # when the job last printed, monotonic clock; inf: not looked yet
     stopping: bool = False
     why: str | None = None  # the latest verdict, for people
     saved: str = ""  # what was saved last
     read_at: float = -math.inf  # when the last reading was taken, monotonic clock
+
+    @property
+    def counter(self) -> stall_rule.Standstill | None:
+        """Return since when the job's counter stands still; None if it has no counter of real work."""
+        return stall_rule.standstill(self.progress, self.printed_at, self.suspect.moving.at)
 
 
 class IdleWatch(Step):
@@ -112,7 +123,14 @@ class IdleWatch(Step):
         """Return the watch over a job; `row` is what an earlier runner saved of this attempt."""
         policy = self._rule(job, job.spec.idle, self._settings.idle, parse_policy)
         hung_policy = self._rule(job, job.spec.hung, self._settings.hung, hung_rule.parse_policy)
-        watch = WatchedJob(job.attempt, job.gpus, None, Suspect(hung_policy))
+        watch = WatchedJob(
+            job.attempt,
+            job.gpus,
+            None,
+            Suspect(hung_policy),
+            own_idle=bool(job.spec.idle),
+            own_hung=bool(job.spec.hung),
+        )
         if row is not None:
             self._go_on(watch, row)
         if (watch.window.policy if watch.window else None) != policy:  # the watch begins, or the box's rule has changed
@@ -136,8 +154,10 @@ class IdleWatch(Step):
             window = _with_told(state["window"], row) if state["window"] else None
             watch.window = Window.from_json(window, self._boot_id) if window else None
             watch.suspect = Suspect.from_json(watch.suspect.policy, state["hung"], self._boot_id)
+            boot_id, progress = state.get("progress") or ("", {})
+            watch.progress = Progress.from_json(progress) if boot_id == self._boot_id else None
         except (KeyError, TypeError, ValueError):  # written by another version: start from nothing
-            watch.window, watch.suspect = None, Suspect(watch.suspect.policy)
+            watch.window, watch.suspect, watch.progress = None, Suspect(watch.suspect.policy), None
 
     def rolled_back(self) -> None:
         """Keep the readings and decide again: the last decisions were not saved."""
@@ -180,7 +200,11 @@ class IdleWatch(Step):
             if reading is not None:
                 watch.window.take(reading)
         pulse, silent_s = _pulse(own, watch.gpus, shared), self._silent_s(job_id, watch)
-        watch.suspect.take(pulse, silent_s, partial(self._context.engine.moved_bytes, ref) if ref else None)
+        watch.printed_at = watch.read_at - silent_s
+        if progress := self._context.progress(job_id):
+            watch.progress = replace(progress, metrics={})
+        moved_bytes = partial(self._context.engine.moved_bytes, ref) if ref else None
+        watch.suspect.take(pulse, silent_s, moved_bytes, has_counter=watch.counter is not None)
 
     def _silent_s(self, job_id: int, watch: WatchedJob) -> float:
         folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
@@ -206,7 +230,8 @@ class IdleWatch(Step):
             if watch.window is not None:
                 self._judge_idle(job_id, watch, watch.window, rows[job_id], now, keep_until)
             kept = keep_until is not None and now < keep_until
-            if self._hung.judge(job_id, watch.suspect, now, kept=kept):
+            counter = None if watch.own_hung else watch.counter
+            if self._hung.judge(job_id, watch.suspect, now, kept=kept, counter=counter, seen=self._seen(watch)):
                 self.leave()
         if now >= self._save_at:
             self.leave()
@@ -228,6 +253,7 @@ class IdleWatch(Step):
         state = {
             "window": watch.window.to_json(self._boot_id) if watch.window else None,
             "hung": watch.suspect.to_json(self._boot_id),
+            "progress": [self._boot_id, watch.progress.to_json()] if watch.progress else None,
             "why": watch.why,
         }
         return json.dumps(state)
@@ -241,8 +267,15 @@ class IdleWatch(Step):
         now: float,
         keep_until: float | None,
     ) -> None:
-        verdict = window.judge(now, keep_until=keep_until, warn_before_s=self._settings.idle_warning)
-        watch.why = self._in_words(window, verdict)
+        counter = None if watch.own_idle else watch.counter
+        verdict = window.judge(
+            now,
+            keep_until=keep_until,
+            warn_before_s=self._settings.idle_warning,
+            counter=counter,
+            advancing_s=self._settings.idle_advancing,
+        )
+        watch.why = _joined(self._in_words(window, verdict), self._seen(watch), "; ")
         if verdict.action is IdleAction.KEEP:
             if row.warning is not None:
                 self._watches.warned(job_id, None, None)
@@ -265,10 +298,20 @@ class IdleWatch(Step):
     def _in_words(self, window: Window, verdict: IdleVerdict) -> str:
         if not verdict.idle:
             return verdict.why
-        return f"{summary(verdict.idle, window.policy, self._names())}, of {window.policy.window}"
+        left = round((verdict.stop_in_s or 0.0) / window.policy.period_s)
+        return f"{summary(verdict.idle, window.policy, self._names())}, of {len(verdict.idle) + left}"
+
+    def _seen(self, watch: WatchedJob) -> str:
+        """Return what is known of the job's counter; "" if it has none."""
+        progress = watch.progress
+        if progress is None or progress.advanced_at is None or watch.counter is None:
+            return ""
+        now = clock.now()
+        since = now - timedelta(seconds=time.monotonic() - progress.advanced_at)
+        return stall_rule.in_words(progress, short_time(since, now))
 
     def _warn(self, job_id: int, window: Window, verdict: IdleVerdict, stop_in_s: float) -> None:
-        evidence = self._evidence(window, verdict)
+        evidence = self._evidence(job_id, window, verdict)
         stops_at = clock.text(clock.now() + timedelta(seconds=stop_in_s))
         notice = self._notices.add(IdleWarning.from_json({**evidence, "stops_at": stops_at}), job_id)
         self._jobs.note(job_id, None, "idle warning", {"why": evidence["why"], "stops_at": stops_at})
@@ -301,19 +344,19 @@ class IdleWatch(Step):
         job = self._jobs.get(job_id)
         if job is None:
             return
-        evidence = self._evidence(window, verdict)
+        evidence = self._evidence(job_id, window, verdict)
         self._watches.judged(job_id, evidence)
         self._jobs.ask_to_stop(job, Reason.IDLE, ACTOR)
         self.leave()
         log.info("job %s is stopped: %s", job_id, evidence["why"])
 
-    def _evidence(self, window: Window, verdict: IdleVerdict) -> dict[str, Any]:
-        names = self._names()
+    def _evidence(self, job_id: int, window: Window, verdict: IdleVerdict) -> dict[str, Any]:
+        names, seen = self._names(), self._seen(self._watched[job_id])
         shown = window.samples[-SHOWN_SAMPLES:]
         last = shown[-1].at if shown else 0.0
         return {
-            "why": summary(verdict.idle, window.policy, names),
-            "text": evidence(shown, verdict, window.policy, names),
+            "why": _joined(summary(verdict.idle, window.policy, names), seen, "; "),
+            "text": _joined(evidence(shown, verdict, window.policy, names), seen, "\n"),
             "threshold_percent": window.policy.threshold_percent,
             "gpus": [names.get(uuid, uuid) for uuid in window.gpus],
             "samples": [[round(s.at - last, 1), *(s.percent.get(uuid) for uuid in window.gpus)] for s in shown],
@@ -321,6 +364,10 @@ class IdleWatch(Step):
 
     def _names(self) -> dict[str, str]:
         return {gpu.uuid: str(gpu.index) for gpu in self._context.gpus().values()}
+
+
+def _joined(said: str, more: str, by: str) -> str:
+    return f"{said}{by}{more}" if more else said
 
 
 def _is_of(watch: WatchedJob, row: UnderWay | None) -> bool:
