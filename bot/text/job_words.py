@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.text.html import bold, code, escape, shorten
-from runner.api.chat import duration_words, format_mib, printable, short_progress, short_time, state_words
+from runner.api.chat import duration_words, format_mib, percent, printable, short_progress, short_time, state_words
 from runner.model import Phase, State
 
 if TYPE_CHECKING:
@@ -147,8 +147,9 @@ def running_line(
     """Describe a running job as HTML, with a second line about how far it is if that is known."""
     parts = [duration_words(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
     line = f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
-    far = short_progress(progress, now)
-    return f"{line}\n      {escape(far)}" if far else line
+    far, share = escape(short_progress(progress, now, bar=False)), percent(progress)
+    drawn = f"{code(bar(share))} " if share is not None else ""
+    return f"{line}\n{drawn}{far}" if far else line
 
 
 def ended_line(job: Job, now: datetime) -> str:

@@ -35,7 +35,7 @@ async def test_a_training_shows_how_far_it_is(
     await expect(far).to_contain_text("loss 2.5")
     await hand.send("/status")
     status = hand.said("1 running")
-    await expect(status).to_contain_text("░ 0 % · loss 2.5 · ends")
+    await expect(status).to_contain_text("▱ 0 % · ends")
     await screenshot(phone, "progress", color_scheme="dark")
     (box.folder / "nan").touch()
     told = hand.said("#1 nano on gpu-box prints loss=nan")
