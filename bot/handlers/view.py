@@ -17,7 +17,7 @@ from bot.text.help_text import help_text
 from bot.text.html import CAPTION_UNITS, Shrink, bold, code, escape, fit, pre
 from bot.text.job_words import heading, sign
 from bot.text.log_excerpt import LOG_BYTES, QUICK_BYTES
-from runner.api.chat import clock
+from runner.api.chat import clock, progress_words
 from runner.errors import UserError
 from runner.model import State
 
@@ -98,10 +98,12 @@ def show_job(turn: Turn, job_id: int) -> None:
     chat, job = turn.chat, turn.job(job_id)
     reason = chat.queue.reasons.of([job]).get(job.id)
     starts = chat.queue.view.outlook().start_words(job.id) if job.state is State.QUEUED else ""
+    known = chat.queue.view.progress(job)
+    progress = progress_words(known, clock.now(), ended=job.state.final, metrics=chat.settings.log_text)
     html = views.job_page(
         job, indices=views.indices_of(chat.queue.view.gpus()), usage=chat.queue.view.usage(job.id),
         reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
-        progress=chat.queue.view.progress(job),
+        progress=progress,
     )  # fmt: skip
     turn.reply(html, keyboards.of_job(job, details=False), job_id=job.id)
 

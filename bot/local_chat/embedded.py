@@ -68,10 +68,10 @@ class Status:
     def _progress(self) -> dict[int, dict[str, Any]]:
         """Return how far running jobs are, by their number: percent, and words."""
         assert self.chat is not None
-        now = clock.now()
+        now, may_show = clock.now(), self.chat.settings.log_text
         known = {job.id: self.chat.queue.view.progress(job) for job in self.chat.listing.live()}
         return {
-            number: {"percent": percent(progress), "words": short_progress(progress, now, bar=False)}
+            number: {"percent": percent(progress), "words": short_progress(progress, now, bar=False, metrics=may_show)}
             for number, progress in known.items()
             if progress
         }

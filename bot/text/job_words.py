@@ -142,12 +142,15 @@ def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
 
 def running_line(
     job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str],
-    progress: Mapping[str, Any] | None = None,
+    progress: Mapping[str, Any] | None = None, *, metrics: bool = True,
 ) -> str:  # fmt: skip
-    """Describe a running job as HTML, with a second line about how far it is if that is known."""
+    """Describe a running job as HTML, with a second line about how far it is if that is known.
+
+    `metrics` is False where nothing of the output may be shown.
+    """
     parts = [duration_words(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
     line = f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
-    far, share = escape(short_progress(progress, now, bar=False)), percent(progress)
+    far, share = escape(short_progress(progress, now, bar=False, metrics=metrics)), percent(progress)
     drawn = f"{code(bar(share))} " if share is not None else ""
     return f"{line}\n{drawn}{far}" if far else line
 

@@ -12,7 +12,6 @@ from runner.api.chat import (
     BoxKey,
     clock,
     duration_words,
-    progress_words,
     short_time,
     snapshot_words,
     state_words,
@@ -61,8 +60,10 @@ def status(view: BoxView) -> str:
     if running := chat.listing.live():
         shown = [chat.shown(job) for job in running[: 2 * _FEW]]
         parts += ["", bold("Running")]
+        far = {job.id: chat.queue.view.progress(job) for job in shown}
+        may_show = chat.settings.log_text
         parts += [
-            job_words.running_line(job, indices, now, chat.name_of, chat.queue.view.progress(job)) for job in shown
+            job_words.running_line(job, indices, now, chat.name_of, far[job.id], metrics=may_show) for job in shown
         ]
         parts += _more(len(running) - 2 * _FEW)
     if following := [chat.shown(job) for job in chat.listing.queued(_FEW)]:
@@ -149,7 +150,7 @@ def queue(
 def job_page(
     job: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
     name_of: Callable[[str], str], probe: str | None = None, starts: str = "",
-    progress: Mapping[str, Any] | None = None,
+    progress: str = "",
 ) -> str:  # fmt: skip
     """Describe one job in full."""
     now = clock.now()
@@ -165,7 +166,7 @@ def job_page(
     used = job_words.usage_words(usage, None if probe else job.batch_size, memory=not probe)
     ran = [duration_words(job, now), job_words.gpu_list(job, indices), used]
     lines += [" · ".join(escape(part) for part in ran if part), escape(probe or "")]
-    lines.append(escape(progress_words(progress, now, ended=job.state.final)))
+    lines.append(escape(progress))
     lines.append(_dates(job))
     if job.attempt > 1:
         lines.append(f"attempt {job.attempt}")
