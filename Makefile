@@ -46,6 +46,7 @@ collection:
 
 bench: $(READY)
 	@.ci/tools tsp
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	$(BIN)/python -m benchmarks
 
 evidence: $(READY)

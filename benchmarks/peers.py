@@ -1,8 +1,9 @@
-"""The peers: task-spooler (tsp) and simple_gpu_scheduler, each started as its own documentation says."""
+"""The peers: task-spooler (tsp), simple_gpu_scheduler and HyperQueue, each started as its documentation says."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TSP = shutil.which("tsp")
+HYPERQUEUE = importlib.util.find_spec("hyperqueue") is not None and os.geteuid() == 0 and shutil.which("unshare")
 SCHEDULER = Path(sys.executable).parent / "simple_gpu_scheduler"
 
 
@@ -65,3 +67,36 @@ def scheduler(slots: int) -> Iterator[Scheduler]:
         assert process.stdin
         process.stdin.close()
         process.wait()
+
+
+# Its server listens on all addresses, so it gets a network of its own. No journal: its queue is in memory.
+_HYPERQUEUE = """
+import sys, time
+from pathlib import Path
+from hyperqueue import Job, LocalCluster
+from hyperqueue.cluster import WorkerConfig
+count, last = int(sys.argv[1]), Path(sys.argv[2])
+with LocalCluster() as cluster:
+    cluster.start_worker(WorkerConfig(cores=2))
+    job = Job()
+    for _ in range(count - 1):
+        job.program(["bash", "-c", "true"])
+    job.program(["touch", str(last)])
+    began = time.monotonic()
+    cluster.client().submit(job)
+    while not last.exists():
+        time.sleep(0.001)
+    print("rate", count / (time.monotonic() - began), flush=True)
+"""
+
+
+def hyperqueue_rate(count: int, folder: str) -> float:
+    """Return how many no-ops per second HyperQueue runs on two slots. The last one is the witness of all."""
+    inside = (
+        f"ip link set lo up; exec {shlex.quote(sys.executable)} -c {shlex.quote(_HYPERQUEUE)} {count} {folder}/last"
+    )
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", inside], cwd=folder, env={**os.environ, "HOME": folder}, text=True, check=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return next(float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("rate "))
