@@ -15,6 +15,15 @@ OK, CRASH, OOM, IDLES, SPINS = "ok", "crash", "oom", "idles", "spins"
 
 
 @dataclass(frozen=True)
+class Printing:
+    """How a job prints its progress: a line for each step, and a pause to evaluate at the end of each epoch."""
+
+    step_s: float
+    epochs: int
+    pause: float  # share of an epoch
+
+
+@dataclass(frozen=True)
 class Job:
     """What it asks for, and what will become of it."""
 
@@ -34,6 +43,7 @@ class Job:
     fault_s: float = 0.0  # after so much work
     exit_code: int = 1
     kind: int = 0  # jobs of one kind are the same program; 0 for one of its own
+    prints: Printing | None = None  # its progress
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,10 @@ class Night:
         )
         return cls(number, tuple(jobs), (neighbour,), chance.uniform(0.2, 0.8) * NIGHT_S)
 
+    def with_progress(self, share: float) -> Night:
+        """Return the same night in which this share of the jobs prints its progress."""
+        return replace(self, jobs=tuple(_printing(job, self.number, share) for job in self.jobs))
+
     def foreign_mib(self, gpu: int, at_s: float) -> int:
         return sum(mib for index, start, end, mib in self.neighbours if index == gpu and start <= at_s < end)
 
@@ -128,6 +142,14 @@ def _job(chance: Random, number: int) -> Job:
     if job.gpus > 1 and roll < 0.20:
         return _with_fault(chance, job, SPINS)
     return job
+
+
+def _printing(job: Job, night: int, share: float) -> Job:
+    chance = Random(f"progress {night} {job.id}")
+    if chance.random() >= share:
+        return job
+    step_s = min(max(chance.lognormvariate(-0.3, 1.0), 0.05), 20.0)
+    return replace(job, prints=Printing(step_s, chance.randint(3, 20), chance.uniform(0.03, 0.2)))
 
 
 def _longer(job: Job, stretch: float) -> Job:

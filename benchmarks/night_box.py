@@ -11,9 +11,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 from benchmarks.night import CRASH, GPUS, IDLES, OK, OOM, SPINS, TOTAL_MIB, Job, Night
-from benchmarks.night_rules import found_batch, hung_s, idle_stop_s
+from benchmarks.night_rules import found_batch, hung_s, idle_stop_s, progress_at
 from runner.batch import BatchPlan, OutOfMemory, Run, oom
 from runner.idle import hung_rule
+from runner.idle.stall_rule import Standstill, standstill
 from runner.model import Exit, State
 from runner.schedule.choice import Running, Waiting, choose
 from runner.schedule.request import Request
@@ -382,15 +383,18 @@ class Ours:
             if self.way.at_once or how in (CRASH, OOM):
                 takes_s = left_s
             elif how == IDLES:
-                takes_s = idle_stop_s(left_s) + GRACE_S
+                takes_s = idle_stop_s(left_s, self._counter(job, had_s, left_s)) + GRACE_S
             else:
-                takes_s = self._hangs_s(left_s)
+                takes_s = self._hangs_s(left_s, self._counter(job, had_s, left_s))
         if job.limit_s is not None and not self.way.foresight and takes_s > job.limit_s:
             return job.limit_s + GRACE_S, how if how != OK else "limit"
         return takes_s, how
 
-    def _hangs_s(self, busy_s: float) -> float:
-        return hung_s(busy_s, self.way.hung) + GRACE_S if self.way.hung.stops else math.inf
+    def _counter(self, job: Job, had_s: float, busy_s: float) -> Standstill | None:
+        return standstill(progress_at(job, job.fault_s - had_s, busy_s))
+
+    def _hangs_s(self, busy_s: float, counter: Standstill | None) -> float:
+        return hung_s(busy_s, self.way.hung, counter) + GRACE_S if self.way.hung.stops else math.inf
 
 
 def _first_of_each_kind(queued: list[Waiting]) -> list[Waiting]:

@@ -24,8 +24,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+from runner.idle import hung_rule
 from runner.idle.idle_rule import IdleAction, LoadReading, Window
 from runner.idle.policy import DEFAULT, IdlePolicy
+from runner.idle.stall_rule import Standstill, standstill
+from runner.progress.pace import Pace, Progress
+from runner.watchdogs.hung import Suspect
 
 ROOT = Path(__file__).parents[1]
 PRINTED = ROOT / "tests" / "data" / "idle" / "gpu_idle_timeout.json"
@@ -60,6 +64,14 @@ class Trace:
     restarts: tuple[float, ...] = ()  # of the runner, which hands its state to the next one
     expected_at: float | None = None  # when the stop is due, where that matters
     idle_from: float = 0.0
+    advances: tuple[float, ...] = ()  # when its counter advances by one
+    total: float | None = None  # where the counter ends
+    work: bool = True  # the counter is one of real work, not of a download
+    prints: tuple[float, ...] = ()  # when it prints anything else
+    writes: tuple[tuple[float, float], ...] = ()  # when its processes write a checkpoint
+    power: Load | None = None  # share of the power limit, on each GPU; None: unknown
+    own_rule: bool = False  # it was submitted with --idle and --hung
+    advancing_s: float | None = None  # NIGHTSHIFT_IDLE_ADVANCING
 
 
 # -- making traces -------------------------------------------------------------------------------------------------
@@ -121,6 +133,19 @@ def asleep(made: tuple[Moment, ...], at: float, for_s: float) -> tuple[Moment, .
     return tuple(replace(m, wall=m.wall + for_s, asleep_s=m.asleep_s + for_s) if m.at >= at else m for m in made)
 
 
+def steps(*parts: tuple[float, float, float]) -> tuple[float, ...]:
+    """Advances of a counter: from, until, and how many seconds apart."""
+    return tuple(
+        begin + n * every_s for begin, end, every_s in parts for n in range(1, int((end - begin) / every_s) + 1)
+    )
+
+
+def with_pauses(until_s: float, every_s: float, pause_s: float, step_s: float = 1.0) -> tuple[float, ...]:
+    """Steps, and at the end of each `every_s` a pause."""
+    starts = range(0, int(until_s), int(every_s))
+    return steps(*((float(at), min(at + every_s - pause_s, until_s), step_s) for at in starts))
+
+
 def printed(name: str) -> tuple[Moment, ...]:
     """The readings in the log lines that gpu_idle_timeout prints."""
     rows = json.loads(PRINTED.read_text())[name]["samples"]
@@ -134,6 +159,12 @@ WHOLE = (DEFAULT.delay + DEFAULT.window - 1) * DEFAULT.period_s  # 355 s: the ea
 BUSY, IDLE = constant(95.0), constant(0.0)
 STUCK = phases((300, 97.0), (1e9, 0.0))
 NEIGHBOUR = constant(80.0)
+SPINS = constant(100.0)
+
+
+def low_power(*times: tuple[float, float]) -> Load:
+    """At work, GPUs draw 80 % of what they may; while they wait for each other, 20 %."""
+    return lambda at: 20.0 if any(begin <= at < end for begin, end in times) else 80.0
 
 
 def _traces() -> list[Trace]:
@@ -211,7 +242,100 @@ def _traces() -> list[Trace]:
     ]  # fmt: skip
 
 
-TRACES = _traces()
+def _with_counter() -> list[Trace]:
+    """Traces of jobs that print how far they are, or seem to."""
+    stuck_700 = phases((700, 95.0), (1e9, 0.0))
+    short_pauses = with_pauses(700, 200, 10)  # the last before it stops is over at 600
+    hung = {"power": low_power((700, 1e9)), "idle_from": 700.0}
+    return [
+        # -- to be stopped
+        Trace("NCCL hang at step 700", "kill", "100 % at little power; pauses of 10 s before: 2 min are enough",
+              moments(1800, SPINS, SPINS), advances=short_pauses, expected_at=820.0, **hung),
+        Trace("NCCL hang after long pauses", "kill", "the same; pauses of 95 s before: 4 of them",
+              moments(1800, SPINS, SPINS), advances=with_pauses(700, 300, 95), expected_at=1080.0, **hung),
+        Trace("NCCL hang before its first pause", "kill", "the same; nobody knows how long its pauses are: 10 min",
+              moments(1800, SPINS, SPINS), advances=steps((0, 700, 1)), expected_at=1300.0, **hung),
+        Trace("NCCL hang after one hiccup", "kill", "the same after a single pause of 5 s: 4 min",
+              moments(1800, SPINS, SPINS), advances=steps((0, 400, 1), (405, 700, 1)), expected_at=940.0, **hung),
+        Trace("hang before the first step", "kill", "100 % at little power from the start, no counter: 10 min",
+              moments(1800, SPINS, SPINS), prints=(5.0,), power=low_power((0, 1e9)), expected_at=610.0),
+        Trace("NCCL hang, the runner restarts", "kill", "as at step 700, with a new runner a minute later",
+              moments(1800, SPINS, SPINS), advances=short_pauses, restarts=(760.0,), expected_at=820.0, **hung),
+        Trace("NCCL hang, one rank at 0 %", "kill", "it has died, the others wait for it",
+              moments(1800, SPINS, stuck_700), advances=short_pauses, expected_at=820.0, **hung),
+        Trace("idle at step 700", "kill", "the loader is stuck; pauses of 10 s before: 2 min are enough",
+              moments(1800, stuck_700), advances=short_pauses, expected_at=820.0, idle_from=700.0),
+        Trace("idle before its first pause", "kill", "the same, without a pause before: the whole window",
+              moments(1800, stuck_700), advances=steps((0, 700, 1)), expected_at=1000.0, idle_from=700.0),
+        Trace("idle after checkpoints of 40 s", "kill", "four of them are shorter than the window",
+              moments(1800, stuck_700, stuck_700), advances=with_pauses(700, 200, 40), expected_at=860.0,
+              idle_from=700.0),
+        Trace("idle, the runner restarts", "kill", "as at step 700, with a new runner half a minute later",
+              moments(1800, stuck_700), advances=short_pauses, restarts=(730.0,), expected_at=820.0, idle_from=700.0),
+        Trace("idle at its end", "kill", "at step 500 of 500 an upload hangs: the whole window",
+              moments(1800, phases((500, 95.0), (1e9, 0.0))), advances=with_pauses(520, 200, 10)[:500], total=500.0,
+              idle_from=500.0),
+        Trace("one print per epoch, then stuck", "kill", "an epoch takes 10 min: two of them without a print",
+              moments(4200, phases((2450, 95.0), (1e9, 0.0))), advances=steps((0, 2400, 600)), expected_at=3600.0,
+              idle_from=2450.0),
+        Trace("only downloads", "kill", "a bar that counts bytes on GPUs that others wait for", moments(900, IDLE),
+              advances=steps((0, 900, 1)), work=False, expected_at=WHOLE),
+        Trace("installs, then nothing", "kill", "the bar of an install ends after 3 min", moments(900, IDLE),
+              advances=steps((0, 180, 1)), work=False, expected_at=WHOLE),
+        Trace("a rule of its own", "kill", "--idle wins over a counter that advances", moments(900, IDLE),
+              advances=steps((0, 900, 1)), own_rule=True, expected_at=WHOLE),
+        Trace("advances too long", "kill", "IDLE_ADVANCING=10m, and then a whole window", moments(1800, IDLE),
+              advances=steps((0, 1800, 1)), advancing_s=600.0, expected_at=900.0),
+        Trace("writes in a loop", "kill", "the counter stands still for half an hour, but the disk does not",
+              moments(3600, stuck_700), advances=short_pauses, writes=((700.0, 3600.0),), idle_from=700.0),
+        # -- to be kept
+        Trace("works on the CPU, with a counter", "keep", "steps of 2 s, GPU at 2 % all the time",
+              moments(3600, constant(2.0)), advances=steps((0, 3600, 2))),
+        Trace("slow steps", "keep", "a step takes 4 min of CPU; GPU for a second each half hour",
+              moments(7200, repeated(1800, 1, 60.0, 0.0)), advances=steps((0, 7200, 240))),
+        Trace("one print per epoch", "keep", "epochs of 20 min with 8 min on the CPU from the third on",
+              moments(7200, lambda at: 0.0 if at > 2400 and at % 1200 > 700 else 95.0),
+              advances=steps((0, 7200, 1200))),
+        Trace("one rank evaluates on the CPU", "keep", "the others wait at 100 % for 8 min",
+              moments(1800, SPINS, lambda at: 0.0 if 700 <= at < 1180 else 100.0), power=low_power((700, 1180)),
+              advances=steps((0, 700, 1), (1180, 1800, 1))),
+        Trace("one rank evaluates ever longer", "keep", "8 min, and the next time 14",
+              moments(3600, SPINS, SPINS), power=low_power((700, 1180), (1900, 2740)),
+              advances=steps((0, 700, 1), (1180, 1900, 1), (2740, 3600, 1))),
+        Trace("evaluates with a bar of its own", "keep", "12 min at 100 % and little power; the bar advances",
+              moments(1800, SPINS, SPINS), power=low_power((700, 1420)),
+              advances=steps((0, 700, 1), (700, 1420, 3), (1420, 1800, 1))),
+        Trace("a checkpoint of ten minutes", "keep", "the first one; GPUs idle, its processes write",
+              moments(1800, repeated(1e9, 600, 0.0, 95.0, offset_s=700)), writes=((700.0, 1300.0),),
+              advances=steps((0, 700, 1), (1300, 1800, 1))),
+        Trace("the same at 100 %", "keep", "one rank writes for ten minutes, the others wait",
+              moments(1800, SPINS, SPINS), power=low_power((700, 1300)), writes=((700.0, 1300.0),),
+              advances=steps((0, 700, 1), (1300, 1800, 1))),
+        Trace("checkpoints that grow", "keep", "idle for 4 min, then for 7, and nobody sees it write",
+              moments(2400, lambda at: 0.0 if 500 <= at < 740 or 1400 <= at < 1820 else 95.0),
+              advances=steps((0, 500, 1), (740, 1400, 1), (1820, 2400, 1))),
+        Trace("pauses that double", "keep", "5, 10, 20, 40, 80 and 160 s, idle each time",
+              moments(1800, IDLE), advances=steps((0, 200, 1), (205, 400, 1), (410, 600, 1), (620, 800, 1),
+                                                  (840, 1000, 1), (1080, 1200, 1), (1360, 1800, 1))),
+        Trace("a last evaluation", "keep", "step 690 of 690, then 4 min on the CPU; pauses of 10 s before",
+              moments(940, stuck_700), advances=short_pauses[:690], total=float(len(short_pauses[:690]))),
+        Trace("prints while it evaluates", "keep", "4 min idle; lines without a counter; pauses of 10 s before",
+              moments(1200, lambda at: 0.0 if 700 <= at < 940 else 95.0), prints=steps((700, 940, 30)),
+              advances=(*short_pauses, *steps((940, 1200, 1)))),
+        Trace("a long evaluation on the GPU", "keep", "the counter stands still for 20 min, the GPU works",
+              moments(2400, BUSY), advances=(*short_pauses, *steps((1900, 2400, 1)))),
+        Trace("stands still, GPU unknown", "keep", "one of the GPUs cannot be read",
+              moments(1800, stuck_700, constant(None)), advances=short_pauses),
+        Trace("downloads, then trains", "keep", "5 min of download, then steps", moments(1800, phases(
+              (320, 0.0), (1e9, 95.0))), advances=steps((320, 1800, 1)), prints=steps((0, 300, 1))),
+        Trace("somebody keeps the hung one", "keep", "as at step 700, but the button was pressed",
+              moments(1800, stuck_700), advances=short_pauses, keep_until=math.inf),
+        Trace("asleep with a counter", "keep", "idle steps; 8 h of sleep in between",
+              asleep(moments(1200, constant(2.0)), 600, 28800), advances=steps((0, 1200, 5))),
+    ]  # fmt: skip
+
+
+TRACES = [*_traces(), *_with_counter()]
 
 
 # -- the rules -----------------------------------------------------------------------------------------------------
@@ -227,21 +351,39 @@ class Watcher:
     stops: int = 0
 
     def run(self) -> Watcher:
-        gpus = tuple(f"GPU-{n}" for n in range(len(self.trace.moments[0].own)))
-        window = Window(self.trace.policy, gpus, 0.0)
-        restarts = list(self.trace.restarts)
-        for moment in self.trace.moments:
+        trace = self.trace
+        gpus = tuple(f"GPU-{n}" for n in range(len(trace.moments[0].own)))
+        window, suspect, counter = Window(trace.policy, gpus, 0.0), Suspect(hung_rule.DEFAULT), Counter(trace)
+        restarts = list(trace.restarts)
+        for moment in trace.moments:
             if restarts and moment.at >= restarts[0]:
                 restarts.pop(0)
                 window = Window.from_json(json.loads(json.dumps(window.to_json(BOOT))), BOOT) or window
+                suspect = Suspect.from_json(suspect.policy, json.loads(json.dumps(suspect.to_json(BOOT))), BOOT)
             unknown = "not told" if None in moment.own else None
             own = dict(zip(gpus, moment.own, strict=True))
+            still = None if trace.own_rule else counter.at(moment.at, suspect.moving.at)
             if window.take(LoadReading(moment.at, own, unknown, moment.asleep_s)):
-                self._act(window, moment.at)
+                self._act(window, moment.at, still)
+            suspect.take(self._pulse(moment), moment.at - counter.printed_at, counter.moved_bytes(moment.at),
+                         rests=still is not None and window.idle_since is not None)  # fmt: skip
+            if trace.power is not None and self.stopped_at is None and self._is_hung(suspect, moment.at, still):
+                self.stops, self.stopped_at = self.stops + 1, moment.at
         return self
 
-    def _act(self, window: Window, now: float) -> None:
-        verdict = window.judge(now, keep_until=self.trace.keep_until)
+    def _pulse(self, moment: Moment) -> hung_rule.Pulse:
+        power = self.trace.power(moment.at) if self.trace.power else None
+        watts = None if power is None else 4 * power
+        return hung_rule.pulse(moment.at, [(percent, watts, 400.0) for percent in moment.device])
+
+    def _is_hung(self, suspect: Suspect, now: float, still: Standstill | None) -> bool:
+        """Return whether it would be stopped while another job waits for its GPUs."""
+        verdict = hung_rule.judge(suspect.pulses, hung_rule.with_counter(suspect.policy, still))
+        is_excused = still is not None and now < still.stops_at(suspect.policy.silent_s)
+        return verdict.hung and verdict.plain and not is_excused
+
+    def _act(self, window: Window, now: float, still: Standstill | None) -> None:
+        verdict = window.judge(now, keep_until=self.trace.keep_until, counter=still, advancing_s=self.trace.advancing_s)
         if not window.is_news(verdict):
             return
         if verdict.action is IdleAction.WARN:
@@ -249,6 +391,31 @@ class Watcher:
         else:
             self.stops += 1
             self.stopped_at = self.stopped_at or now
+
+
+class Counter:
+    """What is read of a job's output, and what its processes write, while a trace goes on."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._pace, self._next = trace, Pace(), 0
+        self.printed_at = 0.0
+
+    def at(self, now: float, moved_at: float) -> Standstill | None:
+        trace, pace = self._trace, self._pace
+        while self._next < len(trace.advances) and trace.advances[self._next] <= now:
+            self._next += 1
+            pace.advance(float(self._next), trace.advances[self._next - 1])
+        self.printed_at = max([at for at in (*trace.prints, pace.at or 0.0) if at <= now], default=0.0)
+        if pace.at is None:
+            return None
+        progress = Progress(
+            position=pace.position, total=trace.total, unit="step", advanced_at=pace.at, step_s=pace.step_s,
+            gap_s=pace.gap_s, longest_pause_s=pace.longest_pause_s, pauses=pace.pauses, work=trace.work,
+        )  # fmt: skip
+        return standstill(progress, self.printed_at, moved_at)
+
+    def moved_bytes(self, now: float) -> Callable[[], int]:
+        return lambda: int(sum(max(0.0, min(now, end) - begin) for begin, end in self._trace.writes)) << 20
 
 
 def ours(trace: Trace) -> float | None:

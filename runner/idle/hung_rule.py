@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from statistics import median
@@ -21,6 +21,8 @@ from runner.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from runner.idle.stall_rule import Standstill
 
 FORM = "write yield, alert, kill or off, and perhaps after how long without output, like alert:15m"
 
@@ -65,6 +67,13 @@ class HungPolicy:
 
 
 DEFAULT = HungPolicy()
+
+
+def with_counter(policy: HungPolicy, counter: Standstill | None) -> HungPolicy:
+    """Return the policy with a shorter silence, if the job's own counter says that it is stalled."""
+    if counter is None:
+        return policy
+    return replace(policy, silent_s=min(policy.silent_s, counter.allowed_s(policy.silent_s)))
 
 
 def parse_policy(text: str) -> HungPolicy:

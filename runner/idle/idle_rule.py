@@ -242,7 +242,7 @@ class Window:
     _last_at: float | None = None
     _asleep_s: float | None = None
     _told: set[str] = field(default_factory=set)  # actions already reported for this idle time
-    _idle_since: float | None = None  # the first of the latest idle samples
+    idle_since: float | None = None  # the first of the latest idle samples
 
     def __post_init__(self) -> None:
         self._samples = deque(maxlen=self.policy.window + HISTORY)
@@ -268,9 +268,9 @@ class Window:
         is_idle = sample.is_idle(self.policy)
         if sample.interruption or not is_idle:
             self._told.clear()
-            self._idle_since = None
-        if is_idle and self._idle_since is None:
-            self._idle_since = sample.at
+            self.idle_since = None
+        if is_idle and self.idle_since is None:
+            self.idle_since = sample.at
         return sample
 
     def judge(
@@ -283,8 +283,8 @@ class Window:
         advancing_s: float | None = None,
     ) -> IdleVerdict:
         """Return what to do with the job now. `advancing_s`: how long a counter may excuse idle GPUs at most."""
-        if counter is not None and advancing_s is not None and self._idle_since is not None:
-            excused_until = self._idle_since + advancing_s
+        if counter is not None and advancing_s is not None and self.idle_since is not None:
+            excused_until = self.idle_since + advancing_s
             if now >= excused_until:
                 counter, keep_until = None, max(keep_until or excused_until, excused_until)
         verdict = judge(
@@ -320,7 +320,7 @@ class Window:
             "last_at": self._last_at,
             "asleep_s": self._asleep_s,
             "told": sorted(self._told),
-            "idle_since": self._idle_since,
+            "idle_since": self.idle_since,
         }
 
     @classmethod
@@ -333,7 +333,7 @@ class Window:
         window._samples.extend(_sample(row, gpus) for row in data["samples"])
         window._open = _sample(data["open"], gpus) if data["open"] else None
         window._tick, window._last_at, window._asleep_s = data["tick"], data["last_at"], data["asleep_s"]
-        window._told, window._idle_since = set(data["told"]), data.get("idle_since")
+        window._told, window.idle_since = set(data["told"]), data.get("idle_since")
         return window
 
     def _of_own(self, reading: LoadReading) -> Sample:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXCUSED_GAPS, STALLED_GAPS = 20.0, 40.0  # usual times between two advances
 EXCUSED_PAUSES, STALLED_PAUSES = 2.0, 4.0  # longest pauses so far
 LONGEST_GAPS_S = 600.0  # of a counter that prints seldom, so many gaps would be hours; two of them still count
-EXCUSED_AT_LEAST_S, STALLED_AT_LEAST_S = 60.0, 120.0
+EXCUSED_AT_LEAST_S, STALLED_AT_LEAST_S = 60.0, 120.0  # stalled: twice as long after a single pause
 SAVES_AT_MOST_S = 1800.0  # after the last advance; a job that reads or writes for longer may hang in a loop
 
 
@@ -43,9 +43,13 @@ class Standstill:
         stalled_s = self.silent_since - self.since + max(self.stalled_s, at_least_s)
         return max(self.excused_s, min(usual_s, stalled_s))
 
-    def counts_from(self, usual_s: float, at_least_s: float = 0.0) -> float:
-        """Return from when on GPU readings count against the job."""
-        return self.since + max(self.allowed_s(usual_s, at_least_s) - usual_s, 0.0)
+    def stops_at(self, usual_s: float) -> float:
+        """Return when the job may be stopped."""
+        return self.since + self.allowed_s(usual_s)
+
+    def counts_from(self, usual_s: float) -> float:
+        """Return from when on idle GPUs count against the job, in a window of this length."""
+        return max(self.since, self.stops_at(usual_s) - usual_s)
 
 
 def standstill(
@@ -56,24 +60,21 @@ def standstill(
         return None
     advanced_at, gap_s = progress.advanced_at, progress.gap_s or 0.0
     since = min(max(advanced_at, moved_at), advanced_at + SAVES_AT_MOST_S)
-    return Standstill(
-        since,
-        max(since, printed_at),
-        max(_gaps_s(EXCUSED_GAPS, gap_s), EXCUSED_PAUSES * progress.longest_pause_s, EXCUSED_AT_LEAST_S),
-        max(_gaps_s(STALLED_GAPS, gap_s), STALLED_PAUSES * progress.longest_pause_s, STALLED_AT_LEAST_S)
-        if _knows_pauses(progress)
-        else None,
-    )
+    excused_s = max(_gaps_s(EXCUSED_GAPS, gap_s), EXCUSED_PAUSES * progress.longest_pause_s, EXCUSED_AT_LEAST_S)
+    return Standstill(since, max(since, printed_at), excused_s, _stalled_s(progress, gap_s))
+
+
+def _stalled_s(progress: Progress, gap_s: float) -> float | None:
+    """Return after how long the counter surely stands still; None if the next pause may be unlike those before."""
+    is_over = progress.total is not None and progress.position is not None and progress.position >= progress.total
+    if progress.pauses < 1 or is_over:
+        return None
+    at_least_s = STALLED_AT_LEAST_S * (2 if progress.pauses == 1 else 1)
+    return max(_gaps_s(STALLED_GAPS, gap_s), STALLED_PAUSES * progress.longest_pause_s, at_least_s)
 
 
 def _gaps_s(times: float, gap_s: float) -> float:
     return max(min(times * gap_s, LONGEST_GAPS_S), 2 * gap_s)
-
-
-def _knows_pauses(progress: Progress) -> bool:
-    """Return whether its next pause is likely to be like those before."""
-    is_over = progress.total is not None and progress.position is not None and progress.position >= progress.total
-    return progress.pauses >= 1 and not is_over
 
 
 def in_words(progress: Progress, since: str) -> str:

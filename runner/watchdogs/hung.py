@@ -77,15 +77,14 @@ class Suspect:
         silent_s: float,
         moved_bytes: Callable[[], int | None] | None,
         *,
-        has_counter: bool = False,
+        rests: bool = False,
     ) -> None:
         """Take a reading. `silent_s`: seconds since the job last printed. `moved_bytes`: what its processes moved.
 
-        Idle GPUs of a job with a counter may wait for a checkpoint too.
+        `rests`: its GPUs are idle, and it has a counter. They may wait for a checkpoint too.
         """
         spins = pulse.percent is not None and pulse.percent >= hung_rule.SPINNING_PERCENT
-        rests = pulse.percent is not None and pulse.percent < hung_rule.RESTING_PERCENT
-        if (spins or (rests and has_counter)) and silent_s >= LOOKS_AFTER_S and moved_bytes is not None:
+        if (spins or rests) and silent_s >= LOOKS_AFTER_S and moved_bytes is not None:
             self.moving.look(pulse.at, moved_bytes)
         if self.policy.action is hung_rule.HungAction.OFF:
             return
@@ -133,12 +132,13 @@ class HungWatch:
             suspect.told = None
             suspect.pulses.since.clear()  # from now on, only a new silence of full length counts
             return before is not None
-        policy = _with_counter(suspect.policy, counter)
+        policy = hung_rule.with_counter(suspect.policy, counter)
         early, whole = (
             hung_rule.judge(suspect.pulses, policy, policy.alert_s),
             hung_rule.judge(suspect.pulses, policy),
         )
-        is_excused = counter is not None and now < counter.counts_from(suspect.policy.silent_s)
+        warn_s = policy.silent_s - policy.alert_s
+        is_excused = counter is not None and now < counter.stops_at(suspect.policy.silent_s) - warn_s
         if is_excused or not early.hung:
             suspect.told = None
         elif _may_be_stopped(policy, early):
@@ -204,13 +204,6 @@ class HungWatch:
         self._watches.judged(job_id, {"why": why, "text": why})
         self._jobs.ask_to_stop(job, Reason.HUNG, ACTOR)
         log.info("job %s is stopped: %s", job_id, why)
-
-
-def _with_counter(policy: hung_rule.HungPolicy, counter: Standstill | None) -> hung_rule.HungPolicy:
-    """Return the policy with a shorter silence, if the job's counter says that it is stalled."""
-    if counter is None:
-        return policy
-    return replace(policy, silent_s=min(policy.silent_s, counter.allowed_s(policy.silent_s)))
 
 
 def _with_seen(why: str, seen: str) -> str:

@@ -203,8 +203,9 @@ class IdleWatch(Step):
         watch.printed_at = watch.read_at - silent_s
         if progress := self._context.progress(job_id):
             watch.progress = replace(progress, metrics={})
+        rests = bool(watch.counter and watch.window and watch.window.idle_since is not None)
         moved_bytes = partial(self._context.engine.moved_bytes, ref) if ref else None
-        watch.suspect.take(pulse, silent_s, moved_bytes, has_counter=watch.counter is not None)
+        watch.suspect.take(pulse, silent_s, moved_bytes, rests=rests)
 
     def _silent_s(self, job_id: int, watch: WatchedJob) -> float:
         folder = rundir.folder_of(self._settings.home, job_id, watch.attempt)
