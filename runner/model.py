@@ -223,7 +223,9 @@ class Exit(Record):
     run_s: float | None = None  # without the time of its probes
     host_kills: int = 0  # out-of-memory kills by the kernel: in its control group, or else on the whole host
     enforced: tuple[str, ...] = ()  # limits that the kernel enforced: cpu, memory
-    memory: str | None = None  # which memory ran out: gpu or host; the runner adds it, after reading the output
+    # the runner adds these, after reading the output of a failed attempt
+    memory: str | None = None  # which memory ran out: gpu or host
+    error: str | None = None  # the line that says why it failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

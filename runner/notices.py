@@ -213,6 +213,7 @@ class Paused(Payload, kind=NoticeKind.PAUSED):
     """The breaker has paused the queue."""
 
     why: str = ""
+    error: str | None = None  # the line of output that says why the last of the jobs failed
     jobs: tuple[int, ...] = ()  # the attempts that failed, by job
     again: bool = False  # whether a job is tried by itself
     tries: int = 0
@@ -224,6 +225,7 @@ class GoesOn(Payload, kind=NoticeKind.GOES_ON):
     """The queue goes on, because job `trial` did not fail. Jobs like those that failed are held."""
 
     why: str = ""
+    error: str | None = None
     jobs: tuple[int, ...] = ()
     trial: int
     held: tuple[int, ...] = ()

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.chat import Picture
@@ -24,7 +24,7 @@ from bot.waiting import cancel_all, patiently, within
 from runner.api import groups
 from runner.api.chat import BoxKey, clock
 from runner.model import Reason, State
-from runner.notices import Ended, GroupDone, IdleWarning, Started
+from runner.notices import Ended, GoesOn, GroupDone, IdleWarning, Paused, Started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bot.text.keyboards import Rows
     from runner.api.chat import Log
     from runner.model import Job
-    from runner.notices import Notice, Payload
+    from runner.notices import Notice, Payload, Unknown
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Notifier:
     # -- in which words ----------------------------------------------------------------------------
 
     async def _draft(self, notice: Notice) -> Draft:
-        payload, form = notice.payload, form_of(notice.payload)
+        payload, form = self._presentable(notice.payload), form_of(notice.payload)
         context = await self._context_of(notice)
         if form is None or (form.to is To.SUBMITTER and not isinstance(context, JobContext)):
             return self._in_few_words(notice)
@@ -207,6 +207,15 @@ class Notifier:
         picture = Picture(plot, form.caption(payload, context)) if plot and form.caption else None
         news, silent = form.news(payload), form.silent(payload)
         return Draft(form.text(payload, context), form.buttons(payload, context), picture, news, silent)
+
+    def _presentable(self, payload: Payload | Unknown) -> Payload | Unknown:
+        """Return the payload without secrets in the error line that it quotes, or without the line."""
+        if not isinstance(payload, Paused | GoesOn) or payload.error is None:
+            return payload
+        job = self._chat.queue.jobs.get(payload.jobs[-1]) if payload.jobs else None
+        if job is None or not self._chat.settings.log_text:
+            return replace(payload, error=None)
+        return replace(payload, error=self._chat.redactor_for(job).ends(payload.error))
 
     def _in_few_words(self, notice: Notice) -> Draft:
         form = form_of(notice.payload)

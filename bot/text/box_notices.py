@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from runner import notices
 
 FEW_FILES = 1000
+ERROR_CHARS = 300  # of an error line; what was stored may end in part of a secret, but not so early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ def _at(stored: str | None, words: str, otherwise: str = "") -> str:
 
 def paused(notice: notices.Paused, context: NoticeContext) -> str:
     """Say that the breaker paused the queue, and when it tries a job."""
-    first = f"⏸ {bold(context.box)} is paused: {escape(notice.why)}\n"
+    first = f"⏸ {bold(context.box)} is paused: {escape(notice.why)}\n{_error(notice)}"
     then = f"Running jobs go on. {_next_try(notice)} If the box is fine, resume it now."
     return fit([first, f"{_failed_jobs(notice.jobs)}. {then}"])
 
@@ -61,11 +62,15 @@ def goes_on(notice: notices.GoesOn, context: NoticeContext) -> str:
         return f"▶️ {bold(context.box)} starts jobs again: #{notice.trial} runs."
     return fit(
         [
-            f"⏸ {counted(len(notice.held), 'job')} held on {bold(context.box)}: {escape(notice.why)}\n",
+            f"⏸ {counted(len(notice.held), 'job')} held on {bold(context.box)}: {escape(notice.why)}\n{_error(notice)}",
             f"{_failed_jobs(notice.jobs)}. Similar jobs wait until somebody releases them. ",
             f"Other jobs start again: #{notice.trial} runs.",
         ]
     )
+
+
+def _error(notice: notices.Paused | notices.GoesOn) -> str:
+    return f"{code(notice.error[:ERROR_CHARS])}\n" if notice.error else ""
 
 
 def _failed_jobs(jobs: Sequence[int]) -> str:

@@ -19,6 +19,7 @@ from runner.schedule import backoff
 from runner.step import Step
 from runner.supervisor.log_reader import Log
 from runner.supervisor.probe_records import read_report
+from runner.text.failures import error_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ PROBING_S = 0.5
 SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
 TAIL_BYTES = 1 << 16
+LONGEST_ERROR = 1000  # characters of an error line to store
 BOX_RETRIES = 3  # per job, for the reasons in the box's retry setting
 
 
@@ -163,8 +165,8 @@ class Attempts(Step):
         state, reason = outcome(end, job.stop, preempted=job.stop is not None and self._jobs.was_preempted(job))
         if state is State.LOST:
             self._end(job, followed, state, reason, None)
-        elif state is State.FAILED and (shortage := self._out_of_memory(job, end)):
-            self._end_for_memory(job, followed, end, shortage)
+        elif state is State.FAILED and end.spawn_error is None:
+            self._fail(job, followed, end, reason)
         elif reason is Reason.PREEMPTED:
             self._requeue_preempted(job, followed, end)
         else:
@@ -176,12 +178,15 @@ class Attempts(Step):
         why = f"it made room for {job.stop.by}"
         self._try_again(job, followed, (State.CANCELLED, Reason.PREEMPTED), why, end)
 
-    def _out_of_memory(self, job: Job, end: Exit) -> oom.MemoryShortage | None:
-        """Return which memory the attempt ran out of, or None if that is not why it failed."""
-        if end.spawn_error is not None:
-            return None
+    def _fail(self, job: Job, followed: Followed, end: Exit, reason: Reason) -> None:
+        """Record a failure, with what the end of its output says about it."""
         tail = Log(self._folder(job)).tail(TAIL_BYTES).decode(errors="replace")
-        return oom.recognise(tail, exit_code=end.exit_code, signal=end.signal, host_kill=end.host_kills > 0)
+        end = replace(end, error=(error_line(tail) or "")[:LONGEST_ERROR] or None)
+        shortage = oom.recognise(tail, exit_code=end.exit_code, signal=end.signal, host_kill=end.host_kills > 0)
+        if shortage is not None:
+            self._end_for_memory(job, followed, end, shortage)
+        else:
+            self._end(job, followed, State.FAILED, reason, end)
 
     def _end_for_memory(self, job: Job, followed: Followed, end: Exit, shortage: oom.MemoryShortage) -> None:
         """Record a failure for lack of memory. If we chose the batch, retry with a smaller one."""

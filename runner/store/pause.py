@@ -15,6 +15,7 @@ class Pause(Record):
 
     by: str
     why: str | None = None
+    error: str | None = None  # the line of output that says why the last of the jobs failed
     jobs: tuple[int, ...] | None = None  # those that failed; None after a person's pause
     again: bool | None = None  # whether jobs are tried at all
     tries: int = 0

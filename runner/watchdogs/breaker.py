@@ -58,7 +58,9 @@ class BreakerWatch(Step):
         why, again = streak.words, self._settings.breaker_again > 0
         at_once = again and bool(self._trials.unlike(streak.jobs))
         try_at = self._try_at(0) if again and not at_once else None
-        pause = Pause(by=BREAKER, why=why, jobs=tuple(streak.jobs), again=again, try_at=try_at)
+        pause = Pause(
+            by=BREAKER, why=why, error=streak.error, jobs=tuple(streak.jobs), again=again, try_at=try_at
+        )  # fmt: skip
         self._box.set(BoxKey.STREAK, None)
         self._jobs.note(None, None, "paused", {"by": BREAKER, "why": why, "jobs": streak.jobs})
         self._store_pause(pause)
@@ -164,7 +166,9 @@ class BreakerWatch(Step):
             self._box.set(key, None)
         self._jobs.note(None, None, "resumed", {"by": BREAKER, "trial": job.id, "held": len(held)})
         if held or pause.told:
-            self._notices.add(GoesOn(why=pause.why or "", jobs=pause.jobs or (), trial=job.id, held=tuple(held)))
+            self._notices.add(
+                GoesOn(why=pause.why or "", error=pause.error, jobs=pause.jobs or (), trial=job.id, held=tuple(held))
+            )
         self._waiter.tick_in(0)
         log.info("the queue goes on, since job %s runs; %s jobs are held", job.id, len(held))
 

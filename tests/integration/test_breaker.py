@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 
 from tests.wait import eventually
@@ -106,3 +107,35 @@ def test_who_submits_the_job_that_is_tried_is_told_that_it_starts(box):
     again = box.run("submit", "--", WORKS)
     assert "queued, but the queue is paused" in again.stderr
     assert "#5 shows whether it may go on" in again.stderr
+
+
+def test_jobs_that_fail_with_different_errors_do_not_pause_the_queue(box):
+    """Three wrong scripts are not a broken box, though Python exits with 1 after each."""
+    box.start_runner(gpus="sim:1x24GiB")
+    errors = ["KeyError: 'lr'", "NameError: name 'x' is not defined", "ValueError: no such split", "TypeError: f()"]
+    bad = [box.submit(f"echo {shlex.quote(error)} >&2; exit 1") for error in errors]
+    good = box.submit("true")
+    box.wait_state(good, "SUCCEEDED")
+    assert states(box, bad) == ["FAILED"] * 4
+    assert told(box) == []
+
+
+def test_the_notice_names_the_error_line_that_the_failed_jobs_share(box):
+    box.start_runner(gpus="sim:1x24GiB")
+    command = "echo RuntimeError: CUDA error 3 at 0x7f$RANDOM in /tmp/$NIGHTSHIFT_JOB_ID >&2; exit $NIGHTSHIFT_JOB_ID"
+    bad = [box.submit(command) for _ in range(4)]
+    (notice,) = eventually(lambda: told(box))
+    assert (notice.kind, list(notice.payload.jobs)) == ("paused", bad[:3])
+    assert notice.payload.error.startswith("RuntimeError: CUDA error 3 at 0x7f")
+
+
+def test_a_runner_killed_between_two_failures_goes_on_counting(box):
+    box.start_runner(gpus="sim:1x24GiB")
+    command = "echo 'OSError: [Errno 5] Input/output error' >&2; exit 1"
+    bad = [box.submit(command), box.submit(command)]
+    eventually(lambda: states(box, bad) == ["FAILED"] * 2)
+    box.stop_runner(signal.SIGKILL)
+    box.start_runner(gpus="sim:1x24GiB")
+    box.submit(command)
+    (notice,) = eventually(lambda: told(box))
+    assert (list(notice.payload.jobs), notice.payload.error) == ([1, 2, 3], "OSError: [Errno 5] Input/output error")

@@ -500,6 +500,28 @@ async def test_every_notice_is_told_once_whatever_wakes_the_bot(room):
 # -- the box ----------------------------------------------------------------------------------------
 
 
+FAILED_ALIKE = {"why": "3 jobs failed", "error": "AuthError: <swordfish-9Qx2> was refused"}
+
+
+@in_room()
+async def test_the_breaker_names_the_error_without_the_secrets_of_the_job_that_printed_it(room):
+    failed = await a_job(room, "/submit --env API_KEY=swordfish-9Qx2 python train.py")
+    room.chat.queue.notices.add(payload_of("paused", {**FAILED_ALIKE, "jobs": [failed] * 3}))
+    room.chat.queue.notices.add(payload_of("goes on", {**FAILED_ALIKE, "jobs": [failed] * 3, "trial": 9, "held": [8]}))
+    await room.settle()
+    for said in room.said(room.uma)[-2:]:
+        assert said.text.text.splitlines()[1] == "AuthError: <[redacted]> was refused"
+
+
+@in_room(log_text=False)
+async def test_the_breaker_quotes_no_output_where_the_chat_shows_none(room):
+    failed = await a_job(room)
+    room.chat.queue.notices.add(payload_of("paused", {**FAILED_ALIKE, "jobs": [failed] * 3}))
+    await room.settle()
+    assert "3 jobs failed" in room.said(room.uma)[-1].text.text
+    assert "AuthError" not in room.said(room.uma)[-1].text.text
+
+
 @in_room()
 async def test_the_breaker_is_told_to_admins_and_to_those_whose_jobs_failed_and_resume_works(room):
     mine = [await a_job(room) for _ in range(2)]

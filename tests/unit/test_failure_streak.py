@@ -47,3 +47,28 @@ def test_it_waits_twice_as_long_after_each_try_in_vain():
 def test_a_kind_of_jobs_is_to_blame_if_it_failed_more_than_once():
     assert broken(["a", "a", "b"]) == ["a"]
     assert broken(["a", "b", "c"]) == []
+
+
+def test_failures_with_the_same_error_line_are_alike_whatever_numbers_paths_and_addresses_it_has():
+    lines = ["CUDA error 700 at 0x7f00aa in /home/a/job-1/k.cu", "CUDA error 719 at 0x7f11bb in /home/b/job-22/k.cu"]
+    streak = streak_of(*[(State.FAILED, failed(error=line)) for line in lines])
+    assert (streak.jobs, streak.error) == ((1, 2), lines[1])
+
+
+def test_different_error_lines_with_one_exit_code_are_not_alike():
+    lines = ["KeyError: 'lr'", "FileNotFoundError: data.csv", None]
+    ends = [(State.FAILED, failed(error=line)) for line in lines]
+    assert [streak_of(*ends[:count]).jobs for count in (1, 2, 3)] == [(1,), (2,), (3,)]
+
+
+def test_one_error_line_with_another_reason_is_not_alike():
+    ends = [
+        failed(error="Killed"),
+        failed(error="Killed", exit_code=None, signal=9),
+        failed(error="Killed", memory="host"),
+    ]
+    assert streak_of(*[(State.FAILED, end) for end in ends]).jobs == (3,)
+
+
+def test_a_streak_that_an_older_version_stored_goes_on():
+    assert after(Streak("exit code 1", (1, 2)), 3, State.FAILED, failed(), 10.0).jobs == (1, 2, 3)
