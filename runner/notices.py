@@ -173,13 +173,14 @@ class LooksHung(Payload, kind=NoticeKind.LOOKS_HUNG):
 
 @dataclass(frozen=True, kw_only=True)
 class TimeWarning(Payload, kind=NoticeKind.TIME_WARNING):
-    """A job is close to its time limit."""
+    """A job is close to its time limit or, with `needs_s`, will not make it."""
 
     stops_at: str | None = None
     limit_s: float = 0.0
     more_s: float | None = None  # by how much it may be extended at most; None: as much as you like
-    needs_s: float | None = None  # how long it still takes; None: it is only close to its limit
     attempt: int | None = None
+    needs_s: float | None = None  # how long its work still takes, by its progress
+    left_s: float | None = None  # and how long it may still run
 
 
 @dataclass(frozen=True, kw_only=True)

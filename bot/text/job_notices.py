@@ -187,13 +187,13 @@ def time_warning(warning: TimeWarning, context: JobContext) -> str:
     """Warn that a job is close to its time limit."""
     may_be_extended = warning.more_s is None or warning.more_s > 0
     longest, unless = ("", f" {UNLESS_EXTENDED}") if may_be_extended else (", the longest allowed here,", "")
-    limit = f"has almost reached its limit of {format_duration(warning.limit_s)}{longest}"
-    if warning.needs_s is not None and (due := clock.moment(warning.stops_at)):
-        has = format_duration(max((due - clock.now()).total_seconds(), 0.0))
-        limit = f"will not make its limit{longest}: it needs {format_duration(warning.needs_s)}, has {has},"
-    text = (
-        f"⏰ {heading(context.job)} on {escape(context.box)} {limit} and {_will_be_stopped(warning.stops_at)}{unless}\n"
-    )
+    limit = f"its limit of {format_duration(warning.limit_s)}{longest}"
+    if warning.needs_s is None:
+        words = f"has almost reached {limit} and {_will_be_stopped(warning.stops_at)}{unless}"
+    else:
+        needs = f"needs about {format_duration(warning.needs_s)}, has {format_duration(warning.left_s or 0.0)}"
+        words = f"will not make {limit.rstrip(',')}: {needs}. It will be stopped{unless}"
+    text = f"⏰ {heading(context.job)} on {escape(context.box)} {words}\n"
     return fit([text, command_line(context.job)])
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import signal
-import time
 from datetime import timedelta
 
 import pytest
@@ -11,15 +10,16 @@ import pytest
 from runner import clock, rundir
 from runner.config.settings import Settings
 from runner.errors import UserError
-from runner.model import Ref
 from runner.progress.pace import Progress
+from runner.step import Context
 from runner.store.box import keep_limits
 from runner.store.spec_changes import TimeLimits
-from runner.watchdogs.time_limit_warning import TimeWatch, lead_s
+from runner.text.words import event_words
+from runner.watchdogs.time_limit_warning import TimeWatch, lead_s, needs_too_long_s
 from tests.attempts import begin, end
 from tests.jobs import submit
 from tests.room import data_of, in_room, labels
-from tests.step_context import Readings, a_context
+from tests.step_context import a_context
 from tests.wait import eventually
 
 HOUR = 3600.0
@@ -216,6 +216,81 @@ def test_each_limit_of_each_attempt_is_warned_of_once(queue):
     assert over not in warned(queue)
 
 
+# -- a job that will not make its limit --------------------------------------------------------------------
+
+
+def eta(low_s, about_s=None):
+    at = clock.monotonic()
+    return Progress(eta_s=about_s or low_s, eta_low_s=low_s, eta_high_s=2 * low_s, at=at)
+
+
+@pytest.mark.parametrize(
+    ("progress", "ran_s", "left_s", "expected_s"),
+    [
+        (Progress(eta_s=7 * HOUR, eta_low_s=6 * HOUR, at=0.0), HOUR, 5 * HOUR, 7 * HOUR - 60),
+        (Progress(eta_s=7 * HOUR, eta_low_s=4 * HOUR, at=0.0), HOUR, 5 * HOUR, None),  # it may make it
+        (Progress(eta_s=7 * HOUR, eta_low_s=5 * HOUR + 30, at=0.0), HOUR, 5 * HOUR, None),  # 60 s have passed since
+        (Progress(eta_s=7 * HOUR, eta_low_s=6 * HOUR, at=0.0), 599, 5 * HOUR, None),  # too little was seen
+        (Progress(eta_s=1060, eta_low_s=900, at=0.0), 120, 400, 1000),  # a tenth of a short run
+        (Progress(eta_s=1060, eta_low_s=900, at=0.0), 100, 400, None),
+        (Progress(eta_s=7 * HOUR, at=0.0), HOUR, HOUR, None),
+        (Progress(phase="download", at=0.0), HOUR, HOUR, None),
+        (None, HOUR, HOUR, None),
+    ],
+)
+def test_when_a_job_will_not_make_its_limit(progress, ran_s, left_s, expected_s):
+    assert needs_too_long_s(progress, ran_s, left_s, now=60.0) == expected_s
+
+
+class Looks:
+    """A runner's watchdog that looks again after a while, with this progress of every job."""
+
+    def __init__(self, queue, monkeypatch, **settings):
+        self._queue, self._began, self._passed_s = queue, clock.monotonic(), 0.0
+        monkeypatch.setattr(clock, "monotonic", lambda: self._began + self._passed_s)
+        self._watch = TimeWatch(a_context(queue.store, Settings(home=queue.home, **settings)))
+
+    def after(self, seconds, progress, monkeypatch):
+        self._passed_s += seconds
+        monkeypatch.setattr(Context, "progress", lambda *_: progress())
+        before = len(self._queue.notices.open(1000))
+        with self._queue.store.transaction():
+            self._watch.tick()
+        return [one.payload.needs_s for one in self._queue.notices.open(1000)[before:] if one.kind == "time warning"]
+
+
+def test_a_job_that_will_not_make_its_limit_is_warned_of_early_and_once(queue, monkeypatch):
+    job_id = a_live_job(queue, ran_s=HOUR, limit_s=6 * HOUR)
+    looks, slow = Looks(queue, monkeypatch), lambda: eta(6 * HOUR, 7 * HOUR)
+    assert looks.after(0, slow, monkeypatch) == []
+    assert looks.after(299, slow, monkeypatch) == []
+    assert looks.after(1, lambda: eta(HOUR), monkeypatch) == []  # the first steps were slow
+    assert looks.after(0, slow, monkeypatch) == []
+    assert looks.after(300, slow, monkeypatch) == [7 * HOUR]
+    assert looks.after(300, slow, monkeypatch) == []
+    again = Looks(queue, monkeypatch)  # nor by the runner after this one
+    assert [again.after(seconds, slow, monkeypatch) for seconds in (0, 300)] == [[], []]
+    queue.extend(job_id, 60)  # too little
+    assert [again.after(seconds, slow, monkeypatch) for seconds in (0, 300)] == [[], [7 * HOUR]]
+    began = clock.text(clock.now() - timedelta(hours=5.9))
+    queue.store.execute("UPDATE jobs SET started_at = ? WHERE id = ?", (began, job_id))
+    assert again.after(0, slow, monkeypatch) == [None]  # the usual warning comes too
+    assert again.after(300, slow, monkeypatch) == []
+
+
+def test_no_early_warning_where_warnings_are_off_or_what_it_says_was_rolled_back(queue, monkeypatch):
+    a_live_job(queue, ran_s=HOUR, limit_s=6 * HOUR)
+    off, slow = Looks(queue, monkeypatch, time_warning="0s"), lambda: eta(6 * HOUR)
+    assert [off.after(seconds, slow, monkeypatch) for seconds in (0, 300)] == [[], []]
+    looks = Looks(queue, monkeypatch)
+    looks.after(0, slow, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(TimeLimits, "warned", None)
+        with pytest.raises(TypeError):
+            looks.after(300, slow, monkeypatch)
+    assert looks.after(1, slow, monkeypatch) == [6 * HOUR]
+
+
 # -- in the chat -----------------------------------------------------------------------------------------
 
 
@@ -283,38 +358,22 @@ async def test_extend_by_a_command_and_who_may(room):
     assert room.chat.queue.job(1).spec.time_limit_s == 3 * HOUR
 
 
-# -- a job that will not be done in time -----------------------------------------------------------------
-
-
-class Prints(Readings):
-    """An engine that has read a job's progress."""
-
-    def __init__(self, progress):
-        super().__init__()
-        self._progress = progress
-
-    def progress(self, ref):
-        return self._progress
-
-
-def told_early(queue, **fields):
-    """What is told of a job that has 5 hours left and needs 7, at least 6."""
-    job = queue.job(a_live_job(queue, ran_s=HOUR, limit_s=6 * HOUR))
-    needs = {"position": 100.0, "total": 900.0, "eta_s": 7 * HOUR, "eta_low_s": 6 * HOUR, "work": True, **fields}
-    engine = Prints(Progress(**needs, at=time.monotonic()))
-    context = a_context(queue.store, Settings(home=queue.home), engine)
-    context.running.add(Ref(job.id, job.attempt, job.run_id))
-    for _ in range(2):
-        with queue.store.transaction():
-            TimeWatch(context).tick()
-    return [notice.payload for notice in queue.notices.open(10) if notice.kind == "time warning"]
-
-
-def test_a_job_that_will_not_make_its_limit_is_told_once(queue):
-    [warning] = told_early(queue)
-    assert (warning.needs_s, warning.limit_s) == (7 * HOUR, 6 * HOUR)
-
-
-@pytest.mark.parametrize("fields", [{"eta_low_s": 4 * HOUR}, {"work": False}, {"total": None}, {"eta_low_s": None}])
-def test_one_that_may_make_it_is_not(queue, fields):
-    assert told_early(queue, **fields) == []
+@in_room()
+async def test_a_warning_that_a_job_will_not_make_its_limit(room):
+    await room.ask(room.uma, "/submit -t 6h --name night python train.py")
+    queue = room.chat.queue
+    begin(queue, 1)
+    queue.store.execute("UPDATE jobs SET started_at = ?", (clock.text(clock.now() - timedelta(hours=1)),))
+    with pytest.MonkeyPatch.context() as patch:
+        looks = Looks(queue, patch)
+        for seconds in (0, 300):
+            looks.after(seconds, lambda: eta(6 * HOUR, 7 * HOUR), patch)
+    queue.ring()
+    await room.settle()
+    warning = room.said(room.uma)[-1]
+    assert warning.text.text.startswith(
+        "⏰ #1 night on lab1 will not make its limit of 6h 00m: needs about 7h 00m, has 5h 00m. "
+        "It will be stopped unless it is extended\n"
+    )
+    assert labels(warning) == ["Extend 1 h", "Extend 4 h", "Log", "Details", "Kill"]
+    assert "warned: it will not make its time limit" in [event_words(one, {}) for one in queue.jobs.events(1)]
