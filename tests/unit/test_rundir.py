@@ -152,6 +152,6 @@ def test_what_is_written_keeps_its_keys(folder):
     assert set(rundir.read(folder, rundir.EXIT)) == {
         *("version", "run_id", "exit_code", "signal", "spawn_error", "stopped", "timed_out", "started_at", "cpu_s"),
         *("finished_at", "duration_s", "run_s", "output_bytes", "dropped_bytes", "strays", "host_kills", "enforced"),
-        *("max_rss_mib", "memory"),
+        *("max_rss_mib", "memory", "error"),
     }
     assert rundir.read(folder, rundir.LIMIT) == {"version": 1, "run_id": "aaaaaaaa", "time_limit_s": 90.0}

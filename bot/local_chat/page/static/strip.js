@@ -58,7 +58,7 @@ class Card {
   show(gpu, progress) {
     const far = (gpu.jobs ?? []).map((job) => progress[job]).find((known) => known) ?? null;
     this.#progress.element.hidden = far === null;
-    this.#progress.show(far?.percent ?? null, far?.words ?? "");
+    if (far) this.#progress.show(far.percent ?? null, far.words);
     const use = gpu.utilization ?? null;
     const used = gpu.memory_used_mib ?? null;
     const total = gpu.memory_total_mib ?? null;
