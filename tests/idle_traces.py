@@ -444,6 +444,7 @@ def gpu_idle_timeout(trace: Trace) -> float | None:
 
 
 def dstack(trace: Trace) -> float | None:
+    threshold = trace.policy.threshold_percent
     seen: list[tuple[float, float, Moment]] = []  # a heap: the earliest by the wall clock first
     for now in trace.moments:
         after = now.wall - trace.policy.window_s
@@ -453,9 +454,9 @@ def dstack(trace: Trace) -> float | None:
         if seen[0][0] > after + 60:
             continue  # "not enough samples"
         for gpu in range(len(now.device)):
-            latest_first = [moment.device[gpu] for *_, moment in reversed(seen)]
-            is_busy = any(percent is not None and percent >= trace.policy.threshold_percent for percent in latest_first)
-            if not is_busy and any(percent is not None for percent in latest_first):
+            told = (percent for *_, moment in reversed(seen) if (percent := moment.device[gpu]) is not None)
+            latest = next(told, threshold)
+            if latest < threshold and all(percent < threshold for percent in told):
                 return now.at
     return None
 
