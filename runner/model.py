@@ -69,6 +69,7 @@ class Memory(str, Enum):
 class Phase(str, Enum):
     """What a RUNNING job is doing."""
 
+    TRYING = "trying"
     PROBING = "probing"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -148,6 +149,7 @@ class JobSpec(Record):
     after: tuple[int, ...] = ()  # jobs that must have ended
     priority: Priority = Priority.NORMAL
     preemptible: bool = False
+    trial: bool = False  # run it for a short time first, as soon as there is room
     group: str | None = None
     parameters: dict[str, str] = field(default_factory=dict)  # of a sweep: the values in this job's command
     again_of: int | None = None  # the job that this one repeats unchanged
@@ -200,6 +202,7 @@ class Job:
     begin_at: datetime | None = None  # earliest start: as submitted, or set by a retry
     retries_left: int = 0
     memory: Memory | None = None  # which memory it ran out of; None if the reason is not OOM, or in older queues
+    untried: bool = False  # its attempt, the next one or the one that runs, is only a trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ class NoticeKind(str, Enum):
     STARTED = "started"
     ENDED = "ended"
     REQUEUED = "requeued"
+    TRIAL_FAILED = "trial failed"
     IDLE_WARNING = "idle warning"
     LOOKS_HUNG = "looks hung"
     TIME_WARNING = "time warning"
@@ -148,6 +149,11 @@ class Requeued(AttemptEnd, kind=NoticeKind.REQUEUED):
     """An attempt has ended, and the job waits for the next one."""
 
     wait_s: float | None = None  # how long a retry waits; None if it is not a retry
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFailed(AttemptEnd, kind=NoticeKind.TRIAL_FAILED):
+    """The trial of a job has failed, and the job is held."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ PROBE = "probe.json"
 LIMIT = "limit.json"
 PROGRESS = "progress.json"
 PROGRESS_STATE = "progress.state"
-SCRATCH = "scratch"  # for files that probes write
+SCRATCH = "scratch"  # for files that probes and trials write
 
 EXIT_ROOM = 4096  # bytes reserved for exit.json, so that the result can be written on a full disk
 
@@ -77,6 +77,7 @@ class AttemptSpec(Record):
     progress: str | None = None  # the person's own pattern for progress
     log: str | None = None  # a file that the job writes itself
     stop_on: str | None = None  # rules about its metrics, as runner.progress.stop_rules writes them
+    trial: bool = False  # it only shows whether the job works, and its time limit is that of the trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +247,7 @@ def raise_limit(folder: str, run_id: str, new_s: float) -> None:
     """Give an attempt this time limit if it has a shorter one. Raise OSError if the disk is full."""
     current_s = limit_s(folder, run_id)
     if current_s is None and (spec := read_spec(folder)) is not None:
-        current_s = spec.time_limit_s
+        current_s = None if spec.trial else spec.time_limit_s
     if current_s is not None and current_s < new_s:
         write_limit(folder, run_id, new_s)
 

@@ -291,7 +291,8 @@ def _release_all(turn: Turn, button: Button) -> str:
     outcome = f"Released: {len(own)}." if own else "None of them is held any more."
     if others:
         outcome += f" Still held: {len(held) - len(own)} of {owners}."
-    turn.settle(_signed(turn, outcome))
+    rows = keyboards.of_job(turn.job(button.job_id)) if button.job_id else []
+    turn.settle(_signed(turn, outcome), rows, job_id=button.job_id)
     return outcome
 
 

@@ -24,7 +24,7 @@ from bot.waiting import cancel_all, patiently, within
 from runner.api import groups
 from runner.api.chat import BoxKey, clock
 from runner.model import Reason, State
-from runner.notices import Ended, GoesOn, GroupDone, IdleWarning, Paused, Started
+from runner.notices import Ended, GoesOn, GroupDone, IdleWarning, Paused, Started, TrialFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bot.text.keyboards import Rows
     from runner.api.chat import Log
     from runner.model import Job
-    from runner.notices import Notice, Payload, Unknown
+    from runner.notices import AttemptEnd, Notice, Payload, Unknown
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ class Notifier:
         if job is None:
             return self._context()
         output, probe = NO_OUTPUT, None
-        if isinstance(payload, Ended):
+        if isinstance(payload, Ended | TrialFailed):
             output = await _output_of(self._chat, job, payload)
             probe = self._chat.probe_of(job) if payload.attempt == job.attempt else None
         quoted = self._chat.threads.get(job.id) is not None
@@ -253,8 +253,8 @@ class Notifier:
         return GroupContext(**self._of_box(), results=results, standing=groups.standing(self._chat.queue, name))
 
 
-async def _output_of(chat: Chat, job: Job, end: Ended) -> JobOutput:
-    """Return the part of an ended job's output that says why it failed, without secrets; empty if it cannot be read."""
+async def _output_of(chat: Chat, job: Job, end: AttemptEnd) -> JobOutput:
+    """Return the part of an attempt's output that says why it failed, without secrets; empty if it cannot be read."""
     if not end.attempt:
         return NO_OUTPUT
     try:

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from runner.model import Job
-    from runner.notices import BadMetric, Ended, IdleWarning, LooksHung, Notice, Requeued, Started, TimeWarning
+    from runner.notices import (
+        BadMetric,
+        Ended,
+        IdleWarning,
+        LooksHung,
+        Notice,
+        Requeued,
+        Started,
+        TimeWarning,
+        TrialFailed,
+    )
 
 UNLESS_KEPT, UNLESS_EXTENDED = "unless it is kept or works again", "unless it is extended"
 _STOP = re.compile(rf"(?: and|\nIt) will be stopped [^\n]*(?:{UNLESS_KEPT}|{UNLESS_EXTENDED})")
@@ -68,9 +78,16 @@ def ended(
     end: Ended, context: JobContext, *, limit: int = MESSAGE_UNITS, show: Callable[[str], str] = pre,
 ) -> str:  # fmt: skip
     """Say how a job ended, where and after how long, with the part of its output that says why."""
+    by = end.by or (context.job.stop.by if context.job.stop else None)
+    first = _first_line(heading(context.job), end, context.box, context.name_of(by) if by else None)
+    return _with_output(first, end, context, limit, show)
+
+
+def _with_output(
+    first: str, end: AttemptEnd, context: JobContext, limit: int = MESSAGE_UNITS, show: Callable[[str], str] = pre
+) -> str:
+    """Return a first line about the end of an attempt, what it used, and the part of its output that says why."""
     job, output = context.job, context.output
-    by = end.by or (job.stop.by if job.stop else None)
-    first = _first_line(heading(job), end, context.box, context.name_of(by) if by else None)
     used = [
         job_words.gpu_names(end.gpus, context.indices),
         job_words.usage_words(end.usage, None if context.probe else job.batch_size, memory=not context.probe),
@@ -144,6 +161,13 @@ def requeued(end: Requeued, context: JobContext) -> str:
     first = f"🔁 {heading(context.job)} is queued again on {escape(context.box)} · {escape(why)}\n"
     rest = "\nThe next message comes when the job ends." if end.wait_s else ""
     return fit([first, command_line(context.job), rest])
+
+
+def trial_failed(end: TrialFailed, context: JobContext) -> str:
+    """Say how the trial of a job failed, with the part of its output that says why, and that the job is held."""
+    first = f"{_first_line(heading(context.job), end, context.box, None)} · in its trial"
+    held = f"It keeps its place, and is held until somebody releases it: /release {context.job.id} tries it again."
+    return _with_output(f"{first}\n{held}" if context.job.held_by else first, end, context)
 
 
 def in_few_words(notice: Notice, box: str) -> str:

@@ -37,6 +37,14 @@ def of_job(job: Job, *, details: bool = True) -> Rows:
     return [[*row, Press(ButtonKind.KILL, job.id)]]
 
 
+def of_failed_trial(job: Job) -> Rows:
+    """Return the buttons under the message that a trial has failed. A job that is no longer held has its usual ones."""
+    if job.held_by is None:
+        return of_job(job)
+    release = Press(ButtonKind.RELEASE_ALL, job.id, {"jobs": [job.id]}, "Release")
+    return [[release, Press(ButtonKind.EDIT, job.id)], *of_job(job)]
+
+
 def of_kept(job: Job, for_s: float | None) -> Rows:
     """Return the buttons that replace those of a warning once the job is kept."""
     how = "for good" if for_s is None else f"for {format_duration(for_s)}"

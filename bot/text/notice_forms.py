@@ -87,6 +87,9 @@ FORMS: dict[NoticeKind, Form] = {
         news=_good_if(lambda end: end.state is State.SUCCEEDED),
     ),
     NoticeKind.REQUEUED: _of_job(text=job_notices.requeued, news=lambda _: News.GOOD),
+    NoticeKind.TRIAL_FAILED: _of_job(
+        text=job_notices.trial_failed, buttons=lambda _, context: keyboards.of_failed_trial(context.job)
+    ),
     NoticeKind.IDLE_WARNING: _of_job(text=job_notices.idle_warning, caption=job_notices.idle_caption, buttons=_keep),
     NoticeKind.LOOKS_HUNG: _of_job(text=job_notices.looks_hung, buttons=_keep),
     NoticeKind.BAD_METRIC: _of_job(text=job_notices.bad_metric, buttons=_keep_or_kill),

@@ -237,6 +237,7 @@ _TYPED: dict[str, Callable[[Any], str]] = {
     "ram_mib": _size,
     "begin_at": _moment,
     "preemptible": _switch,
+    "trial": _switch,
     "snapshot": lambda copy: _switch(bool(copy)),
     "probe": _settings,
     "retry_on": lambda reasons: ",".join(reasons).lower() or "none",
@@ -250,7 +251,7 @@ def options_of(spec: JobSpec) -> str:
         value = getattr(spec, key)
         if key == "dir" or value == _DEFAULTS.get(key):
             continue
-        if key in {"preemptible", "probe", "snapshot"}:
+        if key in {"preemptible", "probe", "snapshot", "trial"}:
             words.append(f"--{_NAMES[key]}")
         elif key == "env":
             words += [f"--env {name}=…" for name in spec.env]

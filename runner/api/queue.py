@@ -132,7 +132,7 @@ class Queue:
         """Return one queued job. Raise UserError if it has left the queue."""
         job = self.job(job_id)
         if job.state is not State.QUEUED:
-            how = "has ended" if job.state.final else "is already running"
+            how = "has ended" if job.state.final else "is being tried" if job.untried else "is already running"
             raise UserError(f"Job {job_id} {how}: only a job that waits can be held, moved or edited.")
         return job
 

@@ -134,7 +134,7 @@ class WaitingReasons:
 def queued_job(job: Job) -> QueuedJob:
     """Return a queued job in the form that the scheduler needs, with why it may not be ready."""
     waited_s = (clock.now() - job.submitted_at).total_seconds()
-    waiting = Waiting(job.id, request_of(job.spec), job.position, waited_s)
+    waiting = Waiting(job.id, request_of(job.spec, untried=job.untried), job.position, waited_s)
     return QueuedJob(waiting, job.held_by, job.begin_at, _retry_words(job))
 
 

@@ -94,6 +94,16 @@ def for_job(
     return env
 
 
+def isolated(run_id: str, scratch: str) -> dict[str, str]:
+    """Return the variables that keep a probe or a trial from spoiling what the real run writes."""
+    return {
+        "NIGHTSHIFT_PROBE": "1",
+        "WANDB_MODE": "disabled",
+        "NIGHTSHIFT_RUN_ID": run_id,
+        "NIGHTSHIFT_SCRATCH": scratch,
+    }
+
+
 def _with_command(path: str, home: str) -> str:
     """Return PATH with nightshift's command appended, so that it hides no program of the user's."""
     folder = os.path.join(home, "bin")

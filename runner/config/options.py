@@ -200,6 +200,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
     "When": (
         Option(("-p", "--priority"), "high", "priority", "low, normal or high (default normal)", _priority),
         Option(("--preemptible",), "", "preemptible", "other jobs may preempt it; then it is queued again", bool),
+        Option(("--try",), "", "trial", "first try it briefly, as soon as a GPU is free", bool),
         Option(("--begin",), "23:00", "begin_at", "start no earlier: 23:00, +2h, 2026-12-24T18:00", _begin),
         Option(("--after-ok",), "12,13", "after_ok", "start after these jobs succeed", _jobs, repeatable=True),
         Option(("--after", "--after-any"), "12,13", "after", "start after these jobs end, even if they fail", _jobs,

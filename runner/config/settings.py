@@ -139,6 +139,9 @@ class Settings(FromEnvironment):
     stop_grace: Seconds = Field(10.0, ge=0, description="Time between SIGTERM and SIGKILL when a job is stopped.")
 
     # Jobs that fail
+    try_for: Seconds = Field(
+        30.0, ge=1, le=3600, description="How long a job that is submitted with --try runs in its trial."
+    )
     retry_on: Annotated[tuple[str, ...], NoDecode, refusing(options.parse_reasons)] = Field(
         (),
         description="Retry every job up to three times if it ends for one of these reasons (those of --retry-on), like"

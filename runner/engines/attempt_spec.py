@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner.commands.placeholders import JobCommand, realised
 from runner.config import job_environment
-from runner.rundir import AttemptSpec
+from runner.rundir import SCRATCH, AttemptSpec
+from runner.supervisor.probe import GRACE_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +43,7 @@ def order(
     )  # fmt: skip
     argv, script = realised(command_of(job), folder, {"run_id": job.run_id, "job_id": str(job.id)})
     grace_s = settings.stop_grace if spec.stop_grace_s is None else spec.stop_grace_s
-    return AttemptSpec(
+    made = AttemptSpec(
         job_id=job.id,
         attempt=attempt,
         run_id=job.run_id,
@@ -61,7 +63,28 @@ def order(
         progress=spec.progress,
         log=spec.log,
         stop_on=spec.stop_on,
-    ), script
+    )
+    return _trial(job, made, folder, settings.try_for, probe) if job.untried else (made, script)
+
+
+def _trial(
+    job: Job, spec: AttemptSpec, folder: str, for_s: float, probe: ProbeOrder | None
+) -> tuple[AttemptSpec, str | None]:
+    """Return the same attempt as a trial: for a short time, isolated like a probe. A probed job has its first batch."""
+    run_id = f"{job.run_id}-try"
+    variables = job_environment.isolated(run_id, os.path.join(folder, SCRATCH))
+    values, added = {"run_id": run_id, "job_id": str(job.id)}, []
+    if probe is not None:
+        batch = probe.plan.settings.first
+        values |= {"batch_size": str(batch), "grad_accum": "1"}
+        variables |= {"NIGHTSHIFT_BATCH_SIZE": str(batch), "NIGHTSHIFT_GRAD_ACCUM": "1"}
+        added = probe.profile.arguments(batch, run_id, probing=True, placed=probe.placed)
+    argv, script = realised(command_of(job), folder, values, added)
+    limit_s = for_s if spec.time_limit_s is None else min(for_s, spec.time_limit_s)
+    return replace(
+        spec, argv=tuple(argv), env_over={**spec.env_over, **variables}, time_limit_s=limit_s,
+        stop_grace_s=min(GRACE_S, spec.stop_grace_s), probe=None, trial=True,
+    ), script  # fmt: skip
 
 
 def _work_folder(home: str, spec: JobSpec) -> str:

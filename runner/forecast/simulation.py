@@ -221,7 +221,7 @@ class Simulation:
             return False
         running = [run.at(self._now_s) for run in self._runs.values()]
         cpu_slots = free_cpu_slots(self._scene.cpu_slots, [CpuSlot(held.slot, held.node) for held in self._held[""]])
-        plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False)
+        plan = choose(queued, list(self._rooms.values()), cpu_slots, running, self._limits, explain=False, ahead=0)
         self._follow(plan, {job.id: job for job in queued})
         return bool(plan.starts or plan.preemptions)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from runner import clock, rundir
 from runner.batch import Run, oom
 from runner.lifecycle import Recovery, lost, outcome, recover
-from runner.model import Exit, Job, Phase, Reason, Ref, State
+from runner.model import Exit, Job, Memory, Phase, Reason, Ref, State
 from runner.schedule import backoff
 from runner.step import Step
 from runner.supervisor.log_reader import Log
@@ -39,6 +39,7 @@ SWEEP_AGAIN_S = 0.02
 UNSTOPPABLE_AFTER_S = 60.0
 TAIL_BYTES = 1 << 16
 LONGEST_ERROR = 1000  # characters of an error line to store
+HELD_BY = "its trial, which failed"
 BOX_RETRIES = 3  # per job, for the reasons in the box's retry setting
 
 
@@ -124,6 +125,7 @@ class Attempts(Step):
         )
         if facts.started is not None and job.state is State.STARTING:
             phase = Phase.PROBING if job.spec.probe is not None else Phase.RUNNING
+            phase = Phase.TRYING if job.untried else phase
             self._jobs.started(job, facts.started.at, phase)
             job = replace(job, state=State.RUNNING, phase=phase)
         if job.spec.probe is not None and job.state is State.RUNNING:
@@ -162,6 +164,8 @@ class Attempts(Step):
 
     def _finish(self, job: Job, followed: Followed, end: Exit) -> None:
         self.never_ran = 0
+        if job.untried and self._finish_trial(job, followed, end):
+            return
         state, reason = outcome(end, job.stop, preempted=job.stop is not None and self._jobs.was_preempted(job))
         if state is State.LOST:
             self._end(job, followed, state, reason, None)
@@ -171,6 +175,29 @@ class Attempts(Step):
             self._requeue_preempted(job, followed, end)
         else:
             self._end(job, followed, state, reason, end)
+
+    def _finish_trial(self, job: Job, followed: Followed, end: Exit) -> bool:
+        """Record the end of a trial. Return False if it failed by itself: then it ends like any attempt.
+
+        A trial is never the run: exit code 0 is not success of the job, because a program may do less in a trial.
+        """
+        if job.stop is not None and not _is_being_preempted(job):
+            self._end(job, followed, State.CANCELLED, job.stop.reason, end)
+        elif end.timed_out or (end.exit_code == 0 and not end.stopped):
+            self._pass_trial(job, followed, end)
+        elif not end.stopped:
+            return False
+        elif job.stop is not None:
+            self._requeue_preempted(job, followed, end)
+        else:  # the host is going down
+            self._end(job, followed, State.LOST, Reason.SUPERVISOR, None)
+        return True
+
+    def _pass_trial(self, job: Job, followed: Followed, end: Exit) -> None:
+        log.info("job %s attempt %s: its trial passed", job.id, job.attempt)
+        self._jobs.passed(job, "its trial passed", self._usage.report(job), end)
+        self._on_end(job, None, end, followed.gone_at or time.monotonic())
+        followed.ended = True
 
     def _requeue_preempted(self, job: Job, followed: Followed, end: Exit | None) -> None:
         """Queue a preempted job again, no matter how it ended."""
@@ -190,6 +217,9 @@ class Attempts(Step):
 
     def _end_for_memory(self, job: Job, followed: Followed, end: Exit, shortage: oom.MemoryShortage) -> None:
         """Record a failure for lack of memory. If we chose the batch, retry with a smaller one."""
+        if job.untried and job.spec.probe is not None and shortage.where is Memory.GPU:
+            self._pass_trial(job, followed, end)  # the batch search finds a smaller one
+            return
         end = replace(end, memory=shortage.where.value)
         usage = self._usage.report(job)
         smaller = self._probes.out_of_memory(job, end, shortage, usage) if job.stop is None else None
@@ -204,6 +234,9 @@ class Attempts(Step):
         if (retry := self._retry(job, state, reason, end)) is not None:
             self._try_again(job, followed, (state, reason), retry.words, end, retry)
             return
+        if job.untried and (job.stop is None or _is_being_preempted(job)):
+            self._try_again(job, followed, (state, reason), HELD_BY, end, held_by=HELD_BY)
+            return
         usage = self._usage.report(job)
         self._jobs.ended(job, state, reason, end, usage)
         if job.spec.probe is not None:
@@ -215,6 +248,8 @@ class Attempts(Step):
     def _retry(self, job: Job, state: State, reason: Reason, end: Exit | None) -> backoff.Retry | None:
         """Use up a retry, by the box's setting or the job's own count. Return None if no retry is due."""
         if state is State.SUCCEEDED or (job.stop is not None and job.stop.reason is Reason.USER):
+            return None
+        if job.untried and state is not State.LOST:  # a trial is to tell of a failure at once
             return None
         if reason.value in self._context.settings.retry_on and job.attempt <= BOX_RETRIES:
             number, of = job.attempt, BOX_RETRIES
@@ -230,12 +265,12 @@ class Attempts(Step):
 
     def _try_again(
         self, job: Job, followed: Followed, after: tuple[State, Reason], why: str, end: Exit | None,
-        retry: backoff.Retry | None = None,
+        retry: backoff.Retry | None = None, held_by: str | None = None,
     ) -> None:  # fmt: skip
-        """Queue the job for a new attempt with the same run id. The breaker counts only retries."""
+        """Queue the job for a new attempt with the same run id. The breaker counts only retries and failed trials."""
         log.info("job %s attempt %s: %s, %s", job.id, job.attempt, after[1].value, why)
-        self._jobs.back_to_queue(job, why, after, self._usage.report(job), end, retry)
-        self._on_end(job, after[0] if retry else None, end, followed.gone_at or time.monotonic())
+        self._jobs.back_to_queue(job, why, after, self._usage.report(job), end, retry, held_by)
+        self._on_end(job, after[0] if retry or held_by else None, end, followed.gone_at or time.monotonic())
         followed.ended = True
 
     def _sweep_and_lose(self, job: Job, followed: Followed, facts: Facts) -> None:

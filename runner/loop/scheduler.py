@@ -12,7 +12,7 @@ from runner.engines import attempt_spec
 from runner.engines.base import Order
 from runner.errors import TransientError
 from runner.model import Exit, Reason, Ref, State
-from runner.schedule.choice import Plan, choose, is_full
+from runner.schedule.choice import TRIALS_AHEAD, Plan, choose, is_full
 from runner.schedule.request import request_in
 from runner.step import Step
 from runner.store.box import BoxKey, box_limits
@@ -58,6 +58,7 @@ class Scheduler(Step):
         self._never_ran = 0
         self._hold_until = 0.0
         self._begins_seen = 0.0
+        self._trials_ahead = 0  # trials that were started since the last start of a job
 
     # -- in the transaction ------------------------------------------------------------------------
 
@@ -80,6 +81,8 @@ class Scheduler(Step):
             self._preempt(preemption)
         asked = {waiting.id: waiting.request for waiting in queued}
         self._claims = [claim for start in plan.starts if (claim := self._claim(start, asked[start.job_id]))]
+        for claim in self._claims:
+            self._trials_ahead = self._trials_ahead + 1 if claim.job.untried else 0
 
     def _decide(self, trial: list[Waiting], wanted: list[Request]) -> tuple[list[Waiting], Plan]:
         context, placement = self._context, self._placement
@@ -91,7 +94,8 @@ class Scheduler(Step):
         queued = trial or context.line.waiting(placement.slots + placement.cpu_slots)
         if not queued:
             return [], Plan()
-        return queued, choose(queued, rooms, cpu_slots, running, box_limits(context.store), explain=False)
+        limits, ahead = box_limits(context.store), TRIALS_AHEAD - self._trials_ahead
+        return queued, choose(queued, rooms, cpu_slots, running, limits, explain=False, ahead=ahead)
 
     def _may_start(self) -> tuple[list[Waiting], list[Request]]:
         """Return the jobs that may be tried if the queue is paused, and the resources that queued jobs ask for."""

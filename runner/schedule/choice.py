@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from runner.schedule.room import CpuSlot
 
 WAITS = "waits for GPUs"  # where nobody asks for the reason
+TRIALS_AHEAD = 10  # trials that may go ahead of the queue before the next job starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Plan:
 def choose(
     queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot],
     running: Sequence[Running] = (), limits: BoxLimits | None = None, *, explain: bool = True,
+    ahead: int = TRIALS_AHEAD,
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
 
@@ -87,12 +89,19 @@ def choose(
     A job that waits for a sick GPU, or for more memory than there is, reserves nothing: it might wait for ever and
     block healthy GPUs.
 
+    Trials go ahead of all this where there is room now, up to `ahead` of them. A trial that finds none waits its turn.
     `explain=False` skips the jobs behind the last one that could start, and finds no reasons for people.
     """
     limits = limits or BoxLimits()
     scene = _Pass(rooms, cpu_slots, running, limits, explain=explain)
     cpu_too = any(not job.request.gpus for job in queued)
-    for job in by_usage(queued, scene.use, limits.age_s):
+    trials = [job for job in queued if job.request.untried]
+    for job in by_usage(trials, scene.use, limits.age_s):
+        if len(scene.plan.starts) < ahead:
+            scene.try_ahead(job)
+    tried = {start.job_id for start in scene.plan.starts}
+    rest = [job for job in queued if job.id not in tried] if tried else queued
+    for job in by_usage(rest, scene.use, limits.age_s):
         if not explain and scene.is_full(cpu_too=cpu_too):
             break
         scene.consider(job)
@@ -131,10 +140,10 @@ class _Pass:
         priority = priority_of(job, self._limits.age_s)
         if why := self._blocked.get((job.request, priority)) or self._quotas.why_not(job):
             self._wait(job, priority, why)
+        elif self._gets_room(job, priority):
+            return
         elif job.request.gpus:
-            self._give_gpus(job, priority)
-        elif cpu_slot := self._cpu_slots.take(job.request.node):
-            self._start(job, (("", cpu_slot.slot),), (), cpu_slot.node)
+            self._wait_for_gpus(job, priority)
         else:
             where = f" on {job.request.node}" if job.request.node else ""
             self._wait(job, priority, f"waits for a CPU slot{where}")
@@ -144,16 +153,25 @@ class _Pass:
         """Note why this job waits, and all others like it."""
         self.plan.waiting[job.id] = self._blocked[job.request, priority] = why
 
-    def _give_gpus(self, job: Waiting, priority: int) -> None:
+    def try_ahead(self, job: Waiting) -> None:
+        """Start a trial if there is room now. It reserves nothing."""
+        if self._quotas.why_not(job, reserve=False) is None:
+            self._gets_room(job, priority_of(job, self._limits.age_s))
+
+    def _gets_room(self, job: Waiting, priority: int) -> bool:
+        """Start a job if there is room for it now. Return whether there was."""
         request = job.request
+        if not request.gpus:
+            if cpu_slot := self._cpu_slots.take(request.node):
+                self._start(job, (("", cpu_slot.slot),), (), cpu_slot.node)
+            return cpu_slot is not None
 
         def may_use(name: str | None, reservation: Reservation | None) -> bool:
             return is_of_type(name, request.gpu_type) and _may_take(reservation, request, priority)
 
         if chosen := self._free.take(request, may_use):
             self._start(job, tuple((room.uuid, room.free_slots[0]) for room in chosen), chosen, chosen[0].node)
-        else:
-            self._wait_for_gpus(job, priority)
+        return bool(chosen)
 
     def _wait_for_gpus(self, job: Waiting, priority: int) -> None:
         """Note why this job waits, and reserve GPUs for it if enough of one node can ever be free for it."""

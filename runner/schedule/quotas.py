@@ -70,9 +70,16 @@ class Quotas:
         self._uncounted.clear()
         return self._counted
 
-    def why_not(self, job: Waiting) -> str | None:
-        """Return why a limit keeps a job from starting, even if GPUs are free. Such a job reserves no GPU."""
-        return self._beyond_group(job.request) or self._beyond_share(job) or self._beyond_host(job)
+    def why_not(self, job: Waiting, *, reserve: bool = True) -> str | None:
+        """Return why a limit keeps a job from starting, even if GPUs are free. Such a job reserves no GPU.
+
+        `reserve`: reserve what it waits for of its owner's share and of the host.
+        """
+        return (
+            self._beyond_group(job.request)
+            or self._beyond_share(job, reserve=reserve)
+            or self._beyond_host(job, reserve=reserve)
+        )
 
     def reserve(self, reservation: Reservation) -> None:
         """Reserve what a job will need once there is room for it, so that later jobs leave it."""
@@ -99,7 +106,7 @@ class Quotas:
 
     # -- a person's share --------------------------------------------------------------------------
 
-    def _beyond_share(self, job: Waiting) -> str | None:
+    def _beyond_share(self, job: Waiting, *, reserve: bool) -> str | None:
         request = job.request
         if not request.gpus:
             return None
@@ -112,7 +119,7 @@ class Quotas:
         if request.gpus <= left:
             return None
         at_most = self._share(request)
-        if request.gpus <= at_most:
+        if reserve and request.gpus <= at_most:
             self._shares.setdefault(request.owner, Reservation(job.id, request))
         gpus = "1 GPU" if at_most == 1 else f"{at_most:.0f} GPUs"
         return f"{request.owner} has {at_most - left:.0f} of at most {gpus} at once"
@@ -131,7 +138,7 @@ class Quotas:
 
     # -- the host ----------------------------------------------------------------------------------
 
-    def _beyond_host(self, job: Waiting) -> str | None:
+    def _beyond_host(self, job: Waiting, *, reserve: bool) -> str | None:
         request, limits, reservation = job.request, self._limits, self._host
         if not (request.cpus or request.ram_mib):
             return None
@@ -147,7 +154,7 @@ class Quotas:
             takes_ram = request.ram_mib and request.ram_mib + reservation.request.ram_mib > ram_mib
             if takes_cpus or takes_ram:
                 return f"behind #{reservation.id}, for which CPU cores or memory are reserved"
-        if why:
+        if why and reserve:
             self._reserve_host(Reservation(job.id, request))
         return why
 

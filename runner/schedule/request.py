@@ -27,6 +27,7 @@ class Request:
     preemptible: bool = False
     limit_s: float | None = None
     group: str | None = None
+    untried: bool = False  # it asks for a trial only, which may go ahead of the queue
 
     @property
     def priority(self) -> int:
@@ -38,8 +39,8 @@ HIGHEST_PRIORITY = Request(rank=1).priority
 _DEFAULTS = {field.name: field.default for field in fields(Request)}
 
 
-def request_of(spec: JobSpec) -> Request:
-    """Return what a job with this spec asks for."""
+def request_of(spec: JobSpec, *, untried: bool | None = None) -> Request:
+    """Return what a job with this spec asks for. A new or edited job is untried if its spec asks for a trial."""
     return Request(
         owner=spec.owner,
         gpus=spec.gpus,
@@ -52,6 +53,7 @@ def request_of(spec: JobSpec) -> Request:
         preemptible=spec.preemptible,
         limit_s=spec.time_limit_s,
         group=spec.group,
+        untried=spec.trial if untried is None else untried,
     )
 
 

@@ -103,7 +103,10 @@ class Jobs(Table):
             "SELECT id, attempt, stop_reason, phase IS 'probing', lane, started_at, time_warning, run_id FROM jobs"
             " WHERE state IN ('STARTING', 'RUNNING')"
         )
-        return [UnderWay._make((*row[:3], bool(row[3]), request_in(row[4]).limit_s, *row[5:])) for row in rows]
+        return [
+            UnderWay._make((*row[:3], bool(row[3]), (asked := request_in(row[4])).limit_s, *row[5:], asked.untried))
+            for row in rows
+        ]
 
     def events(self, job_id: int) -> list[dict[str, Any]]:
         """Return the events of a job, oldest first."""
@@ -279,19 +282,19 @@ class Jobs(Table):
 
     def back_to_queue(
         self, job: Job, why: str, after: tuple[State, Reason] | None = None, usage: Mapping[str, Any] | None = None,
-        end: Exit | None = None, retry: Retry | None = None,
+        end: Exit | None = None, retry: Retry | None = None, held_by: str | None = None,
     ) -> None:  # fmt: skip
         """Queue the job again for a new attempt, in its old position; a retry may have to wait first.
 
-        `after` is how the last attempt ended. None means that it never ran; then, and in a series of retries, there is
-        no notice.
+        `after` is how the last attempt ended. None means that it never ran or was a trial that passed; then, and in a
+        series of retries, there is no notice. `held_by` is what holds a job whose trial failed.
         """
         begin_at = clock.text(clock.now() + timedelta(seconds=retry.wait_s)) if retry and retry.wait_s else None
         with self._store.transaction():
             self._transition(
                 job.id, job.state, State.QUEUED, phase=None, gpus="[]", reason=None, exit_code=None, signal=None,
                 memory=None, started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
-                begin_at=begin_at, ready=begin_at is None,
+                begin_at=begin_at, ready=begin_at is None and held_by is None, held_by=held_by,
             )  # fmt: skip
             started_at = clock.text(job.started_at) if job.started_at else None
             self._attempt_ended(job, clock.text(clock.now()), started_at, after, end, usage)
@@ -300,9 +303,16 @@ class Jobs(Table):
             said |= {"state": state, "reason": reason} | ({"wait_s": retry.wait_s} if retry else {})
             self.note(job.id, job.attempt, "requeued", said)
             if after and (retry is None or retry.is_news):
-                from runner.notices import Requeued
+                from runner.notices import Requeued, TrialFailed
 
-                self._notices.add(Requeued.from_json(said), job.id)
+                self._notices.add((TrialFailed if held_by else Requeued).from_json(said), job.id)
+
+    def passed(self, job: Job, why: str, usage: Mapping[str, Any] | None, end: Exit) -> None:
+        """Queue a job again whose trial passed, in its old position. Its next attempt is the real run."""
+        with self._store.transaction():
+            self.back_to_queue(job, why, None, usage, end)
+            lane = lane_of(request_of(job.spec, untried=False))
+            self._store.execute("UPDATE jobs SET lane = ? WHERE id = ?", (lane, job.id))
 
     def boot_id(self, job: Job) -> str:
         """Return the id of the boot in which the job's latest attempt was claimed."""
@@ -438,4 +448,5 @@ def job_of(row: Any) -> Job:
         begin_at=clock.moment(row["begin_at"]),
         retries_left=row["retries_left"],
         memory=Memory(row["memory"]) if row["memory"] else None,
+        untried=request_in(row["lane"]).untried,
     )

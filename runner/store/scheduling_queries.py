@@ -65,6 +65,7 @@ class UnderWay(NamedTuple):
     started_at: str | None = None
     time_warning: str | None = None  # the limit and attempt of the last time-limit warning
     run_id: str = ""
+    untried: bool = False  # this attempt is only a trial
 
 
 class NotReady(NamedTuple):

@@ -69,7 +69,7 @@ class TimeLimits(Table):
         spec = replace(job.spec, time_limit_s=limit_s)
         self._store.execute(
             "UPDATE jobs SET spec = ?, lane = ? WHERE id = ?",
-            (json.dumps(spec.to_json()), lane_of(request_of(spec)), job.id),
+            (json.dumps(spec.to_json()), lane_of(request_of(spec, untried=job.untried)), job.id),
         )
 
     def warned(self, job_id: int, mark: str) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import time
 from dataclasses import replace
@@ -15,11 +14,13 @@ from runner import clock, rundir
 from runner.batch import BatchPlan, Failed, GiveUp, Probe, Run, Unmeasured, accumulate, choose
 from runner.commands import job_kinds
 from runner.commands.placeholders import realised
+from runner.config.job_environment import isolated
 from runner.supervisor.gpu_memory import Gauge
 from runner.supervisor.job_processes import Execution, Since
 from runner.supervisor.output import OutputWriter
 from runner.supervisor.probe import ProbeLog, Trial
 from runner.supervisor.probe_records import ProbeOrder, ProbeReport
+from runner.supervisor.scratch import scratch_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,17 +104,11 @@ class _Probed:
 
     def _try(self, probe: Probe, number: int) -> Trial:
         run_id = f"{self._spec.run_id}-probe{number}"
-        with contextlib.suppress(OSError):  # disk full: the program fails by itself if it needs the folder
-            os.makedirs(self._scratch, mode=0o700, exist_ok=True)
-        own = {"NIGHTSHIFT_PROBE": "1", "WANDB_MODE": "disabled", "NIGHTSHIFT_RUN_ID": run_id,
-               "NIGHTSHIFT_SCRATCH": self._scratch}  # fmt: skip
-        spec = self._spec_at(probe.batch, run_id, own, probing=True)
+        spec = self._spec_at(probe.batch, run_id, isolated(run_id, self._scratch), probing=True)
         log = ProbeLog(os.path.join(self._folder, f"probe-{number}.log"))
         trial = Trial(self._folder, spec, self._ready, self.since, log)
-        try:
+        with scratch_folder(self._scratch):
             trial.measure(probe, self._gauge)
-        finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
         return trial
 
     def _after(self, trial: Trial) -> BatchPlan:

@@ -17,6 +17,7 @@ from runner.supervisor.job_processes import Execution, Ready
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from socket import socket
 
 STARTED, PROBED, GONE, ENDED, TROUBLE = b"s", b"p", b"g", b"x", b"e"  # what is sent on the leash
@@ -74,10 +75,11 @@ def supervise(
         attempt = probed_attempt.run(folder, spec, ready, lambda: _report(leash, PROBED))
     else:
         attempt = Execution(folder, spec, ready, orders=orders)
-        attempt.start()
-        _report(leash, STARTED)
-        on_start()
-        attempt.watch()
+        with _scratch_of(folder) if spec.trial else contextlib.nullcontext():
+            attempt.start()
+            _report(leash, STARTED)
+            on_start()
+            attempt.watch()
     _report(leash, GONE)  # the GPU can be read while the record is being written
     if not _record(folder, attempt):
         orders.close()
@@ -90,6 +92,12 @@ def supervise(
     if goes_on:
         _await_hang_up(leash)
     return goes_on
+
+
+def _scratch_of(folder: str) -> AbstractContextManager[None]:
+    from runner.supervisor.scratch import scratch_folder  # imported late: most jobs do not need it
+
+    return scratch_folder(os.path.join(folder, rundir.SCRATCH))
 
 
 def _report(leash: int, what: bytes) -> None:

@@ -252,7 +252,7 @@ def _attempts(queue: Queue, job: Job) -> Lines:
     for attempt in attempts:
         end = attempt["exit"] or {}
         state, reason = attempt["state"], attempt["reason"]
-        outcome = "under way" if attempt["finished_at"] is None else "never ran"
+        outcome = "under way" if attempt["finished_at"] is None else "trial passed" if end else "never ran"
         if state:
             how = State(state), Reason(reason) if reason else None
             outcome = outcome_words(*how, end.get("exit_code"), end.get("signal"), end.get("memory"))

@@ -104,8 +104,9 @@ class IdleWatch(Step):
             self._watches.end(job_id)
         live = {(row.id, row.attempt) for row in rows.values()}
         self._without_gpus &= live
-        # a probe may wait for its data or for memory: the watch begins with the real run
-        new = {job_id for job_id, _ in live - self._without_gpus if not rows[job_id].probing}
+        # a probe or a trial may wait for its data or for memory: the watch begins with the real run
+        unwatched = {row.id for row in rows.values() if row.probing or row.untried}
+        new = {job_id for job_id, _ in live - self._without_gpus} - unwatched
         self._take_up(new - self._watched.keys())
         for job_id, watch in self._watched.items():
             watch.stopping = rows[job_id].stop_reason is not None

@@ -62,7 +62,9 @@ class TimeWatch(Step):
         now, before, self._too_long_since = clock.now(), self._too_long_since, {}
         for row in self._context.live():
             began = clock.moment(row.started_at)
-            if row.limit_s is None or began is None or row.stop_reason or row.time_warning == _mark(row):
+            if row.limit_s is None or row.untried or began is None or row.stop_reason:
+                continue
+            if row.time_warning == _mark(row):
                 continue
             lead = lead_s(row.limit_s, self._settings.time_warning)
             ran_s = (now - began).total_seconds()
