@@ -187,16 +187,25 @@ def _group_csv(turn: Turn, button: Button) -> str:
 
 
 async def _move(turn: Turn, button: Button) -> None:
-    """Change a job's place in the queue, then show the queue as it is now."""
+    """Change a job's place in the queue, then show what has come of it."""
     move = MOVES[BY_ACTION[button.action]]
     try:
         with turn.effect():
-            turn.answer(turn.chat.named(move(turn.queue.order, _job_id(button))))
-            _show_queue(turn, button.data)
-    except UserError as error:  # the page was out of date
+            outcome = turn.chat.named(move(turn.queue.order, _job_id(button)))
+            turn.answer(outcome)
+            _show_moved(turn, button, _signed(turn, outcome))
+    except UserError as error:  # the message was out of date
         with turn.effect():
-            turn.answer(turn.chat.named(str(error)), alert=True)
-            _show_queue(turn, button.data)
+            turn.answer(outcome := turn.chat.named(str(error)), alert=True)
+            _show_moved(turn, button, outcome)
+
+
+def _show_moved(turn: Turn, button: Button, outcome: str) -> None:
+    """Show the button's page of the queue as it is now, or the outcome below a message about one job."""
+    if "first" in button.data:
+        _show_queue(turn, button.data)
+    else:
+        turn.settle(outcome, keyboards.of_job(turn.job(_job_id(button))), job_id=button.job_id)
 
 
 @on(ButtonKind.KEEP)
@@ -291,8 +300,7 @@ def _release_all(turn: Turn, button: Button) -> str:
     outcome = f"Released: {len(own)}." if own else "None of them is held any more."
     if others:
         outcome += f" Still held: {len(held) - len(own)} of {owners}."
-    rows = keyboards.of_job(turn.job(button.job_id)) if button.job_id else []
-    turn.settle(_signed(turn, outcome), rows, job_id=button.job_id)
+    turn.settle(_signed(turn, outcome))
     return outcome
 
 

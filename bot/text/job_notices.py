@@ -166,7 +166,8 @@ def requeued(end: Requeued, context: JobContext) -> str:
 def trial_failed(end: TrialFailed, context: JobContext) -> str:
     """Say how the trial of a job failed, with the part of its output that says why, and that the job is held."""
     first = f"{_first_line(heading(context.job), end, context.box, None)} · in its trial"
-    held = f"It keeps its place, and is held until somebody releases it: /release {context.job.id} tries it again."
+    release = code(f"/release {context.job.id}")
+    held = f"It keeps its place, and is held until somebody releases it: {release} tries it again."
     return _with_output(f"{first}\n{held}" if context.job.held_by else first, end, context)
 
 

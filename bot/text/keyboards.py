@@ -41,8 +41,7 @@ def of_failed_trial(job: Job) -> Rows:
     """Return the buttons under the message that a trial has failed. A job that is no longer held has its usual ones."""
     if job.held_by is None:
         return of_job(job)
-    release = Press(ButtonKind.RELEASE_ALL, job.id, {"jobs": [job.id]}, "Release")
-    return [[release, Press(ButtonKind.EDIT, job.id)], *of_job(job)]
+    return [[Press(ButtonKind.RELEASE, job.id, text="Release"), Press(ButtonKind.EDIT, job.id)], *of_job(job)]
 
 
 def of_kept(job: Job, for_s: float | None) -> Rows:

@@ -305,6 +305,59 @@ async def test_the_output_told_is_that_of_the_attempt_told_about(room):
     assert "of the first" in said[0].text.text
 
 
+async def a_failed_trial(room, output=FAILED_OUTPUT):
+    """The message about it."""
+    queue = room.chat.queue
+    number = await a_job(room, "/submit --name night --try python train.py")
+    begin(queue, number, GPU, output=output)
+    await room.settle()
+    found = an_exit(exit_code=1, duration_s=3.0)
+    queue.jobs.back_to_queue(
+        queue.job(number), "why", (State.FAILED, Reason.EXIT), USED, found, held_by="its trial, which failed"
+    )
+    (said,) = await news(room, room.uma)
+    return said
+
+
+@in_room()
+async def test_a_failed_trial_is_told_with_what_went_wrong_and_a_way_on(room):
+    stand_in_gpus(room)
+    said = await a_failed_trial(room)
+    lines = said.text.text.splitlines()
+    assert lines[0] == "❌ #1 night failed on lab1 after 3 s · exit 1 · in its trial"
+    assert "held until somebody releases it: /release 1 tries it again" in lines[1]
+    assert "python train.py" in lines[2]
+    assert "RuntimeError: shapes do not match" in said.text.text
+    assert not said.silent
+    assert labels(said) == ["Release", "Edit", "Log", "Details", "Kill"]
+    assert "held by its trial, which failed" in (await room.ask(room.uma, "/status 1"))[-1].text.text
+    (how_to,) = await room.tap(room.uma, said, "Edit")
+    assert "--try --name night" in how_to.text.text
+    await room.tap(room.uma, said, "Release")
+    assert room.answers()[-1] == "Job 1 is released."
+    assert room.chat.queue.job(1).held_by is None
+    (now,) = [one for one in room.said(room.uma) if one.message_id == said.message_id]
+    assert now.text.text.endswith("Job 1 is released. – Uma")
+    assert labels(now) == ["Log", "Details", "Kill"]
+
+
+@in_room(log_text=False)
+async def test_a_failed_trial_is_told_without_its_output_where_that_stays_on_the_box(room):
+    said = await a_failed_trial(room)
+    assert "in its trial" in said.text.text
+    assert "shapes" not in said.text.text
+
+
+@in_room()
+async def test_a_job_whose_trial_failed_and_that_was_killed_can_only_be_run_again(room):
+    said = await a_failed_trial(room)
+    await room.ask(room.uma, "/kill 1")
+    await room.tap(room.uma, room.said(room.uma)[-1], "Yes, kill #1")
+    assert room.chat.queue.job(1).state is State.CANCELLED
+    (now,) = [one for one in room.said(room.uma) if one.message_id == said.message_id]
+    assert labels(now) == ["Log", "Details", "Rerun"]
+
+
 @in_room()
 async def test_secrets_in_the_output_are_not_told(room):
     number = await a_job(room, "/submit -g 0 --env API_KEY=hunter2-hunter2 python train.py")

@@ -20,6 +20,7 @@ FLAGS = {
     "retries": ("--retries",),
     "stop_grace_s": ("--grace",),
 }
+SWITCHES = {"preemptible": "--preemptible", "trial": "--try"}
 NO_NUL = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 NAMES = st.text("aZ09._-éß", min_size=1, max_size=64)
 VARIABLES = st.text("aZ_09", min_size=1, max_size=8).filter(is_variable_name)
@@ -38,6 +39,7 @@ def valid_values(draw: st.DrawFn) -> dict[str, Any]:
         "retries": st.integers(0, 99),
         "env": st.dictionaries(VARIABLES, NO_NUL, min_size=1, max_size=3),
         "gpus": st.integers(0, 16),
+        **dict.fromkeys(SWITCHES, st.just(True)),
     }
     values = draw(st.fixed_dictionaries({}, optional=optional))
     if draw(st.booleans()):
@@ -58,10 +60,14 @@ Typed = list[tuple[str, str, str]]  # flag, what joins the two, value
 @st.composite
 def ways_to_type(draw: st.DrawFn, values: dict[str, Any]) -> Typed:
     pairs = [("--env", f"{name}={value}") for name, value in values.get("env", {}).items()]
-    others = sorted(values.keys() - {"env"})
+    pairs += [(flag, "") for key, flag in SWITCHES.items() if key in values]
+    others = sorted(values.keys() - {"env", *SWITCHES})
     pairs += [(draw(st.sampled_from(FLAGS[key])), typed(key, values[key])) for key in others]
     chosen: Typed = []
     for flag, text in draw(st.permutations(sorted(pairs))):
+        if flag in SWITCHES.values():
+            chosen.append((flag, "", ""))
+            continue
         joints = ["="] if flag.startswith("--") else ["", "="]
         chosen.append((flag, draw(st.sampled_from(joints + ([] if text.startswith("-") else [" "]))), text))
     return chosen
@@ -73,7 +79,7 @@ def as_words(options: Typed) -> list[str]:
 
 
 def as_text(options: Typed) -> str:
-    return "".join(f"{flag}{joint}{shlex.quote(text)} " for flag, joint, text in options)
+    return "".join(f"{flag}{joint}{shlex.quote(text) if joint or text else ''} " for flag, joint, text in options)
 
 
 @settings(deadline=None, max_examples=150)

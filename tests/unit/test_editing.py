@@ -92,11 +92,12 @@ def test_what_is_cleared_is_as_if_it_had_never_been_said(queue):
             "--retries",
             "3",
             "--preemptible",
+            "--try",
         ],
     )
     assert ready(queue) == [first]
     assert queue.groups.get("g").owner == "somebody"
-    edit(queue, job_id, "--clear", "after,begin,on,name,group,retries,preemptible")
+    edit(queue, job_id, "--clear", "after,begin,on,name,group,retries,preemptible,try")
     assert queue.job(job_id).spec == replace(queue.job(first).spec, command="b")
     assert ready(queue) == [first, job_id]
     with pytest.raises(UserError, match=r"'tim' cannot be cleared: choose from .*retry-on, snapshot, stop-on, time"):
@@ -302,7 +303,7 @@ def test_a_start_that_was_planned_for_something_else_does_not_happen(queue):
 
 
 def test_the_options_a_job_has_can_be_typed_again(queue):
-    typed = ["-g", "2", "-t", "1d2h3m4s", "--gpu-mem", "20G", "-m", "1500M", "-p", "low", "--preemptible"]
+    typed = ["-g", "2", "-t", "1d2h3m4s", "--gpu-mem", "20G", "-m", "1500M", "-p", "low", "--preemptible", "--try"]
     typed += ["--group", "g", "--retries", "2", "--retry-on", "exit,oom", "--grace", "500ms", "--hung", "kill"]
     a, b = submit(queue, "a", "b")
     edit(queue, a, *typed)

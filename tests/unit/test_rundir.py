@@ -144,7 +144,7 @@ def test_what_is_written_keeps_its_keys(folder):
     assert set(rundir.read(folder, rundir.SPEC)) == {
         *("version", "job_id", "attempt", "run_id", "argv", "env", "env_file", "env_over", "dir", "umask", "cpus"),
         *("time_limit_s", "ram_mib", "stop_grace_s", "log_limit_bytes", "log_tail_bytes", "probe"),
-        *("progress", "log", "stop_on"),
+        *("progress", "log", "stop_on", "trial"),
     }
     assert set(rundir.read(folder, rundir.STARTED)) == {
         *("version", "job_id", "attempt", "run_id", "pid", "start_time", "boot_id", "pipe", "extendable", "at"),

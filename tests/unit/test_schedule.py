@@ -327,3 +327,46 @@ def test_a_reason_that_all_gpus_share_is_told_once():
     says = "NVML fails with an unknown error. On a host, see `dmesg`."
     plan = choose([wants(1)], [gpu(0, why_not=says), gpu(1, why_not=says), gpu(2, why_not="is lost")], [])
     assert plan.waiting[1] == f"needs 1 GPU, 0 free; GPU 0, 1: {says[:-1]}; GPU 2 is lost"
+
+
+# -- trials ------------------------------------------------------------------------------------------
+
+
+def test_a_trial_goes_ahead_where_there_is_room_and_then_the_order_is_the_usual_one():
+    plan = choose([wants(1, priority="high"), wants(2), wants(3, priority="low", untried=True)], [gpu(0), gpu(1)], [])
+    assert [start.job_id for start in plan.starts] == [3, 1]
+    plan = choose([wants(1), wants(2, gpus=0), wants(3, gpus=0, untried=True)], [gpu(0)], [CpuSlot(0)])
+    assert [start.job_id for start in plan.starts] == [3, 1]
+
+
+def test_a_trial_that_finds_no_room_reserves_nothing_before_its_turn():
+    wide = wants(3, gpus=2, untried=True)
+    plan = choose([wants(1), wants(2), wide], [gpu(0), gpu(1, free=())], [], [runs(9, 1)])
+    assert started(plan) == {1: ("GPU-0",)}
+    plan = choose([wide, wants(4)], [gpu(0), gpu(1, free=())], [], [runs(9, 1)])
+    assert started(plan) == {}
+    assert plan.waiting[4] == "behind #3, which waits for the same GPUs"  # it is its turn
+
+
+def test_a_trial_preempts_nobody_before_its_turn():
+    running = [runs(9, 0, preemptible=True, priority="low")]
+    first = wants(1, on=("1",))
+    plan = choose([first, wants(2, untried=True)], [gpu(0, free=()), gpu(1, free=())], [], [*running, runs(8, 1)])
+    assert plan.preemptions == [Preemption(9, 2)]  # only in its turn, like any job
+    plan = choose([wants(1), wants(2, untried=True)], [gpu(0, free=())], [], running)
+    assert plan.preemptions == [Preemption(9, 1)]
+
+
+def test_only_so_few_trials_go_ahead_that_the_others_get_their_turn():
+    rooms = [gpu(index) for index in range(4)]
+    jobs = [wants(1), wants(2), *(wants(number, untried=True) for number in range(3, 9))]
+    assert list(started(choose(jobs, rooms, [], ahead=2))) == [3, 4, 1, 2]
+    assert list(started(choose(jobs, rooms, [], ahead=0))) == [1, 2, 3, 4]
+
+
+def test_a_trial_counts_for_the_share_of_its_owner_but_reserves_none_of_it():
+    limits = BoxLimits(gpus_each=2)
+    mine = [wants(1, owner="uma"), wants(2, owner="uma", gpus=2, untried=True)]
+    plan = choose(mine, [gpu(0), gpu(1)], [], [runs(9, 2, owner="uma")], limits)
+    assert started(plan) == {1: ("GPU-0",)}
+    assert plan.waiting[2] == "uma has 2 of at most 2 GPUs at once"
