@@ -34,7 +34,7 @@ RECENT = timedelta(hours=24)
 _NO_ESTIMATE = dict.fromkeys(("estimated_start", "estimated_start_not_before", "estimated_start_not_after"))
 _OF_SPEC = (
     "name", "command", "owner", "workspace", "dir", "snapshot", "priority", "gpus", "on", "gpu_type", "gpu_mem_mib",
-    "cpus", "ram_mib", "time_limit_s", "begin_at", "after_ok", "after", "preemptible", "group", "parameters",
+    "cpus", "ram_mib", "time_limit_s", "begin_at", "after_ok", "after", "preemptible", "trial", "group", "parameters",
     "again_of",
 )  # fmt: skip
 _OF_PROGRESS = ("position", "total", "unit", "rate", "eta_s", "eta_low_s", "eta_high_s", "metrics", "phase")

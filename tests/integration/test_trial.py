@@ -174,3 +174,15 @@ def test_ten_trials_go_ahead_and_then_a_job_has_its_turn(box):
     box.run("resume")
     eventually(lambda: "front" in order(box))
     assert order(box) == ["it?"] * 10 + ["front"]
+
+
+def test_a_probed_job_is_tried_at_its_first_batch_which_may_be_too_large(box):
+    box.start_runner(gpus=ONE_GPU)
+    too_large = 'echo "torch.OutOfMemoryError: CUDA out of memory."; exit 1'
+    job_id = submit(
+        box, f"echo batch {{batch_size}}; case $NIGHTSHIFT_RUN_ID in *-try) {too_large};; esac; sleep 300", "--try"
+    )
+    eventually(lambda: box.job(job_id)["phase"] == "probing")
+    assert box.job(job_id)["attempt"] == 2
+    assert (box.home / "runs" / str(job_id) / "1" / "output.log").read_text().startswith("batch 8\n")
+    assert kinds(box, job_id) == []

@@ -15,11 +15,12 @@ from runner.store.jobs import Jobs
 from runner.store.notices import Notices
 from runner.store.queue_order import OrderTable
 from runner.store.scheduling_queries import Line
-from runner.store.spec_changes import Edits
+from runner.store.spec_changes import Edits, TimeLimits
 from tests.jobs import a_spec, an_exit
 
 SLOTS = [("GPU-a", 0), ("GPU-a", 1), ("GPU-b", 0)]
 PRIORITIES = st.sampled_from(["normal", "high"])
+SWITCHES = {"aside": st.booleans(), "trial": st.booleans()}
 AT = "2026-01-01T00:00:00.000000+00:00"
 
 
@@ -37,14 +38,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.told: dict[int, int] = {}
         self.order: list[int] = []  # all jobs, the first to start first; only what has the same priority compares
         self.kept_back: set[int] = set()
+        self.untried: set[int] = set()
 
     def teardown(self):
         self.store.close()
         self.folder.cleanup()
 
-    @rule(target=ids, priority=PRIORITIES, retries=st.integers(0, 1), gpus=st.integers(0, 2), aside=st.booleans())
-    def submit(self, priority, retries, gpus, aside):
-        job_id = self.jobs.add(a_spec(priority=priority, retries=retries, gpus=gpus, preemptible=aside))
+    @rule(target=ids, priority=PRIORITIES, retries=st.integers(0, 1), gpus=st.integers(0, 2), **SWITCHES)
+    def submit(self, priority, retries, gpus, aside, trial):
+        job_id = self.jobs.add(a_spec(priority=priority, retries=retries, gpus=gpus, preemptible=aside, trial=trial))
+        self.untried |= {job_id} if trial else set()
         self.model[job_id] = State.QUEUED
         self.order.append(job_id)
         return job_id
@@ -108,14 +111,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.order.remove(job_id)
         self.order.insert(self.order.index(other) + after, job_id)
 
-    @rule(job_id=ids, priority=PRIORITIES, retries=st.integers(0, 2), gpus=st.integers(0, 2), aside=st.booleans())
-    def edit(self, job_id, priority, retries, gpus, aside):
+    @rule(job_id=ids, priority=PRIORITIES, retries=st.integers(0, 2), gpus=st.integers(0, 2), **SWITCHES)
+    def edit(self, job_id, priority, retries, gpus, aside, trial):
         job = self.jobs.get(job_id)
-        spec = a_spec("other", priority=priority, retries=retries, gpus=gpus, preemptible=aside)
+        spec = a_spec("other", priority=priority, retries=retries, gpus=gpus, preemptible=aside, trial=trial)
         left = self._retries_left(job_id)
         assert Edits(self.store).put(job, spec) == (self.model[job_id] is State.QUEUED)
         if self.model[job_id] is State.QUEUED:
             assert self.jobs.get(job_id).spec == spec
+            self.untried = (self.untried | {job_id}) if trial else (self.untried - {job_id})
             assert self._retries_left(job_id) == max(0, left + retries - job.spec.retries)
         else:
             assert self.jobs.get(job_id).spec == job.spec
@@ -181,6 +185,25 @@ class QueueMachine(RuleBasedStateMachine):
                 self.jobs.ended(job, State.LOST, Reason.HOST, None)
                 self._ended(job_id, State.LOST)
 
+    @rule(job_id=ids, fails=st.booleans())
+    def finish_trial(self, job_id, fails):
+        if self.model[job_id].live and job_id in self.untried:
+            job = self.jobs.get(job_id)
+            if fails:
+                why = (State.FAILED, Reason.EXIT)
+                self.jobs.back_to_queue(job, "failed", why, None, an_exit(exit_code=1), held_by="its trial")
+                self.kept_back.add(job_id)
+            else:
+                self.jobs.passed(job, "passed", None, an_exit())
+                self.untried.remove(job_id)
+            self.model[job_id] = State.QUEUED
+            del self.held[job_id]
+
+    @rule(job_id=ids, limit_s=st.integers(1, 9))
+    def change_limit(self, job_id, limit_s):
+        """In every state: it must not turn a trial into a run."""
+        TimeLimits(self.store).change(self.jobs.get(job_id), float(limit_s))
+
     @rule(job_id=ids)
     def give_back(self, job_id):
         if self.model[job_id] is State.STARTING:
@@ -233,7 +256,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(set(places)) == len(places)
         for job in self.jobs.find():
             row = rows[job.id]
-            assert (request_in(row["lane"]), row["rank"]) == (request_of(job.spec), -job.spec.priority.rank)
+            assert (request_in(row["lane"]), row["rank"]) == (
+                request_of(job.spec, untried=job.id in self.untried),
+                -job.spec.priority.rank,
+            )
 
     @invariant()
     def only_what_waits_is_held(self):

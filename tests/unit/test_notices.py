@@ -16,6 +16,7 @@ from runner.notices import PAYLOADS, Ended, Notice, NoticeKind, Payload, Unknown
 NEEDED = {
     "ended": {"state": "FAILED", "reason": "EXIT"},
     "requeued": {"state": "LOST", "reason": "HOST"},
+    "trial failed": {"state": "FAILED", "reason": "EXIT"},
     "group done": {"group": "night"},
     "goes on": {"trial": 9},
     "disk low": {"free_mib": 12},

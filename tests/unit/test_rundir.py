@@ -155,3 +155,10 @@ def test_what_is_written_keeps_its_keys(folder):
         *("max_rss_mib", "memory", "error"),
     }
     assert rundir.read(folder, rundir.LIMIT) == {"version": 1, "run_id": "aaaaaaaa", "time_limit_s": 90.0}
+
+
+def test_a_trial_is_not_extended_with_its_job(tmp_path):
+    folder = str(tmp_path / "run")
+    os.close(rundir.create(folder, replace(SPEC, time_limit_s=30.0, trial=True)))
+    rundir.raise_limit(folder, SPEC.run_id, 3600.0)
+    assert rundir.limit_s(folder, SPEC.run_id) is None
