@@ -235,7 +235,8 @@ class Attempts(Step):
             self._try_again(job, followed, (state, reason), retry.words, end, retry)
             return
         if job.untried and (job.stop is None or _is_being_preempted(job)):
-            self._try_again(job, followed, (state, reason), HELD_BY, end, held_by=HELD_BY)
+            why = (end.spawn_error if end else None) or "its trial failed"
+            self._try_again(job, followed, (state, reason), why, end, held_by=HELD_BY)
             return
         usage = self._usage.report(job)
         self._jobs.ended(job, state, reason, end, usage)

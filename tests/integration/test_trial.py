@@ -129,11 +129,33 @@ def test_a_runner_killed_while_a_job_is_tried_goes_on_with_the_trial(box):
     assert order(box) == ["it?", "it"]
 
 
+def test_a_job_that_cannot_be_started_says_why(box):
+    box.start_runner(gpus=ONE_GPU)
+    job_id = box.submit("", "--try", argv=["no-such-program"])
+    (notice,) = eventually(lambda: box.notices(job_id))
+    assert (notice.kind, notice.payload.reason) == ("trial failed", "SPAWN")
+    assert "command not found" in notice.payload.why
+
+
+def kill_supervisor(box, job_id):
+    eventually(lambda: is_trying(box, job_id))
+    os.kill(rundir.read_started(rundir.folder_of(str(box.home), job_id, 1)).pid, signal.SIGKILL)
+
+
+def test_a_lost_trial_is_repeated_if_retries_were_asked_for(box):
+    box.start_runner(gpus=ONE_GPU, try_for="1s")
+    job_id = submit(box, f"{says(box, 'it')}; {until(box, 'a')}", "--try", "--retries", "1")
+    kill_supervisor(box, job_id)
+    eventually(lambda: order(box) == ["it?", "it?", "it"])
+    go(box, "a")
+    box.wait_state(job_id, "SUCCEEDED")
+    assert "trial failed" not in kinds(box, job_id)
+
+
 def test_a_trial_whose_supervisor_is_killed_holds_the_job_and_is_told(box):
     box.start_runner(gpus=ONE_GPU)
     job_id = submit(box, f"{says(box, 'it')}; {until(box, 'a')}", "--try")
-    eventually(lambda: is_trying(box, job_id))
-    os.kill(rundir.read_started(rundir.folder_of(str(box.home), job_id, 1)).pid, signal.SIGKILL)
+    kill_supervisor(box, job_id)
     eventually(lambda: box.job(job_id)["held_by"])
     (notice,) = box.notices(job_id)
     assert (notice.kind, notice.payload.reason) == ("trial failed", "SUPERVISOR")
