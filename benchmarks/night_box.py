@@ -310,8 +310,8 @@ class Ours:
         if self.paused and (unlike := self._unlike()):
             queued = [one for one in queued if one.id in unlike]
         queued = _first_of_each_kind(queued)
-        running = [self._running(one) for one in self.live.values()]
-        plan = choose(queued, [self._room(gpu) for gpu in range(GPUS)], (), running, BoxLimits(use=self._use()))
+        running, rooms = [self._running(one) for one in self.live.values()], [self._room(gpu) for gpu in range(GPUS)]
+        plan = choose(queued, rooms, (), running, BoxLimits(use=self._use()), explain=False)
         for preemption in plan.preemptions if not self.paused else ():
             one = self.live[preemption.job_id]
             one.stopping, one.how = True, "preempted"

@@ -19,6 +19,7 @@ from runner.errors import OperatorError
 from runner.loop.attempts import Attempts, Stops
 from runner.loop.box_state import BoxState
 from runner.loop.placement import Placement
+from runner.loop.recording import Recording
 from runner.loop.scheduler import Scheduler
 from runner.loop.upkeep import Upkeep
 from runner.loop.usage import Usage
@@ -138,12 +139,14 @@ class Runner:
         """Return the steps of a tick, in order."""
         probes, usage, breaker = Probes(context), Usage(context), BreakerWatch(context)
         attempts, placement = Attempts(context, usage, probes, self._on_end), Placement(context)
+        recording = Recording(context)
         return (
             attempts,  # what has become of the running attempts
             usage,
             IdleWatch(context),
             TimeWatch(context),
-            MetricWatch(context),
+            recording,
+            MetricWatch(context, recording.take),
             LostGpuWatch(context),
             breaker,
             placement,

@@ -198,7 +198,7 @@ def identity_of(path: str) -> Identity | None:
 def fail(home: str, error: sqlite3.DatabaseError) -> NoReturn:
     """Raise an SQLite error as StoreError, or QueueLostError if the file is damaged. Constraint errors stay as is."""
     message, is_full = str(error), _is_full(home)
-    if type(error) is sqlite3.DatabaseError or ("disk I/O" in message and not is_full):
+    if is_damaged(home, error):
         raise QueueLostError(
             f"The queue's file {os.path.join(home, DATABASE)} is damaged ({message}). Stop nightshift, move the file "
             "away and start nightshift again: it brings back the copy in NIGHTSHIFT_BACKUP_DIR, or begins a new queue "
@@ -212,6 +212,11 @@ def fail(home: str, error: sqlite3.DatabaseError) -> NoReturn:
     if "locked" in message:
         raise _busy(home) from error
     raise StoreError(f"The queue in {home} cannot be used ({message}). `nightshift doctor` tells more.") from error
+
+
+def is_damaged(home: str, error: sqlite3.Error) -> bool:
+    """Return whether an SQLite error says that a file in this folder is damaged."""
+    return type(error) is sqlite3.DatabaseError or ("disk I/O" in str(error) and not _is_full(home))
 
 
 def _busy(home: str) -> StoreError:

@@ -1,4 +1,4 @@
-"""Delete what is no longer needed: output, run directories, snapshots and rows of ended jobs; old messages."""
+"""Delete what is no longer needed: output, run directories, snapshots, series and rows of ended jobs; old messages."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from runner import clock, rundir
 from runner.errors import NightshiftError
 from runner.model import FINAL_STATES
 from runner.snapshot import code_copy
+from runner.store import series
 from runner.store.box import Box, BoxKey
 from runner.store.connection import open_store
 
@@ -75,6 +76,9 @@ def prune(store: Store, rules: Rules, *, dry_run: bool = False) -> Removed:
     if rules.disk_limit is not None:
         _fit(store, rules.disk_limit * MIB, removed)
     _remove_snapshots(store, removed)
+    if not dry_run:
+        jobs = store.tuples("SELECT id, run_id FROM jobs")
+        series.prune(store.home, {series.job_subject(job_id, run_id) for job_id, run_id in jobs})
     return removed
 
 

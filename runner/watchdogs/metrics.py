@@ -11,6 +11,8 @@ from runner.progress.stop_rules import parse_rules
 from runner.step import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runner.model import Exit, Job, State
     from runner.rundir import ProgressRecord
     from runner.step import Context
@@ -19,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class MetricWatch(Step):
-    """Takes in what was read from the outputs of jobs."""
+    """Takes in what was read from the outputs of jobs, and hands it on to `record`."""
 
-    def __init__(self, context: Context) -> None:
-        self._context, self._jobs = context, context.jobs
+    def __init__(self, context: Context, record: Callable[[Ref, ProgressRecord], None]) -> None:
+        self._context, self._jobs, self._record = context, context.jobs, record
         self._news: dict[Ref, ProgressRecord] = {}
 
     def read(self) -> None:
@@ -34,6 +36,7 @@ class MetricWatch(Step):
         for ref, record in self._news.items():
             before = self._jobs.progress(ref)
             self._jobs.save_progress(ref, record)
+            self._record(ref, record)
             for rule in record.broken.keys() - (before.broken if before else {}).keys():
                 self._tell(ref, record, rule)
 

@@ -14,6 +14,7 @@ from runner.store.connection import open_store
 from runner.store.jobs import Jobs
 from runner.store.notices import Notices
 from runner.store.retention import Rules, main, prune, tidy
+from runner.store.series import NewPoint, SeriesFile, Span, job_subject, points_of
 from tests.jobs import a_spec, an_exit
 
 DAY = 86400.0
@@ -52,6 +53,17 @@ def runs(store):
 def test_old_logs(store):
     removed = prune(store, Rules(keep_logs=15 * DAY))
     assert (removed.logs, logs(store), runs(store)) == (2, [3, 4], [1, 2, 3, 4])
+
+
+def test_series_go_with_their_jobs(store):
+    subjects = [job_subject(job.id, job.run_id) for job in sorted(Jobs(store).find(), key=lambda job: job.id)]
+    file = SeriesFile(store.home)
+    file.write([NewPoint(subject, 10, {"loss": Span(1, 1, 1)}) for subject in subjects], lambda _: True)
+    file.close()
+    prune(store, Rules(keep_jobs=15 * DAY), dry_run=True)
+    assert all(points_of(store.home, subject, "loss") for subject in subjects)
+    prune(store, Rules(keep_jobs=15 * DAY))
+    assert [bool(points_of(store.home, subject, "loss")) for subject in subjects] == [False, False, True, True, True]
 
 
 def test_old_runs(store):
