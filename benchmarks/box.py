@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from runner.api import Queue, job_spec
@@ -30,8 +30,8 @@ def until(look: Callable[[], object], timeout: float = 120) -> None:
 
 
 class Box:
-    def __init__(self, home: str, **settings: str) -> None:
-        self.home = home
+    def __init__(self, home: str, command: Sequence[str], **settings: str) -> None:
+        self.home, self._command = home, command
         self._environ = {**os.environ, "NIGHTSHIFT_HOME": home}
         self._environ |= {f"NIGHTSHIFT_{name.upper()}": value for name, value in settings.items()}
         self.queue = Queue(home, actor="bench")
@@ -39,7 +39,7 @@ class Box:
     def start(self) -> None:
         """A runner, up when this returns."""
         with (Path(self.home) / "out").open("wb") as out:
-            self.runner = subprocess.Popen([*COMMAND, "runner"], env=self._environ, stdout=out, stderr=out)
+            self.runner = subprocess.Popen(self._command, env=self._environ, stdout=out, stderr=out)
         until(lambda: b" up: " in (Path(self.home) / "out").read_bytes())
 
     def spec(self, command: str, *, owner: str = "bench", folder: str = "/", **values: object) -> JobSpec:
@@ -85,9 +85,9 @@ class Box:
 
 
 @contextlib.contextmanager
-def a_box(gpus: str = "sim:2x24GiB", **settings: str) -> Iterator[Box]:
+def a_box(gpus: str = "sim:2x24GiB", runner: Sequence[str] = (*COMMAND, "runner"), **settings: str) -> Iterator[Box]:
     with tempfile.TemporaryDirectory(prefix="nsbench", ignore_cleanup_errors=True) as home:
-        box = Box(home, **{"gpus": gpus, "breaker": "0", **settings})
+        box = Box(home, runner, **{"gpus": gpus, "breaker": "0", **settings})
         try:
             box.start()
             yield box

@@ -1,10 +1,11 @@
 """A night on the real runner: real processes on simulated GPUs, ten times as fast as it would be.
 
-Everything that is a setting is a tenth of its default, and so are the jobs. What is no setting is not: a reading of the
-GPUs each second, a look for hung jobs each ten, the start of a process. So each of these counts ten times as much as
-in a night at its own pace, and the share is a lower bound of what it would be there.
+Everything that is a setting is a tenth of its default, and so are the jobs and the times of the stall rule. The rest is
+not: a reading of the GPUs each second, a look for hung jobs each ten, the start of a process. So each of these counts
+ten times as much as in a night at its own pace, and the share is a lower bound of what it would be there.
 
-`python -m benchmarks.compressed 1` plays night 1, which takes an hour; `--hours 2` only its first two of ten.
+`python -m benchmarks.compressed 1` plays night 1, which takes an hour; `--hours 2` only its first two of ten. With
+`--progress 0.9`, nine of ten jobs print their progress.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from benchmarks.box import Box, a_box
+from benchmarks.compressed_runner import FASTER
 from benchmarks.night import BOOT_S, GPUS, NIGHT_S, OK, Job, Night
 from benchmarks.night_box import ORACLE, SHIPPED, Ours
 from benchmarks.night_job import Work
@@ -32,7 +34,6 @@ from runner.gpu.sim import state
 from runner.gpu.sim.state import Claim
 from runner.model import State
 
-FASTER = 10.0
 Act = tuple[float, Callable[[], None]]
 REPOSITORY = Path(__file__).parents[1]
 SETTINGS = {
@@ -48,6 +49,7 @@ SETTINGS = {
     "probe_quiet": "1s",
     "probe_limit": "12s",
 }
+RUNNER = [sys.executable, "-m", "benchmarks.compressed_runner"]
 PRIORITIES = {-1: "low", 0: "normal", 1: "high"}
 
 
@@ -151,6 +153,7 @@ def compressed(night: Night, hours: float) -> Night:
             fault_s=job.fault_s / FASTER,
             limit_s=job.limit_s and job.limit_s / FASTER,
             saves_every_s=job.saves_every_s and job.saves_every_s / FASTER,
+            prints=job.prints and replace(job.prints, step_s=job.prints.step_s / FASTER),
         )
         for job in night.jobs
     )
@@ -160,7 +163,7 @@ def compressed(night: Night, hours: float) -> Night:
 
 def play(night: Night) -> tuple[float, dict[int, str]]:
     """The share that counted in a night that is compressed already, and what became of its jobs."""
-    with tempfile.TemporaryDirectory(prefix="nsnight") as folder, a_box(**SETTINGS) as box:
+    with tempfile.TemporaryDirectory(prefix="nsnight") as folder, a_box(runner=RUNNER, **SETTINGS) as box:
         return Play(night, box, Path(folder)).run()
 
 
@@ -168,11 +171,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("night", type=int, nargs="?", default=1)
     parser.add_argument("--hours", type=float, default=NIGHT_S / 3600)
+    parser.add_argument("--progress", type=float, default=0.0, help="share of the jobs that print their progress")
     given = parser.parse_args()
-    night = replace(Night.of(given.night), length_s=given.hours * 3600)
+    night = replace(Night.of(given.night).with_progress(given.progress), length_s=given.hours * 3600)
     with contextlib.suppress(KeyboardInterrupt):
-        share, ends = play(compressed(Night.of(given.night), given.hours))
+        share, ends = play(compressed(night, given.hours))
         print(f"night {given.night}, {given.hours:g} of its hours in {given.hours * 60 / FASTER:g} minutes")
+        print(f"  print their progress {100 * given.progress:.0f} %")
         print(f"  the real runner     {100 * share:.1f} %")
         print(f"  as computed         {100 * Ours(night, SHIPPED).share():.1f} %")
         print(f"  the oracle          {100 * Ours(night, ORACLE).share():.1f} %")

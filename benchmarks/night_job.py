@@ -13,10 +13,13 @@ import os
 import signal
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.night import CRASH, IDLES, OK, OOM, SPINS, Job
+from benchmarks.night import CRASH, IDLES, OK, OOM, SPINS, Job, Printing
+from benchmarks.night_rules import printed
 from runner.gpu.sim.load import Hold, SimulatedOutOfMemoryError, hold
 
 STEP_S = 0.25
@@ -66,16 +69,29 @@ def _work(job: Job, work: Work, held: Hold) -> int:
     faulty = job.fault != OK and not work.healed and job.fault_s >= work.done_s
     until_s = job.fault_s if faulty else job.work_s
     began, had_s = time.monotonic(), work.done_s
+    lines = deque((at_s, line) for at_s, line in progress_lines(job) if at_s > had_s)
     while work.done_s < until_s:
         time.sleep(min(STEP_S, until_s - work.done_s))
         work.done_s = min(until_s, had_s + time.monotonic() - began)
         if job.saves_every_s:
             work.saved_s = max(work.saved_s, work.done_s // job.saves_every_s * job.saves_every_s)
         work.write()
-        print(f"step {work.done_s:.2f}", flush=True)
+        if not job.prints:
+            print(f"step {work.done_s:.2f}", flush=True)
+        while lines and lines[0][0] <= work.done_s:
+            print(lines.popleft()[1], flush=True)
         held.resize(held.memory_mib - ALLOCATED_ANEW_MIB)
         held.resize(held.memory_mib + ALLOCATED_ANEW_MIB)
     return _go_wrong(job, work, held) if faulty else 0
+
+
+def progress_lines(job: Job) -> Iterator[tuple[float, str]]:
+    """What a job that prints its progress prints, and after how many seconds of work."""
+    steps = list(printed(job, job.work_s / job.prints.epochs)) if job.prints else []
+    for position, (at_s, evaluated) in enumerate(steps, start=1):
+        if evaluated:
+            yield at_s, "Evaluating: 100%|██████████| 1/1 [00:01<00:00,  1.00it/s]"
+        yield at_s, f"step {position}/{len(steps)} loss 2.31"
 
 
 def _go_wrong(job: Job, work: Work, held: Hold) -> int:
@@ -100,7 +116,8 @@ def _save_and_leave(work: Work) -> None:
 
 def main() -> int:
     folder, number = Path(sys.argv[1]), int(Path(sys.argv[0]).stem.rpartition("_")[2])
-    job = Job(**json.loads((folder / f"{number}.json").read_text()))
+    told = json.loads((folder / f"{number}.json").read_text())
+    job = Job(**{**told, "prints": Printing(**told["prints"]) if told["prints"] else None})
     try:
         return run(job, Work.at(folder, number))
     except SimulatedOutOfMemoryError as error:

@@ -23,9 +23,10 @@ def progress_at(job: Job, worked_s: float, at: float) -> Progress | None:
     if job.prints is None or worked_s < 2 * job.prints.step_s:
         return None
     epoch_s, pace = job.work_s / job.prints.epochs, Pace()
-    for position, printed_s in enumerate(printed(job, epoch_s), start=1):
+    for position, (printed_s, evaluated) in enumerate(printed(job, epoch_s), start=1):
         if printed_s > worked_s:
             break
+        pace.interrupted |= evaluated
         pace.advance(position, at - worked_s + printed_s)
     return Progress(
         position=pace.position,
@@ -36,17 +37,21 @@ def progress_at(job: Job, worked_s: float, at: float) -> Progress | None:
         gap_s=pace.gap_s,
         longest_pause_s=pace.longest_pause_s,
         pauses=pace.pauses,
+        evaluated=pace.evaluated,
         work=True,
     )
 
 
-def printed(job: Job, epoch_s: float) -> Iterator[float]:
-    """The seconds of work at which it prints a step; it evaluates in silence at the end of each epoch."""
+def printed(job: Job, epoch_s: float) -> Iterator[tuple[float, bool]]:
+    """The seconds of work at which it prints a step, and whether it has printed an evaluation since the last one.
+
+    It evaluates in silence at the end of each epoch, and then prints the result.
+    """
     assert job.prints is not None
     train_s = epoch_s * (1 - job.prints.pause)
     for epoch in range(job.prints.epochs):
         for step in range(1, int(train_s / job.prints.step_s) + 1):
-            yield epoch * epoch_s + step * job.prints.step_s
+            yield epoch * epoch_s + step * job.prints.step_s, epoch > 0 and step == 1
 
 
 @cache

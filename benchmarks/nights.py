@@ -18,6 +18,8 @@ from benchmarks.night_box import FORESIGHT, ORACLE, PROBING_ORACLE, SHIPPED, Our
 from runner.idle import hung_rule
 
 NIGHTS = 10
+OTHER_NIGHTS = range(11, 31)  # no rule was chosen by them
+PRINTING = (0.0, 0.5, 0.9)  # shares of the jobs that print their progress
 GOAL = 0.95
 DOCUMENT = Path(__file__).parents[1] / "docs" / "nights.md"
 BEGIN, END = "<!-- table: made by python -m benchmarks.nights --write -->", "<!-- end of table -->"
@@ -97,14 +99,18 @@ def rows() -> tuple[Row, ...]:
 
 
 @cache
-def of_oracle(number: int, stretch: int, oracle: Way = ORACLE) -> float:
-    """As shipped, in a night whose jobs are so many times as long."""
-    night = Night.of(number, stretch)
-    return Ours(night, SHIPPED).share() / Ours(night, oracle).share()
+def share_of(number: int, stretch: int, way: Way, printing: float = 0.0) -> float:
+    """The share in a night whose jobs are so many times as long, and some of which print their progress."""
+    return Ours(Night.of(number, stretch).with_progress(printing), way).share()
+
+
+def of_oracle(number: int, stretch: int, oracle: Way = ORACLE, printing: float = 0.0) -> float:
+    """As shipped, beside an oracle, which needs no progress."""
+    return share_of(number, stretch, SHIPPED, printing) / share_of(number, stretch, oracle)
 
 
 def tables(made: tuple[Row, ...]) -> str:
-    parts = [_verdict(made), _by_night(made), _by_setting(made), _by_length(made), _by_cause(made)]
+    parts = [_verdict(made), _by_night(made), _by_progress(made), _by_setting(made), _by_length(made), _by_cause(made)]
     return "\n\n".join(parts)
 
 
@@ -130,6 +136,17 @@ def _by_night(made: tuple[Row, ...]) -> str:
 def line_of(row: Row) -> str:
     shares = (row.oracle, row.ours, row.ours / row.oracle, row.ours / row.foresight, row.simple, row.loop)
     return "| " + " | ".join(map(str, [row.night.number, len(row.night.jobs), *map(_percent, shares)])) + " |"
+
+
+def _by_progress(made: tuple[Row, ...]) -> str:
+    lines = []
+    for printing in PRINTING:
+        nights = [one.night.number for one in made], OTHER_NIGHTS
+        shares = [[of_oracle(number, 1, printing=printing) for number in some] for some in nights]
+        cells = [_percent(of(found)) for found in shares for of in (min, mean)]
+        lines.append("| " + " | ".join([f"{100 * printing:.0f} %", *cells]) + " |")
+    head = "| jobs that print their progress | worst night, of the oracle's | mean |"
+    return "\n".join([f"{head} worst of {len(OTHER_NIGHTS)} other nights | mean |", "|---" * 5 + "|", *lines])
 
 
 def _by_setting(made: tuple[Row, ...]) -> str:

@@ -66,6 +66,7 @@ class Trace:
     expected_at: float | None = None  # when the stop is due, where that matters
     idle_from: float = 0.0
     advances: tuple[float, ...] = ()  # when its counter advances by one
+    evaluates: tuple[float, ...] = ()  # when it prints the result of an evaluation
     total: float | None = None  # where the counter ends
     work: bool = True  # the counter is one of real work, not of a download
     prints: tuple[float, ...] = ()  # when it prints anything else
@@ -258,6 +259,9 @@ def _with_counter() -> list[Trace]:
               moments(1800, SPINS, SPINS), advances=steps((0, 700, 1)), expected_at=1300.0, **hung),
         Trace("NCCL hang after one hiccup", "kill", "the same after a single pause of 5 s: 4 min",
               moments(1800, SPINS, SPINS), advances=steps((0, 400, 1), (405, 700, 1)), expected_at=940.0, **hung),
+        Trace("NCCL hang after one evaluation", "kill", "the same; the output says what the pause was: 2 min",
+              moments(1800, SPINS, SPINS), advances=steps((0, 400, 1), (405, 700, 1)), evaluates=(405.0,),
+              expected_at=820.0, **hung),
         Trace("hang before the first step", "kill", "100 % at little power from the start, no counter: 10 min",
               moments(1800, SPINS, SPINS), prints=(5.0,), power=low_power((0, 1e9)), expected_at=610.0),
         Trace("NCCL hang, the runner restarts", "kill", "as at step 700, with a new runner a minute later",
@@ -268,6 +272,9 @@ def _with_counter() -> list[Trace]:
               moments(1800, stuck_700), advances=short_pauses, expected_at=820.0, idle_from=700.0),
         Trace("idle before its first pause", "kill", "the same, without a pause before: the whole window",
               moments(1800, stuck_700), advances=steps((0, 700, 1)), expected_at=1000.0, idle_from=700.0),
+        Trace("idle after short evaluations", "kill", "they are printed, but too short to be a pause: 2 min",
+              moments(1800, stuck_700), advances=steps((0, 700, 1)), evaluates=steps((0, 700, 200)),
+              expected_at=820.0, idle_from=700.0),
         Trace("idle after checkpoints of 40 s", "kill", "four of them are shorter than the window",
               moments(1800, stuck_700, stuck_700), advances=with_pauses(700, 200, 40), expected_at=860.0,
               idle_from=700.0),
@@ -318,6 +325,9 @@ def _with_counter() -> list[Trace]:
         Trace("pauses that double", "keep", "5, 10, 20, 40, 80 and 160 s, idle each time",
               moments(1800, IDLE), advances=steps((0, 200, 1), (205, 400, 1), (410, 600, 1), (620, 800, 1),
                                                   (840, 1000, 1), (1080, 1200, 1), (1360, 1800, 1))),
+        Trace("tries its evaluation before the first step", "keep", "then the first one takes 4 min on the CPU",
+              moments(1800, lambda at: 0.0 if 700 <= at < 940 else 95.0), evaluates=(0.5, 940.0),
+              advances=steps((0, 700, 1), (940, 1800, 1))),
         Trace("a last evaluation", "keep", "step 690 of 690, then 4 min on the CPU; pauses of 10 s before",
               moments(940, stuck_700), advances=short_pauses[:690], total=float(len(short_pauses[:690]))),
         Trace("prints while it evaluates", "keep", "4 min idle; lines without a counter; pauses of 10 s before",
@@ -405,8 +415,9 @@ class Counter:
     def at(self, now: float, moved_at: float) -> Standstill | None:
         trace, pace = self._trace, self._pace
         while self._next < len(trace.advances) and trace.advances[self._next] <= now:
-            self._next += 1
-            pace.advance(float(self._next), trace.advances[self._next - 1])
+            at, self._next = trace.advances[self._next], self._next + 1
+            pace.interrupted |= any((pace.at or 0.0) < evaluated <= at for evaluated in trace.evaluates)
+            pace.advance(float(self._next), at)
         while self._prints and self._prints[-1] <= now:
             self.printed_at = self._prints.pop()
         self.printed_at = max(self.printed_at, pace.at or 0.0)
@@ -414,7 +425,8 @@ class Counter:
             return None
         progress = Progress(
             position=pace.position, total=trace.total, unit="step", advanced_at=pace.at, step_s=pace.step_s,
-            gap_s=pace.gap_s, longest_pause_s=pace.longest_pause_s, pauses=pace.pauses, work=trace.work,
+            gap_s=pace.gap_s, longest_pause_s=pace.longest_pause_s, pauses=pace.pauses, evaluated=pace.evaluated,
+            work=trace.work,
         )  # fmt: skip
         return standstill(progress, self.printed_at, moved_at)
 

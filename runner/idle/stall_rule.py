@@ -3,8 +3,8 @@
 GPUs at 0 %, or at 100 % with little power, may belong to a job that evaluates on the CPU, loads data or saves. Its
 counter (runner.progress) tells more. While it advances, or stands still no longer than this job's pauses usually last,
 the job is not stopped. If it stands still for far longer than the longest pause so far, the job is stopped sooner than
-without a counter. No time gets shorter before the first pause, because nobody knows yet how long its pauses are, nor
-at the end of the counter, because a final evaluation or upload is unlike the pauses before.
+without a counter. No time gets shorter before the first pause or evaluation, because nobody knows yet how long they
+take, nor at the end of the counter, because a final evaluation or upload is unlike the pauses before.
 
 Only a counter of real work counts. Downloads and installs are not work.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXCUSED_GAPS, STALLED_GAPS = 20.0, 40.0  # usual times between two advances
 EXCUSED_PAUSES, STALLED_PAUSES = 2.0, 4.0  # longest pauses so far
 LONGEST_GAPS_S = 600.0  # of a counter that prints seldom, so many gaps would be hours; two of them still count
-EXCUSED_AT_LEAST_S, STALLED_AT_LEAST_S = 60.0, 120.0  # stalled: twice as long after a single pause
+EXCUSED_AT_LEAST_S, STALLED_AT_LEAST_S = 60.0, 120.0  # stalled: twice as long after a single pause of unknown cause
 SAVES_AT_MOST_S = 1800.0  # after the last advance; a job that reads or writes for longer may hang in a loop
 
 
@@ -67,9 +67,9 @@ def standstill(
 def _stalled_s(progress: Progress, gap_s: float) -> float | None:
     """Return after how long the counter surely stands still; None if the next pause may be unlike those before."""
     is_over = progress.total is not None and progress.position is not None and progress.position >= progress.total
-    if progress.pauses < 1 or is_over:
+    if is_over or not (progress.pauses or progress.evaluated):
         return None
-    at_least_s = STALLED_AT_LEAST_S * (2 if progress.pauses == 1 else 1)
+    at_least_s = STALLED_AT_LEAST_S * (2 if progress.pauses == 1 and not progress.evaluated else 1)
     return max(_gaps_s(STALLED_GAPS, gap_s), STALLED_PAUSES * progress.longest_pause_s, at_least_s)
 
 

@@ -47,6 +47,7 @@ class Progress:
     gap_s: float | None = None  # usual seconds between two advances
     longest_pause_s: float = 0.0
     pauses: int = 0
+    evaluated: bool = False  # an evaluation was read between two advances
     work: bool = False  # its own counter was seen, not only downloads and the like
 
     def to_json(self) -> dict[str, Any]:
@@ -90,6 +91,7 @@ class Pace:
     longest_pause_s: float = 0.0
     gap_s: float | None = None
     interrupted: bool = False  # an evaluation was seen since the last advance
+    evaluated: bool = False  # an evaluation was seen between two advances, after the first few
     usual_s: float | None = None
 
     def advance(self, position: float, at: float) -> None:
@@ -110,9 +112,11 @@ class Pace:
         expected_s = steps * usual_s if usual_s is not None else taken_s
         longest_s = max(PAUSE_TIMES * expected_s, expected_s + PAUSE_S)
         longest_s = INTERRUPTED_TIMES * expected_s if self.interrupted else longest_s
-        is_pause, self.interrupted = self.seen > FIRST_GAPS and taken_s > longest_s, False
+        is_pause = self.seen > FIRST_GAPS and taken_s > longest_s
         if self.seen > FIRST_GAPS:
+            self.evaluated |= self.interrupted
             self.steps, self.seconds = self.steps + steps, self.seconds + taken_s
+        self.interrupted = False
         if is_pause:
             self.pauses += 1
             self.pause_s += taken_s - expected_s

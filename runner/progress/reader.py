@@ -425,6 +425,7 @@ class ProgressReader:
             gap_s=pace.gap_s,
             longest_pause_s=pace.longest_pause_s,
             pauses=pace.pauses,
+            evaluated=pace.evaluated,
             work=True,
         )
 

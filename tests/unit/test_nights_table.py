@@ -8,11 +8,14 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
 
+from benchmarks.compressed import compressed
 from benchmarks.night import CRASH, GPUS, IDLES, OOM, SPINS, Night
 from benchmarks.night_box import SHIPPED, Ours
-from benchmarks.night_rules import hung_s, idle_stop_s
-from benchmarks.nights import DOCUMENT, NIGHTS, line_of, row, rows, written
+from benchmarks.night_job import progress_lines
+from benchmarks.night_rules import hung_s, idle_stop_s, progress_at
+from benchmarks.nights import DOCUMENT, NIGHTS, line_of, of_oracle, row, rows, written
 from runner.idle import hung_rule
+from runner.progress.reader import ProgressReader
 
 
 def test_the_document_shows_this_night():
@@ -65,3 +68,18 @@ def test_a_broken_sweep_costs_seconds():
     paused_s = Ours(night, SHIPPED)
     assert paused_s.share() > 0.85
     assert 0 < paused_s.wasted["the breaker has paused the queue"] < 120
+
+
+def test_a_job_that_prints_its_progress_is_read_as_the_night_computes_it():
+    night = compressed(Night.of(1).with_progress(1.0), 10)
+    job = next(job for job in night.jobs if 60 < job.work_s < 120)
+    reader = ProgressReader()
+    for at_s, line in progress_lines(job):
+        reader.feed(line, at_s)
+    read, computed = reader.progress(job.work_s), progress_at(job, job.work_s, job.work_s)
+    assert (read.position, read.pauses, read.evaluated) == (computed.position, computed.pauses, True)
+    assert read.longest_pause_s == pytest.approx(computed.longest_pause_s)
+
+
+def test_progress_lets_a_night_lose_less():
+    assert of_oracle(1, 1, printing=0.9) > of_oracle(1, 1)
