@@ -11,7 +11,7 @@ import operator
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import re2
 
@@ -31,7 +31,8 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 _LOSS_NOT_FINITE = re2.compile(rb"(?i)loss[^\r\n]*[^a-z](?:nan|inf|infinity)(?:[^a-z]|$)")
-_VALUE = rb"[\"']?\s{0,3}[=:]?\s{0,12}[\"'\[(]{0,2}([-+.\d][-+.\deE]{0,30}|(?i:[-+]?nan|[-+]?inf))"
+_BEFORE = rb"[\"']?\s{0,3}[=:]?\s{0,12}[\"'\[(]{0,2}"
+_VALUE = _BEFORE + rb"([-+.\d][-+.\deE]{0,30}|(?i:[-+]?nan|[-+]?inf))"
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]{0,32}[A-Za-z]")
 
 
@@ -59,7 +60,7 @@ class StopRule:
         """Return quickly whether output may hold a value that breaks the rule. Never misses one."""
         if not self.name:
             return bool(_LOSS_NOT_FINITE.search(block))
-        if self.name.encode() not in block:
+        if self.name.encode() not in block or (self._large and not self._large.search(block)):
             return False
         try:
             values = list(map(float, self._values.findall(block)))
@@ -71,6 +72,15 @@ class StopRule:
     @cached_property
     def _values(self) -> re.Pattern[bytes]:
         return re.compile(re.escape(self.name.encode()) + _VALUE)
+
+    @cached_property
+    def _large(self) -> Any:
+        """Return a quick pattern for values above the limit: they have as many digits, an exponent or no number."""
+        if ">" not in self.compare or not 1 <= self.limit < 1e15:
+            return None
+        digits = len(str(int(self.limit)))
+        above = rb"(?:[-+]{0,2}[0-9]{%d}|[-+.0-9]{1,30}[eE]|(?i:[-+]?nan|[-+]?inf))" % digits
+        return re2.compile(re2.escape(self.name).encode() + _BEFORE.replace(rb"\s", rb"[ \t\r\n\f\v]") + above)
 
     def __str__(self) -> str:
         return f"{self.name}{self.compare}{self.limit:g}" if self.name else "nan"

@@ -70,3 +70,15 @@ def test_every_line_of_the_output_counts(line, why):
     block = b"step 4 loss: 2.0\n" + line + b"\rstep 6 loss: 2.0\n"
     broken = broken_in(rules, block)
     assert (broken[1] if broken else None) == why
+
+
+@pytest.mark.parametrize("rule", ["loss>10", "loss>=10", "loss>10.5", "loss>1", "loss>0.5", "loss>1e300"])
+@pytest.mark.parametrize(
+    "value", ["9.9999", "10", "10.51", "+11.2", "0012", "1.2e1", ".2E2", "'99'", "1e301", "nan", "Inf"]
+)
+@pytest.mark.parametrize("sign", ["=", ": ", " ", '": '])
+def test_the_quick_look_never_misses_a_value(rule, value, sign):
+    [parsed] = parse_rules(rule)
+    number = float(value.strip("'"))
+    breaks = math.isnan(number) or parsed.broken_by({"loss": number}) is not None
+    assert parsed.may_break(f"step 3 loss{sign}{value} lr 0.1234567\n".encode()) >= breaks
