@@ -45,8 +45,8 @@ def outcome(end: Exit, stop: Stop | None, *, preempted: bool = False) -> tuple[S
         return State.CANCELLED, stop.reason
     if end.exit_code == 0:
         return State.SUCCEEDED, Reason.EXIT
-    if end.timed_out:
-        return State.CANCELLED, Reason.TIMEOUT
+    if end.timed_out or (end.hung_up and stop is None):
+        return State.CANCELLED, Reason.TIMEOUT if end.timed_out else Reason.USER
     if end.stopped:
         # nobody asked for this stop: the host or its container is going down
         return (State.CANCELLED, stop.reason) if stop else (State.LOST, Reason.SUPERVISOR)

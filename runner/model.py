@@ -128,6 +128,7 @@ class JobSpec(Record):
     command: str  # as given; an argument list is shown shell-quoted
     argv: tuple[str, ...] | None = None  # an exact argument list instead of shell text
     script: bool = False  # command is a whole file; its first line may name an interpreter
+    terminal: bool = False  # it has a terminal, and ends when nobody sees it any more
     owner: str
     name: str | None = None
     workspace: str | None = None
@@ -215,6 +216,7 @@ class Exit(Record):
     spawn_error: str | None = None  # why the program could not be executed at all
     stopped: bool = False  # the stop had begun before the main process ended
     timed_out: bool = False  # ... because the time limit was reached
+    hung_up: bool = False  # nobody came to its terminal, or the client left it
     started_at: str
     finished_at: str
     duration_s: float

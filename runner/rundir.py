@@ -12,6 +12,7 @@ A run directory holds
     limit.json      a longer time limit, given after the start; read when the old limit is reached
     exit.json       durable before the supervisor releases the lock
     script          the job's script, if it was submitted as a file
+    terminal        the socket of a job with a terminal, until its client has connected
 
 This module imports little on purpose: supervisors are forked from a process that has loaded it.
 """
@@ -45,6 +46,7 @@ OUTPUT = "output.log"
 TAILS = ("output.tail.0", "output.tail.1")
 TIMES = "output.times"
 SCRIPT = "script"
+TERMINAL = "terminal"
 PROBE = "probe.json"
 LIMIT = "limit.json"
 PROGRESS = "progress.json"
@@ -67,6 +69,7 @@ class AttemptSpec(Record):
     env_over: dict[str, str] = field(default_factory=dict)  # overrides both
     dir: str = "/"
     umask: int = 0o022
+    terminal: bool = False  # it has a terminal, and waits for the client who sees it
     time_limit_s: float | None = None
     cpus: int = 0
     ram_mib: int = 0

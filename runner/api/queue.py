@@ -239,6 +239,8 @@ class Queue:
         return new
 
     def _changed(self, job: Job, changes: Sequence[str]) -> JobSpec:
+        if job.spec.terminal:
+            raise UserError(f"Job {job.id} had a terminal. To get another one, type at a terminal: nightshift run")
         if not changes:
             return replace(job.spec, again_of=job.id)
         if job.spec.script:

@@ -29,7 +29,7 @@ LONGEST_COMMAND = 1_000_000
 BATCH, ACCUMULATION = "{batch_size}", "{grad_accum}"
 # these options have the name and the value of a field of the spec
 _AS_GIVEN = {option.key for option in OPTIONS} - {"dir", "env", "gpus", "priority", "probe", "snapshot", "workspace"}
-_AS_GIVEN |= {"parameters"}
+_AS_GIVEN |= {"parameters", "terminal"}
 NO_RETRIES = "--retry-on says when to retry, but not how often: add --retries 2"
 
 
@@ -110,6 +110,10 @@ def refuse_unrunnable(spec: JobSpec) -> None:
 
         refuse_leaving(spec.command)
     _refuse_unprobable(spec)
+    if spec.terminal and (spec.probe is not None or spec.retries or spec.preemptible):
+        raise UserError(
+            "A job with a terminal runs once: leave out --probe, {batch_size}, --retries and --preemptible."
+        )
     if not os.path.isdir(spec.dir):
         raise UserError(f"The folder {spec.dir} does not exist. Submit the job from another folder, or with --dir.")
 

@@ -53,6 +53,7 @@ def order(
         env_over={key: value for key, value in complete.items() if variables.get(key) != value or key in spec.env},
         dir=folder_of_job,
         umask=spec.umask,
+        terminal=spec.terminal,
         time_limit_s=spec.time_limit_s,
         cpus=spec.cpus,
         ram_mib=spec.ram_mib,

@@ -10,7 +10,7 @@ ADDRESS_LIMIT = 107  # sun_path has 108 bytes, the last one is NUL
 
 
 @contextlib.contextmanager
-def _address(folder: str, name: str):  # type: ignore[no-untyped-def]
+def address_of(folder: str, name: str):  # type: ignore[no-untyped-def]
     """Yield a path to the socket that fits into sun_path, however long the folder's path is."""
     path = os.path.join(folder, name)
     if len(os.fsencode(path)) <= ADDRESS_LIMIT:
@@ -27,7 +27,7 @@ def ring(folder: str, name: str) -> bool:
     """Wake the process that listens under this name. Return False if none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
         try:
-            with _address(folder, name) as address:
+            with address_of(folder, name) as address:
                 bell.sendto(b"!", address)
         except BlockingIOError:
             return True  # its queue is full, so it will wake anyway
@@ -44,7 +44,7 @@ class Doorbell:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
-        with _address(folder, name) as address:
+        with address_of(folder, name) as address:
             self._socket.bind(address)
 
     def fileno(self) -> int:

@@ -112,16 +112,19 @@ class Execution:
         self._host_kills = linux.host_kills()
         while self._reap():
             for descriptor, _ in self._poll.poll(self._wait_ms()):
-                if descriptor == self._wake:
-                    self._take_signals()
-                elif descriptor == self._drain:
-                    self._take_output()
-                else:
-                    self._close_orders()
+                self._hear(descriptor)
             self._keep_time()
         while self._take_output():
             pass
         self._see_kills()
+
+    def _hear(self, descriptor: int) -> None:
+        if descriptor == self._wake:
+            self._take_signals()
+        elif descriptor == self._drain:
+            self._take_output()
+        else:
+            self._close_orders()
 
     def _close_orders(self) -> None:
         """Let go of the runner's socket: it is gone, and orders that nobody took must not stay in it."""
@@ -194,11 +197,18 @@ class Execution:
             self._poll.unregister(self._drain)
             self._drained = True
             return False
-        self._output.append(data)
+        self._keep_output(data)
         return True
 
+    def _keep_output(self, data: bytes) -> None:
+        self._output.append(data)
+
+    def _due(self) -> tuple[float | None, ...]:
+        """Return when `_keep_time` has something to do."""
+        return self._deadline, self._kill_at
+
     def _wait_ms(self) -> float | None:
-        times = [t for t in (self._deadline, self._kill_at) if t is not None]
+        times = [t for t in self._due() if t is not None]
         if not times:
             return None
         return min(max(0.0, min(times) - time.monotonic()), LONGEST_WAIT_S) * 1000

@@ -19,7 +19,7 @@ EVERY_SIGNAL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 def launch(spec: AttemptSpec, output: int) -> int:
-    """Start the job with its output going to this descriptor. Return its pid.
+    """Start the job with its output going to this descriptor, a pipe or its own terminal. Return its pid.
 
     Raises JobError with one sentence if it cannot be executed.
     """
@@ -57,13 +57,15 @@ def offer_to_oom_killer() -> None:
 
 
 def _spawn(argv: tuple[str, ...], environment: dict[str, str], output: int) -> int:
+    # the first terminal that a new session opens is its controlling terminal
+    stdin = (os.ttyname(output), os.O_RDWR) if os.isatty(output) else ("/dev/null", os.O_RDONLY)
     try:
         return os.posix_spawn(
             _find(argv[0], environment.get("PATH", os.defpath)),
             argv,
             environment,
             file_actions=(
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 0, *stdin, 0),
                 (os.POSIX_SPAWN_DUP2, output, 1),
                 (os.POSIX_SPAWN_DUP2, output, 2),
             ),

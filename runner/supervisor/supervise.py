@@ -66,7 +66,16 @@ def supervise(
     except OSError as error:
         _report(leash, TROUBLE + str(error).encode())
         return False
-    if spec.probe:
+    if spec.terminal:
+        from runner.supervisor.terminal_attempt import TerminalAttempt  # imported late: most jobs do not need it
+
+        orders.close()
+        attempt: Execution = TerminalAttempt(folder, spec, ready)  # before the report: then its client can come
+        _report(leash, STARTED)
+        on_start()
+        attempt.start()
+        attempt.watch()
+    elif spec.probe:
         from runner.supervisor import probed_attempt  # imported late: most jobs do not need it
 
         orders.close()

@@ -116,6 +116,7 @@ SECTIONS = {
         "submit": Entry(f"{_T}.submit:main", "queue a job, or one per line of standard input"),
         "sweep": Entry(f"{_T}.sweep:main", "queue a command for each combination of its parameters"),
         "feed": Entry(f"{_T}.feed:main", "run one command per line of standard input; wait for all"),
+        "run": Entry(f"{_T}.run:main", "wait in the queue, then use the GPUs from this terminal"),
         "rerun": Entry(f"{_T}.rerun:rerun", "run a job again, with changed arguments if you like"),
     },
     "Look": {

@@ -47,6 +47,8 @@ class BreakerWatch(Step):
         """Count an attempt that has ended. Pause the queue if enough of them failed in a row."""
         if state is None or not self._settings.breaker or self._box.any(BoxKey.PAUSED):
             return
+        if job.spec.terminal:
+            return  # a person ended it: that says nothing about the box
         before = failure_streak.Streak(*self._box.get(BoxKey.STREAK, failure_streak.Streak()))
         streak = failure_streak.after(before, job.id, state, end, self._settings.breaker_within)
         if streak != before:

@@ -3,18 +3,16 @@
 import contextlib
 import json
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
-import threading
 import time
 from datetime import datetime
 
 import pytest
 
 from tests.box import a_box
+from tests.terminal import Terminal
 from tests.wait import eventually
 
 
@@ -229,38 +227,6 @@ def test_a_running_job_is_killed_and_waited_for(up):
     job = up.job(job_id)
     assert (job["state"], job["reason"]) == ("CANCELLED", "USER")
     assert up.run("wait", str(job_id)).returncode == 128 + 9
-
-
-class Terminal:
-    """A command with a terminal before it."""
-
-    def __init__(self, box, *words, **env):
-        self.pid, self.screen = pty.fork()
-        if self.pid == 0:
-            os.execve(sys.executable, box.command(*words), {**box.environ, **env})
-        self.seen = b""
-
-    def until(self, text):
-        deadline = time.monotonic() + 60
-        while text not in self.seen:
-            assert select.select([self.screen], [], [], deadline - time.monotonic())[0], self.seen
-            self.seen += os.read(self.screen, 4096)
-
-    def type(self, text):
-        os.write(self.screen, text)
-
-    def code(self):
-        def drain():
-            with contextlib.suppress(OSError):
-                while data := os.read(self.screen, 4096):
-                    self.seen += data
-
-        reader = threading.Thread(target=drain)
-        reader.start()
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        reader.join()
-        os.close(self.screen)
-        return code
 
 
 def test_killing_asks_on_a_terminal_only(up):
