@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runner.terminal.session import AS_JSON, open_queue, print_json
-from runner.text.table import Row, print_table
+from runner.text.table import Row, table_lines
+from runner.text.words import printable
 
 if TYPE_CHECKING:
     from runner.api import Queue
@@ -25,12 +26,13 @@ def gpus(as_json: bool) -> None:
         if as_json:
             print_json(readings)
         elif not readings:
-            print(_why_none(queue))
+            print(why_none(queue))
         else:
             _print_gpus(queue, readings)
 
 
-def _why_none(queue: Queue) -> str:
+def why_none(queue: Queue) -> str:
+    """Return why no GPU is known."""
     from runner.gpu.availability import gpu_trouble
 
     if not queue.runner_is_up():
@@ -41,8 +43,7 @@ def _why_none(queue: Queue) -> str:
 
 
 def _print_gpus(queue: Queue, readings: list[dict[str, Any]]) -> None:
-    headers = ["GPU", "NAME", "STATE", "LOAD", "MEMORY", "TEMP", "POWER", "JOBS"]
-    print_table(headers, [_row(gpu) for gpu in readings], cut=(1,), right=(3, 4, 5, 6))
+    print("\n".join(gpu_lines(readings)))
     for gpu in readings:
         if gpu["detail"]:
             print(f"GPU {gpu['index']}: {gpu['detail']}")
@@ -52,11 +53,17 @@ def _print_gpus(queue: Queue, readings: list[dict[str, Any]]) -> None:
         print("No runner is up: these are the last readings of an earlier one.")
 
 
+def gpu_lines(readings: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of the table of GPUs."""
+    headers = ["GPU", "NAME", "STATE", "LOAD", "MEMORY", "TEMP", "POWER", "JOBS"]
+    return table_lines(headers, [_row(gpu) for gpu in readings], cut=(1,), right=(3, 4, 5, 6))
+
+
 def _row(gpu: dict[str, Any]) -> Row:
     return Row(
         [
             str(gpu["index"]),
-            gpu["name"] or UNKNOWN,
+            printable(gpu["name"] or UNKNOWN),
             gpu["state"],
             _with_unit(gpu["utilization"], " %"),
             _memory(gpu["memory_used_mib"], gpu["memory_total_mib"]),

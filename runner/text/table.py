@@ -34,14 +34,21 @@ def print_table(
     headers: Sequence[str], rows: Sequence[Row], *, cut: Sequence[int] = (), right: Sequence[int] = ()
 ) -> None:
     """Print rows under headers. If lines are too long, shorten the columns in `cut`, in that order."""
+    for line in table_lines(headers, rows, cut=cut, right=right):
+        print(line)
+
+
+def table_lines(
+    headers: Sequence[str], rows: Sequence[Row], *, cut: Sequence[int] = (), right: Sequence[int] = ()
+) -> list[str]:
+    """Return the lines of such a table."""
     columns = list(zip(headers, *(row.cells for row in rows), strict=True))
     widths = [max(map(cells, column)) for column in columns]
     limit = terminal_width()
     if limit is not None:
         widths = _narrowed(widths, limit - len(GAP) * (len(widths) - 1), cut)
-    _print_line(Row(headers, dict.fromkeys(range(len(headers)), "bright_black")), widths, right)
-    for row in rows:
-        _print_line(row, widths, right)
+    header = Row(headers, dict.fromkeys(range(len(headers)), "bright_black"))
+    return [_line(row, widths, right) for row in (header, *rows)]
 
 
 def _narrowed(widths: list[int], limit: int, cut: Sequence[int]) -> list[int]:
@@ -53,14 +60,14 @@ def _narrowed(widths: list[int], limit: int, cut: Sequence[int]) -> list[int]:
     return narrowed
 
 
-def _print_line(row: Row, widths: Sequence[int], right: Sequence[int]) -> None:
+def _line(row: Row, widths: Sequence[int], right: Sequence[int]) -> str:
     parts = []
     for number, (text, width) in enumerate(zip(row.cells, widths, strict=True)):
         shown = shortened(text, width)
         space = " " * (width - cells(shown))
         painted = paint(shown, row.colours.get(number) if row.colours else None)
         parts.append(space + painted if number in right else painted + space)
-    print(GAP.join(parts).rstrip())
+    return GAP.join(parts).rstrip()
 
 
 def paint(text: str, colour: str | None) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from runner.errors import UserError
 from tests.box import COMMAND, Box, a_box
 from tests.other_tools import FILES, GPU_COMMANDS
+from tests.terminal import Terminal
 from tests.wait import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -368,6 +370,17 @@ def goes_inside(stage: Stage, pair: Pair) -> None:
     assert stage.box.job(job_id)["state"] == "RUNNING"  # leaving ends nothing
 
 
+def a_terminal(stage: Stage, pair: Pair) -> None:
+    terminal = Terminal(
+        stage.box, shell=pair.here.replace("nightshift", shlex.join(stage.box.command())), SHELL="/bin/sh"
+    )
+    terminal.until(b"# " if os.geteuid() == 0 else b"$ ")
+    terminal.type(b"echo its=$CUDA_VISIBLE_DEVICES\n")
+    terminal.until(b"its=GPU-")
+    terminal.type(b"exit\n")
+    assert terminal.code() == 0
+
+
 def lists(stage: Stage, pair: Pair) -> None:
     job_id = stage.a_running_job()
     assert re.search(rf"^ *{job_id}  running .*sleep 300", stage.shell(pair.here), re.MULTILINE)
@@ -428,6 +441,7 @@ ACTS: dict[str, Callable[[Stage, Pair], None]] = {
     r"nightshift gpus": shows_gpus,
     r"nightshift submit -- 'python run.py all > log.txt'": output_to_a_file,
     r"nightshift submit -- python randdiv.py": logs,
+    r"nightshift run -g 1": a_terminal,
     r"nightshift shell N": goes_inside,
     r"nightshift ls": lists,
     r"nightshift kill N": kills,
