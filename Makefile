@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+RUN_READY := $(VENV)/run-ready
 
 # most tests wait for processes: three at once for each core
 TESTS = .ci/in-memory $(BIN)/pytest -n $$(( $$(nproc) * 3 )) --dist worksteal -m "not evidence" $(PYTEST_ARGS)
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test steady check style types collection bench evidence clean
 
-run: $(READY)
+run: $(RUN_READY)
 	@if [ -f .env ]; then exec $(BIN)/nightshift --env-file .env up; else exec $(BIN)/nightshift demo; fi
 
 test: check
@@ -56,7 +57,14 @@ evidence: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) || { .ci/tools venv && $(PYTHON) -m venv $(VENV); }
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $(READY)
+	@touch $(RUN_READY) $(READY)
+
+# only what running needs: the tools for tests take several times as long
+$(RUN_READY): pyproject.toml constraints.txt
+	@echo "Installing nightshift into $(VENV). This is done once and takes some seconds."
+	@$(PYTHON) -m venv $(VENV) || { .ci/tools venv && $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install --no-compile --disable-pip-version-check -c constraints.txt -e .
+	@touch $(RUN_READY)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bot.settings import ChatSettings
 
 VARIABLE, FILE_VARIABLE, DESCRIPTOR_VARIABLE = "NIGHTSHIFT_TOKEN", "NIGHTSHIFT_TOKEN_FILE", "NIGHTSHIFT_TOKEN_FD"
-USERS = ("up", "bot", "doctor")  # commands that need it
+USERS = ("up", "bot", "doctor", "setup")  # commands that need it
 CREDENTIALS = ("nightshift-token", "token")
 SHAPE = r"\d+:[A-Za-z0-9_-]{30,}"
 LONGEST = 1000

@@ -34,7 +34,10 @@ class Terminal:
         deadline = time.monotonic() + 60
         while text not in self.seen:
             assert select.select([self.screen], [], [], deadline - time.monotonic())[0], self.seen
-            self.seen += os.read(self.screen, 4096)
+            try:
+                self.seen += os.read(self.screen, 4096)
+            except OSError:
+                raise AssertionError(f"ended without {text!r}: {self.seen.decode()}") from None
 
     def type(self, text: bytes) -> None:
         os.write(self.screen, text)

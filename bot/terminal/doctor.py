@@ -66,7 +66,7 @@ def _is_page(config: ChatSettings) -> bool:
 
 
 def _telegram(config: ChatSettings, secret: str) -> Iterator[Finding]:
-    me = _ask(config, secret, "getMe")
+    me = ask_telegram(config, secret, "getMe")
     if isinstance(me, Finding):
         yield me
         return
@@ -74,7 +74,7 @@ def _telegram(config: ChatSettings, secret: str) -> Iterator[Finding]:
         yield Finding(WARN, "Telegram", "answers, but does not say which bot this is", "check NIGHTSHIFT_API_URL")
         return
     yield Finding(OK, "Telegram", f"answers; the bot is @{me.get('username', '?')}")
-    webhook = _ask(config, secret, "getWebhookInfo")
+    webhook = ask_telegram(config, secret, "getWebhookInfo")
     if isinstance(webhook, dict) and (url := webhook.get("url")):
         where = urlsplit(str(url)).hostname or "elsewhere"
         yield Finding(
@@ -85,7 +85,7 @@ def _telegram(config: ChatSettings, secret: str) -> Iterator[Finding]:
         )
 
 
-def _ask(config: ChatSettings, secret: str, method: str) -> dict[str, Any] | Finding:
+def ask_telegram(config: ChatSettings, secret: str, method: str) -> dict[str, Any] | Finding:
     """Call one method of the Bot API. The URL holds the token, so a failure is reported only by its type."""
     import httpx
 

@@ -72,15 +72,26 @@ def has_admin(config: ChatSettings, people: People) -> bool:
     return bool(config.admins) or any(person.role == "admin" for person in people.paired())
 
 
-def _invite(queue: Queue, people: People, role: str) -> None:
+def invitation(queue: Queue, people: People, role: str) -> str:
+    """Make a code that lets one person in, and tell the bot about it. Return it."""
     with queue.store.transaction():
         code = people.invite(role, queue.actor)
         queue.audit.add(queue.actor, "pair", {"role": role})
     ring(queue.home, BOT_BELL)
+    return code
+
+
+def link_of(username: str, code: str) -> str:
+    """Return the link that opens the bot on a phone with this code."""
+    return f"https://t.me/{username}?start={code}"
+
+
+def _invite(queue: Queue, people: People, role: str) -> None:
+    code = invitation(queue, people, role)
     username = queue.box.get(BoxKey.BOT_USERNAME)
     minutes = f"{PAIRING_S / 60:.0f} minutes"
     if username:
-        print(f"Open this on the phone within {minutes}, and press Start:\n\n  https://t.me/{username}?start={code}\n")
+        print(f"Open this on the phone within {minutes}, and press Start:\n\n  {link_of(username, code)}\n")
     else:
         print(f"Open your bot in Telegram and send it this within {minutes}:\n\n  /start {code}\n")
     print(f"The first person to do so becomes {role} and {ROLES[role]}. It works once, and is shown only now.")

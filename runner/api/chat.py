@@ -3,6 +3,7 @@
 from runner import clock
 from runner.api.outlook import Outlook
 from runner.api.waiting_reasons import STARTS_NEXT
+from runner.config.env_file import write_variable
 from runner.config.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file
 from runner.config.option_reader import read_text
 from runner.config.options import SECTIONS as OPTION_SECTIONS
@@ -15,7 +16,7 @@ from runner.processes.linux import descendants
 from runner.processes.process_lock import KEEPER_LOCK, held, holder
 from runner.snapshot.code_copy import words as snapshot_words
 from runner.store.box import Box, BoxKey
-from runner.store.connection import QueueLostError, Store, StoreError
+from runner.store.connection import QueueLostError, Store, StoreError, prepare_home
 from runner.store.listing import Listing, Overview
 from runner.supervisor.log_reader import Log
 from runner.sweep import sweep_options, sweeps

@@ -32,6 +32,17 @@ def read_env_file(path: str) -> dict[str, str]:
     return variables
 
 
+def write_variable(path: str, name: str, value: str) -> None:
+    """Set a variable in a file that only this account may read. All other lines stay as they are."""
+    from runner.rundir import write_atomically
+
+    target = os.path.realpath(path)
+    before = _content(target) if os.path.exists(target) else ""
+    kept = [line for line in before.splitlines() if not re.match(rf"\s*(?:export\s+)?{name}=", line)]
+    body = "\n".join([*kept, f"{name}={value}"]) + "\n"
+    write_atomically(target, body.encode("utf-8", "surrogateescape"))
+
+
 def _variable(line: str, place: str) -> tuple[str, str]:
     # The message never repeats the line, because the line may hold a secret.
     match = re.fullmatch(_LINE, line, re.DOTALL)

@@ -125,6 +125,7 @@ SECTIONS = {
         "log": Entry(f"{_T}.log:log", "print the output of a job; -f follows it"),
         "group": Entry(f"{_T}.groups:group", "show the progress and best results of a sweep or group"),
         "gpus": Entry(f"{_T}.gpus:gpus", "show load, memory, state and jobs of each GPU"),
+        "top": Entry(f"{_T}.top:top", "watch GPUs and jobs live; q leaves"),
         "wait": Entry(f"{_T}.wait:wait", "wait until jobs end"),
         "shell": Entry(f"{_T}.shell:shell", "open a shell with a job's folder, environment and GPUs"),
     },
@@ -150,6 +151,7 @@ SECTIONS = {
         "watch": Entry(f"{_T}.watch:watch", "run a command without the queue; stop it if GPUs are idle"),
     },
     "Run nightshift": {
+        "setup": Entry("bot.terminal.setup:setup", "set up the chat: token, phone, workspace, a first job"),
         "up": Entry(f"{_T}.service:up", "start the runner and the bot; --detach: in the background"),
         "down": Entry(f"{_T}.service:down", "stop the runner and the bot; running jobs go on"),
         "runner": Entry(f"{_T}.service:runner", "run only the runner, in the foreground"),

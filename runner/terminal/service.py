@@ -273,15 +273,15 @@ def _make_workspace(folder: str) -> None:
 
 def _tell_demo(folder: str) -> None:
     print(f"""
-  The chat, in your browser:  {_link(folder)}
-
-Send it /submit echo hello from GPU $CUDA_VISIBLE_DEVICES
 In another terminal:
   export NIGHTSHIFT_HOME={shlex.quote(folder)}
   export PATH="$PATH:$NIGHTSHIFT_HOME/bin"
   nightshift submit -- 'echo hello from GPU $CUDA_VISIBLE_DEVICES; nightshift gpus'
   nightshift ls
 Ctrl-C ends the demo.
+
+Send this to the chat: /submit echo hello from GPU $CUDA_VISIBLE_DEVICES
+  The chat, in your browser:  {_link(folder)}
 """)
 
 

@@ -66,7 +66,7 @@ def add(name: str, **options: Any) -> None:
     with open_queue() as queue:
         if any(workspace.name == name for workspace in queue.workspaces.all()):
             raise UserError(f"There is already a workspace {name!r}. Change it: nightshift ws edit {name}")
-        _put(queue, _changed(Workspace(name=name, dir=os.getcwd()), options))
+        put(queue, _changed(Workspace(name=name, dir=os.getcwd()), options))
 
 
 @click.command("edit")
@@ -76,7 +76,7 @@ def add(name: str, **options: Any) -> None:
 def edit(name: str, **options: Any) -> None:
     """Change the workspace NAME. Options that you do not name stay; an empty value removes one."""
     with open_queue() as queue:
-        _put(queue, _changed(queue.workspaces.get(name), options))
+        put(queue, _changed(queue.workspaces.get(name), options))
 
 
 def _changed(old: Workspace, options: dict[str, Any]) -> Workspace:
@@ -104,7 +104,7 @@ def _probe(old: dict[str, Any], profile: str | None, settings: str | None) -> di
     return {**({"profile": name} if name else {}), **rest, **(parse_settings(settings) if settings else {})}
 
 
-def _put(queue: Queue, workspace: Workspace) -> None:
+def put(queue: Queue, workspace: Workspace) -> None:
     """Check the workspace and save it. The environment is captured now, so that a mistake shows now."""
     checked = validate(workspace)
     environment_of(checked)
