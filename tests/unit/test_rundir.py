@@ -144,13 +144,24 @@ def test_what_is_written_keeps_its_keys(folder):
     assert set(rundir.read(folder, rundir.SPEC)) == {
         *("version", "job_id", "attempt", "run_id", "argv", "env", "env_file", "env_over", "dir", "umask", "cpus"),
         *("time_limit_s", "ram_mib", "stop_grace_s", "log_limit_bytes", "log_tail_bytes", "probe"),
-        *("progress", "log", "stop_on", "trial"),
+        *("progress", "log", "stop_on", "trial", "terminal"),
     }
     assert set(rundir.read(folder, rundir.STARTED)) == {
         *("version", "job_id", "attempt", "run_id", "pid", "start_time", "boot_id", "pipe", "extendable", "at"),
     }
     assert set(rundir.read(folder, rundir.EXIT)) == {
-        *("version", "run_id", "exit_code", "signal", "spawn_error", "stopped", "timed_out", "started_at", "cpu_s"),
+        *(
+            "version",
+            "run_id",
+            "exit_code",
+            "signal",
+            "spawn_error",
+            "stopped",
+            "timed_out",
+            "hung_up",
+            "started_at",
+            "cpu_s",
+        ),
         *("finished_at", "duration_s", "run_s", "output_bytes", "dropped_bytes", "strays", "host_kills", "enforced"),
         *("max_rss_mib", "memory", "error"),
     }
