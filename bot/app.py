@@ -27,10 +27,12 @@ from bot.handlers import (
     unknown,
     view,
 )
+from bot.handlers import log as log_command
 from bot.inbound.dispatch import Dispatcher
 from bot.inbound.heartbeat import beat
 from bot.inbound.poll import POLL_S, Poller
 from bot.inbound.routing import Routes, answer
+from bot.outbound.live_log_editor import LiveLogEditor
 from bot.outbound.no_runner import RunnerWatch
 from bot.outbound.notifier import Notifier
 from bot.outbound.sender import Sender
@@ -59,7 +61,7 @@ HANDLERS: dict[str, Handler] = {
     "status": view.status,
     "queue": view.queue,
     "gpus": view.gpus,
-    "log": view.log,
+    "log": log_command.log,
     "fit": view.batch_fit,
     "kill": kill.kill,
     "edit": edit.edit,
@@ -143,6 +145,8 @@ class Bot:
         chat.wake_sender = self.sender.wake
         self.notifier = Notifier(chat)
         self.runner_watch = RunnerWatch(chat, self.notifier.wake)
+        self.live_logs = LiveLogEditor(chat)
+        chat.wake_live_logs = self.live_logs.wake
         self.dispatcher = Dispatcher(chat, client.bot, partial(answer, chat, ROUTES))
         self.poller = Poller(chat, client, self.dispatcher.wake, poll_s=poll_s)
         self._asking: asyncio.Task[None] | None = None
@@ -176,7 +180,7 @@ class Bot:
 
     async def serve(self) -> None:
         """Run all parts at once until the bot is asked to leave or one of them fails."""
-        parts = (self.poller, self.dispatcher, self.notifier, self.sender, self.runner_watch)
+        parts = (self.poller, self.dispatcher, self.notifier, self.sender, self.runner_watch, self.live_logs)
         tasks = [asyncio.ensure_future(work) for work in (*(part.run() for part in parts), self._look_at_file())]
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
         try:

@@ -16,10 +16,11 @@ from bot.secrets.names import is_telling, secret_values
 from bot.secrets.redact import Redactor
 from bot.store.buttons import Buttons
 from bot.store.inbox import Inbox
+from bot.store.live_logs import LiveLogs
 from bot.store.outbox import Outbox
 from bot.store.people import People
 from bot.store.threads import Threads
-from bot.text.buttons import Link, Press
+from bot.text.buttons import Copy, Link, Press
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, fit
 from bot.text.outgoing_text import finished
 from runner.api import Queue
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from bot.access.gate import Caller
     from bot.settings import ChatSettings
+    from bot.text.buttons import Key
     from runner.model import Job
 
 QUESTION = "question"
@@ -70,6 +72,7 @@ class Chat:
         store = self.queue.store
         self.inbox, self.people, self.buttons = Inbox(store), People(store), Buttons(store)
         self.outbox, self.threads, self.listing = Outbox(store), Threads(store), Listing(store)
+        self.live_logs = LiveLogs(self.queue.box)
         self.gate = Gate(settings, self.people)
         self._secrets = [token] if token else []
         self.redactor = Redactor(self._secrets)
@@ -78,6 +81,7 @@ class Chat:
         self.rate = Rate(settings.submits_per_minute)
         self.troubles: dict[str, str] = {}  # problems of the bot itself that people must hear about, by part
         self.wake_sender: Callable[[], None] = lambda: None
+        self.wake_live_logs: Callable[[], None] = lambda: None
 
     def meet(self, bot_id: int, username: str) -> None:
         """Record which bot this is. If it is a different bot, forget the inbox: its updates have other numbers."""
@@ -153,18 +157,20 @@ class Chat:
         """Return the text ready to send: without secrets, cut to fit, and with nothing that turns into a stray link."""
         return finished(fit([self.redactor.text(html)], limit))
 
-    def keyboard(self, person: int, rows: Sequence[Sequence[Press | Link]]) -> list[list[dict[str, str]]]:
+    def keyboard(self, person: int, rows: Sequence[Sequence[Key]]) -> list[list[dict[str, str]]]:
         """Return rows of buttons that only this person can press, without those they may not use."""
         rights = Rights(self.queue, self.gate, person)
-        rows = [[button for button in row if isinstance(button, Link) or rights.may_press(button)] for row in rows]
+        rows = [[button for button in row if not isinstance(button, Press) or rights.may_press(button)] for row in rows]
         asks = any(isinstance(button, Press) and button.rule.question for row in rows for button in row)
         question = self.buttons.make(person, QUESTION, once=True, lasts_s=QUESTION_S) if asks else ""
         return [[self._button(person, button, question) for button in row] for row in rows if row]
 
-    def _button(self, person: int, button: Press | Link, question: str) -> dict[str, str]:
+    def _button(self, person: int, button: Key, question: str) -> dict[str, str]:
         """Make one button. Buttons of one question share its id: pressing one makes all of them invalid."""
         if isinstance(button, Link):
             return {"text": button.text, "url": button.url}
+        if isinstance(button, Copy):
+            return {"text": button.text, "copy": button.copied}
         rule = button.rule
         data = {**button.data, QUESTION: question} if rule.question else button.data
         lasts_s = QUESTION_S if rule.question else None
@@ -172,7 +178,7 @@ class Chat:
         return {"text": button.text or rule.label, "data": nonce} | ({"style": rule.style} if rule.style else {})
 
     def say(
-        self, chat: int, person: int, html: str, rows: Sequence[Sequence[Press | Link]] = (), *,
+        self, chat: int, person: int, html: str, rows: Sequence[Sequence[Key]] = (), *,
         job_id: int | None = None, reply_to: int | None = None, topic: int | None = None, silent: bool = False,
         notice_id: int | None = None, at: datetime | None = None, picture: Picture | None = None,
     ) -> None:  # fmt: skip
@@ -188,7 +194,7 @@ class Chat:
         lane = "reply" if notice_id is None else "send"
         self.outbox.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)
 
-    def tell_admins(self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, but: int | None = None) -> None:
+    def tell_admins(self, html: str, rows: Sequence[Sequence[Key]] = (), *, but: int | None = None) -> None:
         """Send a message to each admin in private, except `but`."""
         for admin in self.gate.admins():
             if admin != but:

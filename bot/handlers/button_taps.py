@@ -8,7 +8,7 @@ from bot.access.button_rights import NEEDED_ROLE
 from bot.access.gate import actor_of
 from bot.chat import QUESTION
 from bot.commands import Role
-from bot.handlers import control, edit, kill, people, rerun, submit, view
+from bot.handlers import control, edit, kill, log, people, rerun, submit, view
 from bot.handlers import groups as grouped
 from bot.text import job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
@@ -143,18 +143,6 @@ def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
 @on(ButtonKind.DETAILS)
 def _details(turn: Turn, button: Button) -> None:
     view.show_job(turn, _job_id(button))
-
-
-async def _log(turn: Turn, button: Button) -> None:
-    """Send the end of the output; Refresh changes the message instead."""
-    job = turn.job(_job_id(button))
-    html = await view.log_view(turn.chat, job)
-    with turn.effect():
-        turn.answer()
-        if BY_ACTION[button.action] is ButtonKind.LOG_AGAIN:
-            turn.edit(html, keyboards.of_log(job), job_id=job.id)
-        else:
-            view.send_log_view(turn, job, html)
 
 
 @on(ButtonKind.WHOLE_LOG)
@@ -369,7 +357,10 @@ def _cancel_links(turn: Turn, _: Button) -> str:
 # These read something slow first, do something after the transaction, or need two.
 HANDLERS |= {
     **dict.fromkeys(MOVES, _move),
-    **dict.fromkeys((ButtonKind.LOG, ButtonKind.LOG_AGAIN), _log),
+    **dict.fromkeys((ButtonKind.LOG_AGAIN, ButtonKind.LOG_PAGE), log.turn_page),
+    ButtonKind.LOG: lambda turn, button: log.show(turn, _job_id(button), {}),
+    ButtonKind.LIVE: log.go_live,
+    ButtonKind.STOP_LIVE: log.stop_live,
     ButtonKind.EXTEND: _extend,
     ButtonKind.CANCEL_WHEN_EMPTY: _cancel_when_empty,
     ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),

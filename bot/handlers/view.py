@@ -1,8 +1,7 @@
-"""Commands that show the box, the queue, a job, its output or the workspaces."""
+"""Commands that show the box, the queue, a job or the workspaces."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,24 +11,19 @@ from bot.access.gate import STRANGER
 from bot.chat import Picture
 from bot.commands import Role
 from bot.pictures import plots
-from bot.text import keyboards, log_excerpt, views
+from bot.text import keyboards, views
 from bot.text.help_text import help_text
 from bot.text.html import CAPTION_UNITS, Shrink, bold, code, escape, fit, pre
 from bot.text.job_words import heading, sign
-from bot.text.log_excerpt import LOG_BYTES, QUICK_BYTES
 from runner.api.chat import clock, progress_words
 from runner.errors import UserError
 from runner.model import State
 
 if TYPE_CHECKING:
-    from bot.chat import Chat
     from bot.inbound.turn import Turn
-    from bot.secrets.redact import Redactor
-    from runner.api.chat import Log, Workspace
+    from runner.api.chat import Workspace
     from runner.model import Job
 
-LOG_LINES, MOST_LINES = 30, 200
-LOG_LIKE = "`/log 12`, or `/log 12 50` for 50 lines"
 SHOWN_FOR = timedelta(hours=24)
 WORKSPACES_HINT = (
     "To run a job in one: `/submit -w NAME …`. ★ is the default; `/ws default NAME` changes it. To add one on the box:"
@@ -105,7 +99,7 @@ def show_job(turn: Turn, job_id: int) -> None:
         reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
         progress=progress,
     )  # fmt: skip
-    turn.reply(html, keyboards.of_job(job, details=False), job_id=job.id)
+    turn.reply(html, keyboards.of_details(job), job_id=job.id)
 
 
 async def gpus(turn: Turn, _: str) -> None:
@@ -132,50 +126,6 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     rows = keyboards.of_queue(jobs, first, total, theirs, paused=paused is not None)
     signs = keyboards.SIGNS if theirs else ""
     return views.queue(jobs, reasons, total, first, held, chat.queue.view.outlook(), signs), rows
-
-
-async def log(turn: Turn, rest: str) -> None:
-    """Show the end of a job's output, with a button for all of it."""
-    which, *more = rest.split() or [""]
-    is_count = all(word.isascii() and word.isdigit() for word in more)
-    numbers = turn.numbers(which, LOG_LIKE) if is_count and len(more) <= 1 else []
-    if not numbers or (which and len(numbers) > 1):
-        raise UserError(f"One job at a time: send {LOG_LIKE}.")
-    lines = min(max(int(more[0]), 1), MOST_LINES) if more else LOG_LINES
-    job = turn.job(numbers[0])
-    html = await log_view(turn.chat, job, lines)
-    with turn.effect():
-        send_log_view(turn, job, html)
-
-
-def send_log_view(turn: Turn, job: Job, html: str) -> None:
-    """Send the end of a job's output, and note who read it. Inside `effect`."""
-    turn.queue.audit.add(turn.caller.actor, "log", {"job": job.id})
-    turn.reply(html, keyboards.of_log(job), job_id=job.id)
-
-
-async def log_view(chat: Chat, job: Job, lines: int = LOG_LINES) -> str:
-    """Return the end of a job's output as a message."""
-    if not job.attempt:
-        raise UserError(f"#{job.id} has not started yet, so there is no output.")
-    if not chat.settings.log_text:
-        raise UserError("Output is not shown in this chat (NIGHTSHIFT_LOG_TEXT). On the box, use `nightshift log`")
-    text = await asyncio.to_thread(_last_lines, chat.queue.view.log(job.id), chat.redactor_for(job), lines)
-    return views.output(job, text, live=job.state is State.RUNNING)
-
-
-def _last_lines(output: Log, redactor: Redactor, lines: int) -> str:
-    """Return the last lines of an output. Read little of it first, and more only if a progress bar fills that.
-
-    The first line read may be cut inside a secret, so it is not shown if there are others.
-    """
-    last: list[str] = []
-    for size in (QUICK_BYTES, LOG_BYTES):
-        tail = output.tail(size)
-        last = log_excerpt.tail(log_excerpt.presentable(tail, redactor), lines + 1).split("\n")
-        if len(last) > lines or len(tail) < size:
-            break
-    return "\n".join(last[-lines:])
 
 
 async def batch_fit(turn: Turn, rest: str) -> None:

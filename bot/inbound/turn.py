@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bot.access.gate import Caller
     from bot.chat import Chat, Picture
-    from bot.text.buttons import Link, Press
+    from bot.text.buttons import Key
     from runner.api import Queue
     from runner.model import Job
 
@@ -99,7 +99,7 @@ class Turn:
     # -- answering, inside `effect` or alone ---------------------------------------------------------
 
     def reply(
-        self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None,
+        self, html: str, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None,
         picture: Picture | None = None,
     ) -> None:  # fmt: skip
         """Send a message to where the caller asked."""
@@ -122,7 +122,7 @@ class Turn:
             body = {"query": self.query_id, "text": words, "alert": alert}
             self._send("answerCallbackQuery", body, "answer", lasts_s=ANSWER_S)
 
-    def edit(self, html: str | None, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
+    def edit(self, html: str | None, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None) -> None:
         """Change the message whose button was pressed; without `html` only its buttons."""
         assert self.message_id is not None
         method = "editMessageReplyMarkup"
@@ -136,7 +136,7 @@ class Turn:
             body["keyboard"] = self.chat.keyboard(self.caller.id, rows)
             self._send(method, body, "edit", job_id=job_id)
 
-    def settle(self, outcome: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None) -> None:
+    def settle(self, outcome: str, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None) -> None:
         """Add the outcome to the message whose button was pressed, and change its buttons."""
         self.edit(f"{self.shown}\n{italic(outcome)}" if self.shown else None, rows, job_id=job_id)
 

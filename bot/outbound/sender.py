@@ -13,12 +13,13 @@ from telegram import (
     BotCommand,
     BotCommandScopeChat,
     BotCommandScopeDefault,
+    CopyTextButton,
     InlineKeyboardButton,
     InlineKeyboardMarkup,
     LinkPreviewOptions,
     ReplyParameters,
 )
-from telegram.constants import ParseMode
+from telegram.constants import ChatAction, ParseMode
 from telegram.error import InvalidToken, TelegramError
 
 from bot.outbound.documents import document_for, no_file
@@ -31,7 +32,7 @@ from runner.api.chat import clock
 from runner.errors import NightshiftError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from telegram import Bot
     from telegram import Message as SentMessage
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 EDIT_TRIES = 4  # before we conclude that this server does not have the method
 LATE = timedelta(minutes=10)
+ACTION_S = 4.0  # Telegram shows what the bot does for five seconds
 REPEAT = "sent again: the first may have arrived"
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 _SPEAKS = {"sendMessage", "sendPhoto"}
@@ -219,7 +221,8 @@ class Sender:
 
     async def _send_document(self, message: Message) -> SentMessage:
         """Send a file; if there is none, or Telegram refused it, send a text that says so."""
-        document = await document_for(self._chat, message.body)
+        async with self._acting(message, ChatAction.UPLOAD_DOCUMENT):
+            document = await document_for(self._chat, message.body)
         if document is None:
             return await self._bot.send_message(
                 message.chat, self._chat.presentable(escape(no_file(message.body))), parse_mode=ParseMode.HTML,
@@ -230,6 +233,21 @@ class Sender:
             message.chat, document.content, filename=document.name, caption=caption,
             write_timeout=120, read_timeout=60, **_placed(message.body),
         )  # fmt: skip
+
+    @contextlib.asynccontextmanager
+    async def _acting(self, message: Message, action: ChatAction) -> AsyncIterator[None]:
+        """Show in the chat that the bot is busy. Nothing is lost if Telegram refuses that."""
+        acting = asyncio.ensure_future(self._act(message.chat, action, message.body.get("topic")))
+        try:
+            yield
+        finally:
+            await cancel_all([acting])
+
+    async def _act(self, chat: int, action: ChatAction, topic: int | None) -> None:
+        with contextlib.suppress(TelegramError):
+            while True:
+                await self._bot.send_chat_action(chat, action, message_thread_id=topic)
+                await asyncio.sleep(ACTION_S)
 
     async def _edit_text(self, message: Message) -> None:
         await self._bot.edit_message_text(
@@ -326,8 +344,11 @@ def _keyboard(body: dict[str, Any]) -> InlineKeyboardMarkup | None:
 
 
 def _button(button: dict[str, str]) -> InlineKeyboardButton:
-    url, style = button.get("url"), button.get("style")
-    return InlineKeyboardButton(button["text"], callback_data=button.get("data"), url=url, style=style)
+    copied = CopyTextButton(button["copy"]) if "copy" in button else None
+    return InlineKeyboardButton(
+        button["text"], callback_data=button.get("data"), url=button.get("url"), style=button.get("style"),
+        copy_text=copied,
+    )  # fmt: skip
 
 
 def _verdict(message: Message, problem: TelegramError) -> Verdict:

@@ -6,9 +6,10 @@ import base64
 import html
 import json
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
@@ -16,7 +17,7 @@ from bot.secrets.invisible_text import seen
 from bot.secrets.names import Likeness, is_path, is_random, is_stand_in, is_telling, likeness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 REDACTED = "[redacted]"
 _MARK = REDACTED.encode()
@@ -147,6 +148,15 @@ class Redactor:
     def data(self, data: bytes) -> bytes:
         """Return a whole output without secrets."""
         return _replaced(data, self._spans(data))
+
+    def pieces(self, data: bytes, cuts: Sequence[int]) -> list[bytes]:
+        """Return an output cut at these places, without secrets. One that lies across a cut is hidden on both sides."""
+        spans = self._spans(data)
+        begins, ends = [span[0] for span in spans], [span[1] for span in spans]
+        return [
+            _replaced(data, spans[bisect_right(ends, start) : bisect_left(begins, end)], start, end)
+            for start, end in pairwise(cuts)
+        ]
 
     def stream(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield a huge output without secrets, piece by piece. A secret that is split over two pieces is hidden too."""

@@ -107,9 +107,10 @@ class Outbox:
             wait = self._waits[row["id"]] = (stored, clock.monotonic() + wait_s)
         return wait[1]
 
-    def waiting(self) -> int:
-        """Return how many messages wait to be sent."""
-        return int(self._store.row(f"SELECT count(*) FROM messages WHERE {_WAITING}")[0])
+    def waiting(self, chat: int | None = None) -> int:
+        """Return how many messages wait to be sent, in all or to one chat."""
+        which = f"{_WAITING} AND (:chat IS NULL OR chat = :chat)"
+        return int(self._store.row(f"SELECT count(*) FROM messages WHERE {which}", {"chat": chat})[0])
 
     def begin(self, message_id: int) -> None:
         """Record that a try begins. If the process dies during it, the message may have arrived."""

@@ -50,6 +50,9 @@ class ButtonKind(Enum):
     DETAILS = Rule("details", "Details")
     LOG = Rule("log", "Log")
     LOG_AGAIN = Rule("log again", "Refresh")
+    LOG_PAGE = Rule("log page")  # an older or newer page, the lines about the error, or those with a word
+    LIVE = Rule("live", "Live", while_unfinished=True)
+    STOP_LIVE = Rule("stop live", "Stop")
     WHOLE_LOG = Rule("document", "Whole log")
     FIT = Rule("fit", "Fit")
     NOISE = Rule("noise")
@@ -107,3 +110,14 @@ class Link:
 
     text: str
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A button that copies something."""
+
+    text: str
+    copied: str
+
+
+Key = Press | Link | Copy

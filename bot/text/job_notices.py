@@ -10,6 +10,7 @@ from bot.text import job_words
 from bot.text.box_notices import NoticeContext
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, link, pre
 from bot.text.job_words import command_line, heading
+from bot.text.log_excerpt import folded
 from runner.api.chat import clock, end_words, format_duration, signal_name
 from runner.model import Memory, Reason, State
 from runner.notices import AttemptEnd
@@ -75,7 +76,7 @@ def started(start: Started, context: JobContext) -> str:
 
 
 def ended(
-    end: Ended, context: JobContext, *, limit: int = MESSAGE_UNITS, show: Callable[[str], str] = pre,
+    end: Ended, context: JobContext, *, limit: int = MESSAGE_UNITS, show: Callable[[str], str] = folded,
 ) -> str:  # fmt: skip
     """Say how a job ended, where and after how long, with the part of its output that says why."""
     by = end.by or (context.job.stop.by if context.job.stop else None)

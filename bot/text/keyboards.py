@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bot.text.buttons import ButtonKind, Press
-from bot.text.html import printable, shorten
+from bot.text.buttons import ButtonKind, Copy, Press
+from bot.text.html import printable, shorten, units
 from runner.api.chat import format_duration
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from bot.text.buttons import Key
+    from bot.text.log_pages import Page
     from runner.api.groups import Standing
     from runner.model import Job
 
 Rows = list[list[Press]]
+Place = Mapping[str, Any]  # which part of a job's output: see `of_log`
 
 QUEUE_PAGE, NUMBERS_ABREAST = 6, 3
 SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
 HOUR_S = 3600.0
 EXTENSIONS_S, LEAST_EXTENSION_S = (HOUR_S, 4 * HOUR_S), 60.0
+MOST_COPIED = 256  # Telegram's limit for what a button copies
 
 
 def of_job(job: Job, *, details: bool = True) -> Rows:
@@ -105,10 +110,50 @@ def sure_to_revoke(name: str, data: Mapping[str, Any]) -> Rows:
     return [[yes, Press(ButtonKind.PEOPLE)]]
 
 
-def of_log(job: Job) -> Rows:
-    """Return the buttons under the end of a job's output."""
-    again = [] if job.state.final else [Press(ButtonKind.LOG_AGAIN, job.id)]
-    return [[*again, Press(ButtonKind.WHOLE_LOG, job.id)], *of_job(job)]
+def of_details(job: Job) -> list[list[Key]]:
+    """Return the buttons under a job described in full: what can be done, and what can be copied."""
+    command, run = Copy("Copy command", job.spec.command), Copy("Copy run id", job.run_id)
+    rows: list[list[Key]] = [[*row] for row in of_job(job, details=False)]
+    return [*rows, [copy for copy in (command, run) if 0 < units(copy.copied) <= MOST_COPIED]]
+
+
+def of_log(job: Job, page: Page, place: Place) -> Rows:
+    """Return the buttons under a page of a job's output: older, newer and live; then what else can be done.
+
+    A place is {} for the newest page, or has `begin` or `end` for another one, `find` for the lines with a word,
+    `error` for those about the error; and the `attempt`.
+    """
+    which = {"attempt": job.attempt, **({"find": place["find"]} if "find" in place else {})}
+    older = _of_page(job, which, "◀ Older", end=page.begin)
+    if "find" in place:
+        return [[*([older] if page.has_older else []), newest(job)], *of_whole_log(job)]
+    row = [_of_page(job, which, "⏮", begin=0), older] if page.has_older else []
+    if page.has_newer:
+        row += [_of_page(job, which, "Newer ▶", begin=page.end), newest(job, "⏭")]
+    elif not job.state.final:
+        row += [Press(ButtonKind.LOG_AGAIN, job.id), Press(ButtonKind.LIVE, job.id)]
+    return [row, *of_whole_log(job)]
+
+
+def of_whole_log(job: Job) -> Rows:
+    """Return the last buttons under a job's output."""
+    error = [_of_page(job, {"error": True}, "Error")] if job.state is State.FAILED else []
+    others = [[press for press in row if press.kind is not ButtonKind.LOG] for row in of_job(job)]
+    return [[*error, Press(ButtonKind.WHOLE_LOG, job.id)], *others]
+
+
+def _of_page(job: Job, which: Mapping[str, Any], text: str, **where: int) -> Press:
+    return Press(ButtonKind.LOG_PAGE, job.id, {**which, **where}, text)
+
+
+def newest(job: Job, text: str = "Log") -> Press:
+    """Return the button that shows the end of a job's output."""
+    return _of_page(job, {}, text)
+
+
+def of_live_log(job: Job) -> Rows:
+    """Return the buttons under a live log."""
+    return [[Press(ButtonKind.STOP_LIVE, job.id), Press(ButtonKind.WHOLE_LOG, job.id)]]
 
 
 def of_queue(

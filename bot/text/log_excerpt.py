@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.secrets.invisible_text import ESCAPES
-from bot.text.html import shorten, units
+from bot.text.html import code, pre, shorten, units
 from bot.text.tracebacks import shortened
 from runner.api.chat import (
     TELLING,
@@ -16,6 +16,7 @@ from runner.api.chat import (
     Weight,
     chains,
     covered_lines,
+    error_line,
     failure_in,
     is_deadly,
     meaningful_lines,
@@ -42,6 +43,7 @@ _NATIVE = re.compile(
     r"|cudaMalloc failed: out of memory|ggml_aligned_malloc: insufficient memory|Cuda Runtime \(out of memory\)"
 )
 _LAST = 15
+_FOLDED_FROM, _ERROR_UNITS = 12, 200
 _USAGE = re.compile(r"[Uu]sage: ")
 _USAGE_ERROR = re.compile(r"(?:\S+: error: |Error: )")
 _FATAL_PYTHON = "Fatal Python error:"
@@ -86,12 +88,6 @@ def _backspaced(line: str) -> str:
     return "".join(chars)
 
 
-def tail(text: str, lines: int) -> str:
-    """Return the last lines of a clean output, with repeated lines shown once."""
-    text = _end_of(text).strip("\n")
-    return "\n".join(_collapsed(line.rstrip() for line in text.split("\n"))[-lines:]) if lines > 0 else ""
-
-
 def _end_of(text: str) -> str:
     """Return the end of a huge output, from the start of a line if one begins there."""
     if len(text) <= _LOOK:
@@ -100,12 +96,10 @@ def _end_of(text: str) -> str:
     return end[end.find("\n") + 1 :]
 
 
-def _collapsed(lines: Iterable[str]) -> list[str]:
-    collapsed = []
-    for line, group in groupby(lines):
-        times = sum(1 for _ in group)
-        collapsed.append(f"{line} … ×{times}" if times > 1 and line else line)
-    return collapsed
+def collapsed(lines: Iterable[str]) -> list[str]:
+    """Return the lines, each run of equal ones as one line with their number."""
+    runs = [(line, sum(1 for _ in group)) for line, group in groupby(lines)]
+    return [f"{line} … ×{times}" if times > 1 and line else line for line, times in runs]
 
 
 def what_matters(text: str, *, limit: int, stopped: bool = False) -> str:
@@ -154,7 +148,7 @@ def _without_traceback(lines: Sequence[str], traces: Sequence[list[Trace]], limi
     telling = _usage(meaningful) or _fatal_python(lines) or _telling(meaningful)
     if telling:
         return _fitted(telling, limit)
-    last = _collapsed(meaningful)[-_LAST:]
+    last = collapsed(meaningful)[-_LAST:]
     if traces and (error := traces[-1][-1].error):
         last = [shorten(error[0], limit // 3), "…", *last]
     return shorten("\n".join(last), limit, keep="end")
@@ -185,7 +179,7 @@ def _telling(lines: Sequence[str]) -> list[str]:
     """Return the last lines that sound like a failure, with a few lines around them."""
     since = max(len(lines) - 30, 0)
     telling = [at for at in range(since, len(lines)) if TELLING.search(lines[at][:500])]
-    return _collapsed(lines[max(telling[0] - 3, 0) : telling[-1] + 3]) if telling else []
+    return collapsed(lines[max(telling[0] - 3, 0) : telling[-1] + 3]) if telling else []
 
 
 def _fitted(lines: Sequence[str], limit: int) -> str:
@@ -194,6 +188,14 @@ def _fitted(lines: Sequence[str], limit: int) -> str:
         return whole
     telling = [shorten(line, 300, keep="both") for line in lines if TELLING.search(line[:500])]
     return shorten("\n".join(telling or lines), limit, keep="end")
+
+
+def folded(excerpt: str) -> str:
+    """Return a long excerpt as a quote that a tap opens, below its error line; a short one as a code block."""
+    if excerpt.count("\n") < _FOLDED_FROM:
+        return pre(excerpt)
+    error = error_line(excerpt) or excerpt.rstrip().rpartition("\n")[2].strip()
+    return f"{code(shorten(error, _ERROR_UNITS))}\n<blockquote expandable>{pre(excerpt)}</blockquote>"
 
 
 def wandb_link(text: str) -> str | None:

@@ -8,6 +8,7 @@ from bot.text import job_words
 from bot.text.box_notices import room_left
 from bot.text.html import Shrink, bold, code, escape, fit, italic, pre
 from bot.text.job_words import heading, sign
+from bot.text.log_excerpt import folded
 from runner.api.chat import (
     BoxKey,
     clock,
@@ -21,6 +22,7 @@ from runner.model import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bot.text.log_pages import Page
     from runner.api.chat import Outlook
     from runner.model import Job
 
@@ -200,9 +202,15 @@ def submitted_many(ids: Sequence[int], reason: str | None) -> str:
     return f"⏳ {len(ids)} jobs queued: {job_words.numbered(ids)}{why}"
 
 
-def output(job: Job, text: str, *, live: bool) -> str:
-    """Show the end of a job's output."""
-    head = f"{sign(job)} {heading(job)}{' · so far' if live else ''}\n"
-    if not text.strip():
-        return f"{head}{italic('no output yet' if live else 'no output')}"
-    return fit([head, Shrink(text, pre, keep="end")])
+def output(job: Job, page: Page, note: str, why: str = "") -> str:
+    """Show a page of a job's output; above it, if they are not on it, the lines that say why the job failed."""
+    head = f"{sign(job)} {heading(job)} · {escape(note)}\n" if note else f"{sign(job)} {heading(job)}\n"
+    failure: list[str | Shrink] = [Shrink(why, folded, keep="end", at_least=600), "\n"] if why else []
+    if not page.text.strip():
+        return fit([head, *failure, italic("nothing here")])
+    return fit([head, *failure, Shrink(page.text, pre, keep="end")])
+
+
+def failure(job: Job, why: str) -> str:
+    """Show the lines of a job's output that say why it failed."""
+    return fit([f"{sign(job)} {heading(job)}\n", Shrink(why, folded, keep="end")] if why else ["no output"])

@@ -20,7 +20,7 @@ from runner.store.connection import QueueLostError, Store, StoreError, prepare_h
 from runner.store.listing import Listing, Overview
 from runner.supervisor.log_reader import Log
 from runner.sweep import sweep_options, sweeps
-from runner.text.failures import TELLING, covered_lines, failure_in, is_deadly, meaningful_lines, root_cause
+from runner.text.failures import TELLING, covered_lines, error_line, failure_in, is_deadly, meaningful_lines, root_cause
 from runner.text.progress_words import percent, progress_words, short_progress
 from runner.text.tracebacks import Trace, Weight, chains
 from runner.text.words import duration_words, end_words, printable, short_time, signal_name, state_words

@@ -51,6 +51,7 @@ class BoxKey(Enum):
     BOT_USERNAME = "bot username"  # once it has connected to Telegram
     NO_RUNNER_SINCE = "no runner since"  # while the admins know about it
     STALE_BUTTONS = "jobs with stale buttons"
+    LIVE_LOGS = "live logs"  # messages that show a job's output as it comes
     UPDATES_TRIED_AGAIN = "updates tried again"  # counts by update id
 
 

@@ -61,6 +61,26 @@ class Log:
                 break
         return end
 
+    def stretches(self) -> list[tuple[int, int]]:
+        """Return which stretches of the whole output are kept, as positions in it: one, or two with a gap between."""
+        head, tails = self._size(rundir.OUTPUT), sum(map(self._size, rundir.TAILS))
+        begin = self.tail_position() if tails else head
+        return [(0, begin + tails)] if begin == head else [(0, head), (begin, begin + tails)]
+
+    def between(self, begin: int, end: int) -> bytes:
+        """Return what is kept of the whole output between two positions."""
+        tails = self._tails()
+        starts = {rundir.OUTPUT: 0} | ({tails[0]: self.tail_position()} if tails else {})
+        at, kept = 0, b""
+        for name in (rundir.OUTPUT, *tails):
+            at = starts.get(name, at)
+            with contextlib.suppress(FileNotFoundError), open(self._path(name), "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                skipped = file.seek(max(begin - at, 0))
+                kept += file.read(max(end - at - skipped, 0))
+                at += size
+        return kept
+
     def _tails(self) -> list[str]:
         """Return the names of the tail files that exist, older first."""
         return [name for name in rundir.TAILS if os.path.exists(self._path(name))]

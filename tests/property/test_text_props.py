@@ -220,12 +220,11 @@ LOG = st.lists(
 
 
 @settings(max_examples=400, deadline=None)
-@given(output=LOG, limit=st.integers(0, 400), lines=st.integers(-1, 5))
-def test_no_output_is_too_strange(output: bytes, limit: int, lines: int) -> None:
+@given(output=LOG, limit=st.integers(0, 400))
+def test_no_output_is_too_strange(output: bytes, limit: int) -> None:
     text = log_excerpt.clean(output)
     told = log_excerpt.what_matters(text, limit=limit)
     assert units(told) <= limit
-    assert len(log_excerpt.tail(text, lines).split("\n")) <= max(lines, 1)
     assert not any(char < " " and char not in "\n\t" for char in text + told)
     log_excerpt.wandb_link(text)
 

@@ -205,7 +205,7 @@ CONTROLS = {
         "bot.chat", "Chat.presentable", "self.redactor.text(html)", "html", secret.test_no_secret_leaves_in_the_chat
     ),
     "no secret of a job is shown": Control(
-        "bot.handlers.view", "_last_lines", "excerpt.presentable(tail, redactor)", "excerpt.clean(tail)",
+        "bot.text.log_pages", "_lines", "redactor.pieces(data, cuts)", "[data[a:b] for a, b in pairwise(cuts)]",
         secret.test_no_secret_leaves_in_the_chat,
     ),
     "no secret of a job is told": Control(

@@ -17,6 +17,7 @@ class Limits(ChatLimits):
     """Bytes of a text as sent, with its markup."""
     callback_answer: int = 200
     callback_data_bytes: int = 64
+    copied_text: int = 256
     entities: int = 100
     buttons: int = 100
     markup_bytes: int = 10_000

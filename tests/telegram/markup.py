@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from bot.local_chat.bot_api.formatted_text import utf16_length
 from tests.telegram import links
 from tests.telegram.api_errors import FieldError, bad_request
 from tests.telegram.fields import Fields
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 STYLES = frozenset({"", "default", "primary", "danger", "success"})
 OTHER_KINDS = (
     *("callback_game", "pay", "switch_inline_query", "switch_inline_query_current_chat"),
-    *("switch_inline_query_chosen_chat", "login_url", "web_app", "copy_text"),
+    *("switch_inline_query_chosen_chat", "login_url", "web_app"),
 )
 
 
@@ -97,6 +98,8 @@ def _action(fields: Fields) -> JsonObject:
     for name in ("url", "callback_data"):
         if value := fields.optional_string(name):
             return {name: value}
+    if "copy_text" in fields:
+        return {"copy_text": {"text": Fields(fields.raw("copy_text"), "object expected as copy text").string("text")}}
     for name in OTHER_KINDS:
         if name in fields:
             return {name: fields.raw(name)}
@@ -107,6 +110,9 @@ def _check(action: JsonObject, limits: Limits) -> None:
     data = action.get("callback_data", "")
     if len(data.encode()) > limits.callback_data_bytes:
         raise bad_request("BUTTON_DATA_INVALID")
+    copied = action.get("copy_text", {"text": "x"})["text"]
+    if not 0 < utf16_length(copied) <= limits.copied_text:
+        raise bad_request("BUTTON_COPY_TEXT_INVALID")
     url = action.get("url")
     if url is None or links.linked_user(url) is not None:
         return

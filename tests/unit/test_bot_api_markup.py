@@ -21,7 +21,7 @@ ACCEPTED = {
     "url": inline(button(url="https://wandb.ai/run")),
     "a person": inline(button(url="tg://user?id=1001")),
     "styles": inline(button(style="danger", callback_data="k"), button(style="success", callback_data="s")),
-    "copy": inline(button(copy_text={"text": "x"})),
+    "copy": inline(button(copy_text={"text": "x" * 256})),
     "a hundred": {"inline_keyboard": [[button()] * 8] * 12 + [[button()] * 4]},
 }
 
@@ -34,6 +34,7 @@ def test_accepted(case):
 
 
 REFUSED = {
+    "257 characters to copy": (inline(button(copy_text={"text": "x" * 257})), "BUTTON_COPY_TEXT_INVALID"),
     "65 bytes": (inline(button(callback_data="é" * 32 + "x")), "BUTTON_DATA_INVALID"),
     "nothing to do": (
         inline({"text": "x"}),

@@ -20,7 +20,7 @@ from bot.local_chat.bot_api.formatted_text import html_text, plain_text
 from bot.local_chat.bot_api.methods import ApiError
 from bot.secrets.names import is_telling, likeness
 from bot.secrets.redact import Redactor
-from bot.text import log_excerpt, quiet_hours
+from bot.text import log_excerpt, log_pages, quiet_hours
 from bot.text.html import Shrink, escape, fit, shorten, visible_units
 from runner.api.chat import read_text
 from runner.batch import oom
@@ -121,10 +121,24 @@ HOSTILE = (
 REDACTOR = Redactor(["123456:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghi", "a" * 3000 + "b"])
 
 
+class Written:
+    """An output that is this text."""
+
+    def __init__(self, text: str) -> None:
+        self._data = text.encode()
+
+    def stretches(self) -> list[tuple[int, int]]:
+        return [(0, len(self._data))]
+
+    def between(self, begin: int, end: int) -> bytes:
+        return self._data[begin:end]
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "clean": lambda text: log_excerpt.clean(text.encode()),
     "presentable": lambda text: log_excerpt.presentable(text.encode(), REDACTOR),
-    "tail": lambda text: log_excerpt.tail(text, 30),
+    "pages": lambda text: log_pages.page_before(Written(text), REDACTOR),
+    "search": lambda text: log_pages.find(Written(text), REDACTOR, "a"),
     "what matters": lambda text: log_excerpt.what_matters(text, limit=2500),
     "wandb link": log_excerpt.wandb_link,
     "tracebacks": lambda text: chains(text.split("\n")),

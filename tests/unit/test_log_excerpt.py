@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from bot.text.html import units
-from bot.text.log_excerpt import clean, tail, wandb_link, what_matters
+from bot.text.log_excerpt import clean, wandb_link, what_matters
 from tests.failure_logs import NAMES, output_of
 
 
@@ -523,7 +523,7 @@ def test_a_message_of_a_megabyte_is_cut() -> None:
 @pytest.mark.parametrize("output", [b"x" * 1_000_000, b"\r" * 300_000, b"a\b" * 150_000, b"\x1b[" * 100_000, b""])
 def test_one_giant_line(output: bytes) -> None:
     assert units(what_matters(clean(output), limit=1000)) <= 1000
-    assert len(tail(clean(output), 5)) <= 1_000_000
+    assert len(clean(output)) <= 1_000_000
 
 
 def test_binary_garbage() -> None:
@@ -553,14 +553,6 @@ def test_binary_garbage() -> None:
 )
 def test_clean(output: bytes, text: str) -> None:
     assert clean(output) == text
-
-
-def test_tail_takes_the_last_lines_and_tells_repeated_ones_once() -> None:
-    output = "one\n" + "loss is nan\n" * 37 + "two\n\n\nthree\n\n"
-    assert tail(output, 10) == "one\nloss is nan … ×37\ntwo\n\nthree"
-    assert tail(output, 2) == "\nthree"
-    assert tail(output, 0) == ""
-    assert tail("", 5) == ""
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.local_chat.bot_api.formatted_text import FormattedText, html_text, plain_text, utf16_length
-from bot.local_chat.bot_api.world import ANSWERED, COMMANDS, EDITED
+from bot.local_chat.bot_api.world import ACTION, ANSWERED, COMMANDS, EDITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,6 +119,12 @@ def answer_callback_query(world: LocalWorld, call: Call) -> bool:
     return True
 
 
+def send_chat_action(world: LocalWorld, call: Call) -> bool:
+    """Show for some seconds what the bot is doing."""
+    world.events.tell(ACTION, _chat(world, call).id, {"action": call.text("action")})
+    return True
+
+
 def set_my_commands(world: LocalWorld, call: Call) -> bool:
     """Replace the commands offered in one chat or, if none is named, in all chats without their own."""
     chat_id = (call.json("scope") or {}).get("chat_id")
@@ -144,6 +150,7 @@ METHODS: dict[str, Callable[[LocalWorld, Call], Any]] = {
     "editMessageText": edit_message_text,
     "editMessageCaption": edit_message_caption,
     "editMessageReplyMarkup": edit_message_reply_markup,
+    "sendChatAction": send_chat_action,
     "answerCallbackQuery": answer_callback_query,
     "setMyCommands": set_my_commands,
     "leaveChat": leave_chat,

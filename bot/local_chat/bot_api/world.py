@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TOKEN = "4242:AAnightshift-local-chat-token-000000"  # noqa: S105 - opens nothing but this world
 MIB = 1024 * 1024
-MESSAGE, EDITED, ANSWERED, COMMANDS = "message", "edited", "callback_answered", "commands"
+MESSAGE, EDITED, ANSWERED, COMMANDS, ACTION = "message", "edited", "callback_answered", "commands", "chat_action"
 KEPT_EVENTS = 10_000
 KEPT_TAPS = 10_000
 MessageT = TypeVar("MessageT", bound=ApiMessage)

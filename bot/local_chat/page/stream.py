@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSCloseCode, web
 
-from bot.local_chat.bot_api.world import ANSWERED, COMMANDS, EDITED, MESSAGE
+from bot.local_chat.bot_api.world import ACTION, ANSWERED, COMMANDS, EDITED, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 STATUS_EVERY_S = 1.0
 STATUS_GAP_S = 0.1
 WAITING_FRAMES = 2000
-SHOWN = frozenset({MESSAGE, EDITED, ANSWERED})
+SHOWN = frozenset({MESSAGE, EDITED, ANSWERED, ACTION})
 
 
 class OpenPage:

@@ -14,6 +14,8 @@ import { Connection } from "./socket.js";
 import { Strip, countsText } from "./strip.js";
 import { Timeline } from "./timeline.js";
 
+const ACTION_MS = 5000;
+
 function start(identity) {
   const connection = new Connection(identity);
   const files = new Files(connection);
@@ -30,11 +32,12 @@ function start(identity) {
   const attention = new Attention();
   const strip = new Strip();
   let status = null;
+  let acting = 0; // the timer of what the bot is doing
 
   const showState = () => {
     byId("offline").hidden = connection.online;
     byId("app").classList.toggle("away", !connection.online);
-    byId("state").textContent = connection.online ? countsText(status) : "reconnecting…";
+    byId("state").textContent = connection.online ? (acting ? "sending a file…" : countsText(status)) : "reconnecting…";
     byId("avatar").dataset.state = connection.online ? (status?.runner_up === false ? "down" : "up") : "away";
   };
   const showEmptiness = () => {
@@ -45,9 +48,15 @@ function start(identity) {
     message: (message) => {
       if (message.client) outbox.arrived(message.client);
       timeline.add(message);
+      if (message.document) acting = 0;
       if (!bubbles.isMine(message)) attention.received(message);
     },
     edited: (message) => timeline.change(message),
+    chat_action: () => {
+      clearTimeout(acting);
+      acting = setTimeout(() => ((acting = 0), showState()), ACTION_MS);
+      showState();
+    },
     callback_answered: (answer) => keyboards.answered(answer),
   };
 

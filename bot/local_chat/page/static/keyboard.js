@@ -5,6 +5,11 @@ import { webAddress } from "./entities.js";
 
 const LONGEST_WAIT_MS = 30_000;
 
+async function copy(text) {
+  await navigator.clipboard.writeText(text);
+  toast("Copied.");
+}
+
 export class Keyboards {
   #connection;
   #pressed = new Map(); // our id of a press -> its place
@@ -36,10 +41,11 @@ export class Keyboards {
     if (text) (asAlert ? alertBox : toast)(text);
   }
 
-  #button(message, { text, style, url, callback_data: data }) {
+  #button(message, { text, style, url, callback_data: data, copy_text: copied }) {
     const look = `key ${style ?? ""}`.trim();
     const href = url && webAddress(url);
     if (href) return el("a", { class: look, href, target: "_blank", rel: "noopener noreferrer" }, text, " ↗");
+    if (copied) return el("button", { type: "button", class: look, onclick: () => copy(copied.text) }, text);
     if (data !== undefined) {
       const place = JSON.stringify([message.message_id, data]);
       const press = () => this.#press(place, message.message_id, data);
