@@ -67,7 +67,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("resume", U, "", "start jobs again after a pause or a drain"),
     Command("drain", A, "", "let running jobs finish, start no more"),
     Command("ws", V, "[NAME]", "workspaces: where jobs run"),
-    Command("notify", V, "[all|ends|failures|none] [quiet 23-7]", "which messages you get, and quiet hours"),
+    Command(
+        "notify",
+        V,
+        "[all|ends|failures|none] [quiet 23-7] [zone Europe/Berlin]",
+        "which messages you get, quiet hours, time zone",
+    ),
     Command("whoami", V, "", "your id and role on this box"),
     Command("pair", A, "[user|viewer|admin]", "let people in, or remove them"),
     Command("audit", A, "[20]", "who did what"),

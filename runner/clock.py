@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from contextvars import ContextVar
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import tzinfo
+
+_zone: ContextVar[tzinfo | None] = ContextVar("zone", default=None)
+_zone_note: ContextVar[str] = ContextVar("zone_note", default="")
+
+
+@contextlib.contextmanager
+def read_in(zone: tzinfo | None, note: str = "") -> Iterator[None]:
+    """Show and read local times in this zone inside the block; None is the box's. The note names it in answers."""
+    zone_before, note_before = _zone.set(zone), _zone_note.set(note)
+    try:
+        yield
+    finally:
+        _zone.reset(zone_before)
+        _zone_note.reset(note_before)
+
+
+def local(moment: datetime) -> datetime:
+    """Return a time in the zone of the person who reads it, or else in the box's."""
+    return moment.astimezone(_zone.get())
+
+
+def zone_note() -> str:
+    """Return the name of the zone, to be put behind a time that somebody typed; empty if they know it."""
+    return _zone_note.get()
 
 
 def now() -> datetime:

@@ -12,6 +12,7 @@ from bot.text.buttons import ButtonKind, Press
 from bot.text.html import bold, code, escape, fit, printable, shorten
 from bot.text.job_words import counted
 from bot.text.quiet_hours import quiet_hours
+from bot.text.zones import box_zone, zone_name
 from runner.api.chat import clock, short_time
 from runner.errors import UserError
 
@@ -101,16 +102,24 @@ def cancel_links(turn: Turn) -> str:
 
 async def notify(turn: Turn, rest: str) -> None:
     """Set which notices the caller gets and when they come without a sound; then show both."""
+    rest, _, zone = (part.strip() for part in rest.partition("zone"))
     noise, hours = (part.strip() for part in rest.lower().partition("quiet")[::2])
     if noise and noise not in NOISE:
-        raise UserError("Send `/notify all`, ends, failures or none; or `/notify quiet 23-7`, `/notify quiet off`")
+        raise UserError(
+            "Send `/notify all`, ends, failures or none; or `/notify quiet 23-7`, `/notify quiet off`;"
+            " or `/notify zone Europe/Berlin`"
+        )
     quiet = quiet_hours(hours) if hours else None
+    name = zone_name(zone) if zone else None
     with turn.effect():
         if noise:
             set_noise(turn, noise)
         if hours:
             turn.chat.people.set_quiet(turn.caller.id, quiet or ())
             turn.queue.audit.add(turn.caller.actor, "notify", {"quiet": hours})
+        if zone:
+            turn.chat.people.set_zone(turn.caller.id, name)
+            turn.queue.audit.add(turn.caller.actor, "notify", {"zone": name or "off"})
         turn.reply(*notify_view(turn))
 
 
@@ -124,12 +133,16 @@ def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
     """Return which notices the caller gets now, and buttons to change it."""
     person = turn.chat.people.get(turn.caller.id)
     hours = person.quiet if person.quiet is not None else turn.chat.settings.quiet_hours
-    quiet = "never" if not hours else f"{_clock(hours[0])} to {_clock(hours[1])} by the box's clock"
+    whose = f"in {person.zone}" if person.zone else f"by the box's clock ({box_zone()})"
+    quiet = "never" if not hours else f"{_clock(hours[0])} to {_clock(hours[1])}"
     choices = [
         Press(ButtonKind.NOISE, data={"noise": word}, text=f"{'● ' if word == person.noise else ''}{word}")
         for word in NOISE
     ]
-    return f"You get {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).", [choices]
+    return (
+        f"You get {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).\n"
+        f"Times that you type count {whose} (`/notify zone Europe/Berlin`)."
+    ), [choices]
 
 
 def _clock(minutes: int) -> str:

@@ -13,8 +13,9 @@ from bot.commands import BY_NAME, Role
 from bot.inbound import parse
 from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, turn_of
 from bot.text.html import escape, fit, units
+from bot.text.zones import box_zone, zone_of
 from bot.waiting import TRY_AGAIN_S, patiently, within
-from runner.api.chat import QueueLostError, StoreError
+from runner.api.chat import QueueLostError, StoreError, clock
 from runner.errors import NightshiftError, UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ async def answer(chat: Chat, routes: Routes, caller: Caller, update: Update) -> 
 
     While the database cannot be written, retry.
     """
-    turn = turn_of(chat, caller, update)
+    zone = zone_of(chat.people.get(caller.id))
+    with clock.read_in(zone, "" if zone else f" ({box_zone()})"):
+        await _answer(chat, routes, turn_of(chat, caller, update), update)
+
+
+async def _answer(chat: Chat, routes: Routes, turn: Turn, update: Update) -> None:
     while True:
         try:
             await within(LIMIT_S, _handle(turn, routes, update))

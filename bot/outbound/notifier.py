@@ -20,6 +20,7 @@ from bot.text.box_notices import NoticeContext
 from bot.text.group_words import GroupContext
 from bot.text.job_notices import NO_OUTPUT, JobContext, JobOutput
 from bot.text.notice_forms import LEAST_NEWS, News, To, form_of
+from bot.text.zones import zone_of
 from bot.waiting import cancel_all, patiently, within
 from runner.api import groups
 from runner.api.chat import BoxKey, clock
@@ -28,7 +29,7 @@ from runner.notices import Ended, GoesOn, GroupDone, IdleWarning, Paused, Starte
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from bot.chat import Chat
     from bot.outbound.recipients import Recipient
@@ -192,8 +193,8 @@ class Notifier:
         hours = person.quiet if person.quiet is not None else self._chat.settings.quiet_hours
         self._chat.say(
             to.chat, to.person, draft.html, draft.rows, job_id=notice.job_id, reply_to=to.message, topic=to.topic,
-            silent=draft.silent or is_quiet(hours, clock.now()), notice_id=notice.id, at=notice.created_at,
-            picture=draft.picture,
+            silent=draft.silent or is_quiet(hours, clock.now(), zone_of(person)), notice_id=notice.id,
+            at=notice.created_at, picture=draft.picture,
         )  # fmt: skip
 
     # -- in which words ----------------------------------------------------------------------------
@@ -307,10 +308,10 @@ def _canceller(notice: Notice) -> str | None:
     return payload.by if isinstance(payload, Ended) and not payload.attempt else None
 
 
-def is_quiet(hours: tuple[int, int] | tuple[()] | None, now: datetime) -> bool:
-    """Return whether it is now within these quiet hours, in minutes since midnight of the box's local time."""
+def is_quiet(hours: tuple[int, int] | tuple[()] | None, now: datetime, zone: tzinfo | None = None) -> bool:
+    """Return whether it is now within these quiet hours, in minutes since midnight in this zone, or the box's."""
     if not hours:
         return False
-    here = now.astimezone()
+    here = now.astimezone(zone)
     minute, (begin, end) = here.hour * 60 + here.minute, hours
     return begin <= minute < end if begin <= end else minute >= begin or minute < end

@@ -29,6 +29,7 @@ class Person:
     paired_at: str | None = None
     noise: str = "all"
     quiet: tuple[int, int] | tuple[()] | None = None  # minutes since midnight; () is never, None is the box's setting
+    zone: str | None = None  # like Europe/Berlin; None is the box's
 
 
 class People:
@@ -61,6 +62,10 @@ class People:
     def set_quiet(self, person_id: int, hours: tuple[int, int] | tuple[()] | None) -> None:
         """Set the hours in which a person gets messages without a sound."""
         self._set(person_id, "quiet", None if hours is None else json.dumps(hours))
+
+    def set_zone(self, person_id: int, zone: str | None) -> None:
+        """Set the time zone in which a person reads and types times."""
+        self._set(person_id, "zone", zone)
 
     def _set(self, person_id: int, column: str, value: Any) -> None:
         self._store.execute(
@@ -138,5 +143,5 @@ def _person(row: Any) -> Person:
     quiet = None if row["quiet"] is None else tuple(json.loads(row["quiet"]))
     return Person(
         id=row["id"], role=row["role"], name=row["name"], paired_by=row["paired_by"], paired_at=row["paired_at"],
-        noise=row["noise"], quiet=quiet,
+        noise=row["noise"], quiet=quiet, zone=row["zone"],
     )  # fmt: skip

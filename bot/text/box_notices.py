@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.text.html import Shrink, bold, code, escape, fit
+from bot.text.html import Shrink, bold, code, escape, fit, local_time
 from bot.text.job_words import counted, gpu_names
 from runner.api.chat import clock, format_duration, format_mib, short_time
 from runner.model import State
@@ -31,7 +31,7 @@ class NoticeContext:
 def _at(stored: str | None, words: str, otherwise: str = "") -> str:
     """Put a stored time into the words; without one, return `otherwise`."""
     at = clock.moment(stored)
-    return words.format(short_time(at, clock.now())) if at else otherwise
+    return words.format(local_time(at, short_time(at, clock.now()))) if at else otherwise
 
 
 # -- the queue -------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _next_try(notice: notices.Paused) -> str:
     due = clock.moment(notice.try_at)
     if due is None:
         return "I will try the next job as soon as it can start."
-    at = f"at {due.astimezone():%H:%M}"
+    at = f"at {local_time(due, f'{due.astimezone():%H:%M}')}"
     if notice.tries:
         return f"No other job starts. I will try one {at}."
     return f"No similar job starts. I will try another kind of job as soon as one waits, or else a similar one {at}."
@@ -92,7 +92,7 @@ def _when_it_runs(due_at: str | None) -> str:
     if due is None:
         return "Soon"
     left_s = max((due - clock.now()).total_seconds(), 0.0)
-    return f"In {format_duration(round(left_s))}, at {due.astimezone():%H:%M},"
+    return f"In {format_duration(round(left_s))}, at {local_time(due, f'{due.astimezone():%H:%M}')},"
 
 
 def _ended_jobs(notice: notices.QueueEmpty) -> list[str]:

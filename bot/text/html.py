@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
 Keep = Literal["start", "end", "both"]
 
@@ -84,6 +85,12 @@ def code(text: str) -> str:
 def pre(text: str) -> str:
     """Return the text as a code block."""
     return f"<pre>{escape(text)}</pre>"
+
+
+def local_time(moment: datetime, text: str) -> str:
+    """Return a time that Telegram and the page show in the reader's own zone. The text says it for other programs."""
+    shape = "d" if "-" in text else "wt" if " " in text else "T" if text.count(":") > 1 else "t"
+    return f'<tg-time unix="{moment.timestamp():.0f}" format="{shape}">{escape(text)}</tg-time>'
 
 
 def link(text: str, url: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.text import job_words
 from bot.text.box_notices import NoticeContext
-from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, link, pre
+from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, Shrink, bold, code, escape, fit, link, local_time, pre
 from bot.text.job_words import command_line, heading
 from bot.text.log_excerpt import folded
 from runner.api.chat import clock, end_words, format_duration, signal_name
@@ -206,7 +206,7 @@ def _is_idle(warning: IdleWarning, context: JobContext) -> str:
 
 def _will_be_stopped(stops_at: str | None) -> str:
     due = clock.moment(stops_at)
-    return f"will be stopped at {due.astimezone():%H:%M:%S}" if due else "will be stopped soon"
+    return f"will be stopped at {local_time(due, f'{due.astimezone():%H:%M:%S}')}" if due else "will be stopped soon"
 
 
 def time_warning(warning: TimeWarning, context: JobContext) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.text.html import bold, code, escape, shorten
+from bot.text.html import bold, code, escape, local_time, shorten
 from runner.api.chat import duration_words, format_mib, percent, printable, short_progress, short_time, state_words
 from runner.model import Phase, State
 
@@ -157,6 +157,6 @@ def running_line(
 
 def ended_line(job: Job, now: datetime) -> str:
     """Describe an ended job as HTML."""
-    when = f" · {short_time(job.finished_at, now)}" if job.finished_at else ""
+    when = f" · {local_time(job.finished_at, short_time(job.finished_at, now))}" if job.finished_at else ""
     how = "" if job.state is State.SUCCEEDED else f" · {state_words(job)}"
     return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{escape(how)}{when}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.text import job_words
 from bot.text.box_notices import room_left
-from bot.text.html import Shrink, bold, code, escape, fit, italic, pre
+from bot.text.html import Shrink, bold, code, escape, fit, italic, local_time, pre
 from bot.text.job_words import heading, sign
 from bot.text.log_excerpt import folded
 from runner.api.chat import (
@@ -180,10 +180,8 @@ def job_page(
 
 def _dates(job: Job) -> str:
     now = clock.now()
-    dates = [f"submitted {short_time(job.submitted_at, now)}"]
-    dates += [f"started {short_time(job.started_at, now)}"] if job.started_at else []
-    dates += [f"ended {short_time(job.finished_at, now)}"] if job.finished_at else []
-    return " · ".join(dates)
+    dates = {"submitted": job.submitted_at, "started": job.started_at, "ended": job.finished_at}
+    return " · ".join(f"{what} {local_time(at, short_time(at, now))}" for what, at in dates.items() if at)
 
 
 def submitted(job: Job, reason: str | None, echo: str, again: int | None = None) -> str:

@@ -206,7 +206,7 @@ def _size(mib: int | None) -> str:
 
 def _moment(stored: str | None) -> str:
     moment = clock.moment(stored)
-    return f"{moment.astimezone():%Y-%m-%dT%H:%M}" if moment else "none"
+    return f"{clock.local(moment):%Y-%m-%dT%H:%M}" if moment else "none"
 
 
 def _switch(on: bool) -> str:

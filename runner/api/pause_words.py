@@ -36,7 +36,7 @@ def _trial_words(pause: Pause) -> str:
     due = clock.moment(pause.try_at)
     if due is None:
         return ", and one job is tried as soon as it can start"
-    at = f"at {due.astimezone():%H:%M}"
+    at = f"at {clock.local(due):%H:%M}"
     if pause.tries:
         return f", and one job is tried {at}"
     return f", and a job of another kind is tried at once, or one like them {at}"

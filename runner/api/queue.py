@@ -351,7 +351,7 @@ class Queue:
         self.pass_on_limit(job_id)
         self.ring()
         ends = job.started_at + timedelta(seconds=limit_s) if job.started_at else None
-        until = f", until {ends.astimezone():%H:%M on %d %b}" if ends else ""
+        until = f", until {clock.local(ends):%H:%M on %d %b}" if ends else ""
         return f"Job {job_id} may run for {format_duration(limit_s)} in all{until}."
 
     def pass_on_limit(self, job_id: int) -> None:

@@ -154,7 +154,7 @@ def begin_words(entry: QueuedJob) -> str | None:
     if entry.retry:
         return f"{entry.retry} in {format_duration(ceil((entry.begin_at - now).total_seconds()))}"
     day = "%d %b" if entry.begin_at - now < NEXT_TIME_OF_YEAR else "%d %b %Y"
-    return f"begins at {entry.begin_at.astimezone().strftime(f'%H:%M on {day}')}"
+    return f"begins at {clock.local(entry.begin_at).strftime(f'%H:%M on {day}')}{clock.zone_note()}"
 
 
 def _queued_job_in(row: Any) -> QueuedJob:

@@ -116,7 +116,7 @@ def _begin(text: str) -> str:
     from runner import clock
     from runner.config.times import parse_moment
 
-    return clock.text(parse_moment(text, clock.now().astimezone()))
+    return clock.text(parse_moment(text, clock.local(clock.now())))
 
 
 def _folder(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 from runner.errors import UserError
 from runner.units import parse_duration
@@ -41,7 +42,6 @@ def _next_at(hour: int, minute: int, now: datetime) -> datetime:
 
 
 def _local(moment: datetime, now: datetime) -> datetime:
-    """Put a time without a zone on the box's clock, with its summer time. In tests, on the clock of `now`."""
-    offset = now.utcoffset()
-    here = moment.astimezone()
-    return here if now.astimezone().utcoffset() == offset else moment.replace(tzinfo=now.tzinfo)
+    """Put a time without a zone on the clock of `now`, with its summer time."""
+    is_box = not isinstance(now.tzinfo, ZoneInfo) and now.astimezone().utcoffset() == now.utcoffset()
+    return moment.astimezone() if is_box else moment.replace(tzinfo=now.tzinfo)

@@ -272,6 +272,11 @@ _PROGRESS = """
 ALTER TABLE jobs ADD COLUMN progress TEXT;
 """
 
+# The time zone in which a person reads and types times; without one, the box's.
+_ZONE = """
+ALTER TABLE people ADD COLUMN zone TEXT;
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -282,5 +287,6 @@ MIGRATIONS = {
     "m007_delivery": _DELIVERY,
     "m008_memory": _MEMORY,
     "m009_progress": _PROGRESS,
+    "m010_zone": _ZONE,
 }
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -84,7 +84,7 @@ def signal_name(number: int | None) -> str:
 
 def short_time(moment: datetime, now: datetime) -> str:
     """Return a local time: the clock time if it is today, with the weekday in the last 6 days, else the date."""
-    here, today = moment.astimezone(), now.astimezone()
+    here, today = clock.local(moment), clock.local(now)
     if here.date() == today.date():
         return here.strftime("%H:%M")
     if timedelta(0) < today - here < timedelta(days=6):
@@ -94,7 +94,7 @@ def short_time(moment: datetime, now: datetime) -> str:
 
 def coming_time(moment: datetime, now: datetime) -> str:
     """Return a local time to come, as short as is clear: the clock time, with the weekday, or only the date."""
-    after, here = moment - now, moment.astimezone()
+    after, here = moment - now, clock.local(moment)
     if after < timedelta(hours=20):
         return here.strftime("%H:%M")
     return here.strftime("%a %H:%M" if after < timedelta(days=6) else "%Y-%m-%d")
@@ -102,7 +102,7 @@ def coming_time(moment: datetime, now: datetime) -> str:
 
 def long_time(moment: datetime) -> str:
     """Return the local date and time, to the second."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return clock.local(moment).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def duration_words(job: Job, now: datetime) -> str:

@@ -62,6 +62,8 @@ CALLS = [
     ("setMyCommands", {"commands": [{"command": "log", "description": "d"}]}),
     ("setMyCommands", {"commands": [{"command": "x", "description": "d"}], "scope": {"type": "chat", "chat_id": ADA}}),
     ("getFile", {"file_id": "nothing"}),
+    ("sendChatAction", {"chat_id": ADA, "action": "upload_document"}),
+    ("sendChatAction", {"chat_id": -100, "action": "upload_document"}),
     ("leaveChat", {}),
     ("leaveChat", {"chat_id": -100}),
 ]
@@ -110,7 +112,7 @@ def test_every_call_is_answered_as_by_the_strict_api():
 
 
 def test_everything_the_bot_calls_is_there_and_was_compared():
-    called = {*_CALLS, "getMe", "getUpdates", "deleteWebhook", "getFile"}
+    called = {*_CALLS, "sendChatAction", "getMe", "getUpdates", "deleteWebhook", "getFile"}
     assert called == set(METHODS) == {method for method, _ in CALLS}
 
 

@@ -429,7 +429,22 @@ def test_a_button_gives_no_right_that_its_presser_has_lost(action, tmp_path):
     asyncio.run(check())
 
 
-LOOKING = {"status", "gpus", "queue", "details", "fit", "log", "log again", "document", "back", "dismiss", "noise"}
+LOOKING = {
+    "status",
+    "gpus",
+    "queue",
+    "details",
+    "fit",
+    "log",
+    "log again",
+    "log page",
+    "live",
+    "stop live",
+    "document",
+    "back",
+    "dismiss",
+    "noise",
+}
 LOOKING |= {"group", "group csv"}
 
 

@@ -70,13 +70,14 @@ async def test_the_lines_about_the_error_are_folded_below_the_error(room):
     assert said.text.text.endswith("closed 39")  # the end, and above it why
     assert said.text.text.split("\n")[1] == "ValueError: the learning rate is negative"
     assert "Error" in labels(said)
+    both = said.text.text
     error = await page(room, room.uma, said, "Error")
     assert error.text.text.split("\n")[1] == "ValueError: the learning rate is negative"
     assert "expandable_blockquote" in {entity.type for entity in error.text.entities}
     assert "closed" not in error.text.text
     asked = (await room.ask(room.uma, "/log 1 error"))[-1]
     assert asked.text.text == error.text.text
-    assert (await page(room, room.uma, asked, "Log")).text.text == said.text.text
+    assert (await page(room, room.uma, asked, "Log")).text.text == both
 
 
 @in_room()

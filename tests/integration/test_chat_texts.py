@@ -99,8 +99,9 @@ async def test_a_range_may_have_gaps(room):
 @in_room()
 async def test_what_log_cannot_do_is_said(room):
     await room.ask(room.uma, "/batch -g 0\ntrue\ntrue")
-    for asked in ("/log 1 abc", "/log 1 2 3", "/log 1-2", "/log 1 -5"):
+    for asked in ("/log 1 2 3", "/log 1-2"):
         assert "One job at a time" in text(await room.ask(room.uma, asked)), asked
+    assert "too long to search for" in text(await room.ask(room.uma, f"/log 1 {'x' * 200}"))
 
 
 # -- scripts ---------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ class _Parser:
             return ("expandable_blockquote" if "expandable" in attributes else "blockquote"), ()
         if opened.tag == "tg-emoji":
             return _custom_emoji(attributes.get("emoji-id", ""))
-        return ("pre", ()) if opened.tag == "pre" else ("", ())
+        return ("pre", ()) if opened.tag == "pre" else _time(attributes)
 
 
 def _shown(entity: Entity) -> tuple[tuple[str, Any], ...]:
@@ -229,6 +229,15 @@ def _custom_emoji(number: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
     if not re.fullmatch(r"-?\d+", number) or int(number) == 0:
         raise _refusal("Invalid custom emoji identifier specified")
     return "custom_emoji", (("custom_emoji_id", number),)
+
+
+def _time(attributes: dict[str, str]) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    unix, shape = attributes.get("unix", ""), attributes.get("format", "")
+    if not re.fullmatch(r"[1-9][0-9]{0,9}", unix):
+        raise _refusal("Invalid Unix time specified")
+    if not re.fullmatch(r"r|w?[dD]?[tT]?", shape):
+        raise _refusal("Invalid date-time format specified")
+    return "date_time", (("unix_time", int(unix)), ("date_time_format", shape))
 
 
 def _refusal(text: str, source: str | None = None, at: int = 0, more: str = "") -> Exception:

@@ -1,6 +1,7 @@
 """Pages of an output: they join without a gap, show no secret, and are read in bounded pieces."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +54,7 @@ def test_the_pages_join(tmp_path, pages):
     turned = pages(output)
     assert "\n".join(page.text for page in turned).split("\n") == lines
     assert len(turned) == -(-1000 // PAGE_LINES)
-    assert all(a.end == b.begin for a, b in zip(turned, turned[1:], strict=False))
+    assert all(a.end == b.begin for a, b in pairwise(turned))
 
 
 @settings(max_examples=60, deadline=None)

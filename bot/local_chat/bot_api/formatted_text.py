@@ -19,6 +19,7 @@ KINDS = {
     "blockquote": "blockquote",
     "code": "code",
     "pre": "pre",
+    "tg-time": "date_time",
 }
 STYLES = frozenset({"bold", "italic", "underline", "strikethrough"})
 CODE = frozenset({"code", "pre"})
@@ -143,9 +144,11 @@ class _HtmlReader(HTMLParser):
 
 
 def _extra(tag: str, attributes: dict[str, str | None]) -> Extra:
-    """Return an entity's extra fields: a link's address, a code block's language."""
+    """Return an entity's extra fields: a link's address, a code block's language, a time."""
     if tag == "a":
         return (("url", attributes.get("href") or ""),)
+    if tag == "tg-time":
+        return ("unix_time", int(attributes["unix"] or 0)), ("date_time_format", attributes.get("format") or "")
     language = (attributes.get("class") or "").partition("language-")[2] if tag == "code" else ""
     return (("language", language),) if language else ()
 

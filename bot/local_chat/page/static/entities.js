@@ -41,11 +41,23 @@ function wrapped(entity, text, inner, onCommand) {
   if (NAMED.has(type)) return el("span", { class: "named" }, ...inner);
   if (type === "pre") return preformatted(text, entity.language, inner);
   if (type === "expandable_blockquote") return expandable(inner);
+  if (type === "date_time") return localTime(entity, inner);
   if (type === "url") return link(text, inner);
   if (type === "text_link") return link(entity.url, inner);
   if (type === "bot_command")
     return el("button", { type: "button", class: "command", onclick: () => onCommand(text) }, ...inner);
   return el("span", {}, ...inner);
+}
+
+/** A time in the reader's own zone and language; the format's letters are those of Telegram. */
+function localTime({ unix_time: seconds, date_time_format: shape }, inner) {
+  const at = new Date(seconds * 1000);
+  const parts = {};
+  if (/w/.test(shape)) parts.weekday = "short";
+  if (/d/i.test(shape)) Object.assign(parts, { year: "numeric", month: shape.includes("D") ? "long" : "2-digit", day: "2-digit" });
+  if (/t/i.test(shape)) Object.assign(parts, { hour: "numeric", minute: "2-digit" }, shape.includes("T") ? { second: "2-digit" } : {});
+  const words = Object.keys(parts).length ? [at.toLocaleString(undefined, parts)] : inner;
+  return el("time", { datetime: at.toISOString(), title: at.toLocaleString() }, ...words);
 }
 
 /** The address if it is http or https, else null: the page never follows javascript:, data: and the like. */
