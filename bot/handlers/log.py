@@ -69,6 +69,9 @@ async def turn_page(turn: Turn, button: Button) -> None:
 async def go_live(turn: Turn, button: Button) -> None:
     """Keep changing the message as output comes, for some minutes."""
     job = turn.job(_job_id(button))
+    if job.state.final:  # the button is older than its end
+        await turn_page(turn, button)
+        return
     readable(turn.chat, job)
     with turn.effect():
         turn.answer(f"Live for {format_duration(LIVE_S)}, or until you tap Stop.")

@@ -17,17 +17,20 @@ from bot.local_chat.page import history, listening_socket
 from bot.local_chat.page.server import Page
 from bot.outbound.telegram_client import TelegramClient
 from bot.terminal import page_link
-from runner.api.chat import clock, percent, short_progress
+from bot.text.job_words import called
+from runner.api.chat import clock, duration_words, percent, short_progress
+from runner.model import State
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from bot.chat import Chat
     from bot.settings import ChatSettings
 
 PERSON = 1
 HISTORY = "page.json"
+MOST_RUNNING, MOST_WAITING = 12, 6
 
 
 @dataclass
@@ -62,8 +65,22 @@ class Status:
             "queued": counts.queued + counts.not_yet,
             "held": self.chat.named(queue.reasons.why_paused() or "") or None,
             "gpus": queue.view.gpus(),
-            "progress": self._progress(),
+            "progress": (progress := self._progress()),
+            "jobs": self._jobs(progress),
         }
+
+    def _jobs(self, progress: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the jobs that run, with how far they are, and those that start next."""
+        assert self.chat is not None
+        listing, now = self.chat.listing, clock.now()
+        rows = []
+        for job in map(self.chat.shown, [*listing.live()[:MOST_RUNNING], *listing.queued(MOST_WAITING)]):
+            far = progress.get(job.id, {})
+            words = far.get("words") or (duration_words(job, now) if job.attempt else "")
+            runs = job.state is not State.QUEUED
+            rows.append({"id": job.id, "name": called(job), "runs": runs, "words": words if runs else "",
+                         "percent": far.get("percent") if runs else None})  # fmt: skip
+        return rows
 
     def _progress(self) -> dict[int, dict[str, Any]]:
         """Return how far running jobs are, by their number: percent, and words."""

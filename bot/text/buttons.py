@@ -51,7 +51,7 @@ class ButtonKind(Enum):
     LOG = Rule("log", "Log")
     LOG_AGAIN = Rule("log again", "Refresh")
     LOG_PAGE = Rule("log page")  # an older or newer page, the lines about the error, or those with a word
-    LIVE = Rule("live", "Live", while_unfinished=True)
+    LIVE = Rule("live", "Live")
     STOP_LIVE = Rule("stop live", "Stop")
     WHOLE_LOG = Rule("document", "Whole log")
     FIT = Rule("fit", "Fit")

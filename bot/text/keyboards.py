@@ -114,7 +114,7 @@ def of_details(job: Job) -> list[list[Key]]:
     """Return the buttons under a job described in full: what can be done, and what can be copied."""
     command, run = Copy("Copy command", job.spec.command), Copy("Copy run id", job.run_id)
     rows: list[list[Key]] = [[*row] for row in of_job(job, details=False)]
-    return [*rows, [copy for copy in (command, run) if 0 < units(copy.copied) <= MOST_COPIED]]
+    return [[copy for copy in (command, run) if 0 < units(copy.copied) <= MOST_COPIED], *rows]
 
 
 def of_log(job: Job, page: Page, place: Place) -> Rows:
@@ -124,22 +124,20 @@ def of_log(job: Job, page: Page, place: Place) -> Rows:
     `error` for those about the error; and the `attempt`.
     """
     which = {"attempt": job.attempt, **({"find": place["find"]} if "find" in place else {})}
-    older = _of_page(job, which, "◀ Older", end=page.begin)
+    older = _of_page(job, which, "Older", end=page.begin)
     if "find" in place:
         return [[*([older] if page.has_older else []), newest(job)], *of_whole_log(job)]
-    row = [_of_page(job, which, "⏮", begin=0), older] if page.has_older else []
-    if page.has_newer:
-        row += [_of_page(job, which, "Newer ▶", begin=page.end), newest(job, "⏭")]
-    elif not job.state.final:
-        row += [Press(ButtonKind.LOG_AGAIN, job.id), Press(ButtonKind.LIVE, job.id)]
+    row = [_of_page(job, which, "First", begin=0), older] if page.has_older else []
+    row += [_of_page(job, which, "Newer", begin=page.end), newest(job, "Last")] if page.has_newer else []
     return [row, *of_whole_log(job)]
 
 
 def of_whole_log(job: Job) -> Rows:
     """Return the last buttons under a job's output."""
     error = [_of_page(job, {"error": True}, "Error")] if job.state is State.FAILED else []
+    follow = [] if job.state.final else [Press(ButtonKind.LOG_AGAIN, job.id), Press(ButtonKind.LIVE, job.id)]
     others = [[press for press in row if press.kind is not ButtonKind.LOG] for row in of_job(job)]
-    return [[*error, Press(ButtonKind.WHOLE_LOG, job.id)], *others]
+    return [[*error, *follow, Press(ButtonKind.WHOLE_LOG, job.id)], *others]
 
 
 def _of_page(job: Job, which: Mapping[str, Any], text: str, **where: int) -> Press:

@@ -24,6 +24,9 @@ def begin(room, number):
     jobs.started(jobs.get(number), "2026-01-01T00:00:00.000000+00:00")
 
 
+COPY = ["Copy command", "Copy run id"]
+
+
 def end(room, number, **how):
     jobs, exit_ = room.chat.queue.jobs, an_exit(**how)
     jobs.ended(jobs.get(number), *outcome(exit_, None), exit_)
@@ -202,7 +205,7 @@ async def test_nobody_is_shown_a_button_that_would_refuse_them(room):
         for person in (room.uma, room.una, room.vic, room.ada)
     }
     assert {name: labels(said) for name, said in of.items()} == {
-        "Uma": ["Log", "Kill"], "Una": ["Log"], "Vic": ["Log"], "Ada": ["Log", "Kill"],
+        "Uma": [*COPY, "Log", "Kill"], "Una": [*COPY, "Log"], "Vic": [*COPY, "Log"], "Ada": [*COPY, "Log", "Kill"],
     }  # fmt: skip
     end(room, 1)
     await room.settle()

@@ -37,17 +37,17 @@ async def test_older_and_newer_pages_come_in_the_same_message(room):
     said = (await room.ask(room.vic, "/log 1"))[-1]
     assert said.text.text.endswith("line 099")
     assert "line 070\n" in said.text.text
-    assert labels(said) == ["⏮", "◀ Older", "Refresh", "Live", "Whole log", "Details"]
-    older = await page(room, room.vic, said, "◀ Older")
+    assert labels(said) == ["First", "Older", "Refresh", "Live", "Whole log", "Details"]
+    older = await page(room, room.vic, said, "Older")
     assert "line 040\n" in older.text.text
     assert older.text.text.endswith("line 069")
     assert "at 70 %" in older.text.text
-    assert labels(older)[:4] == ["⏮", "◀ Older", "Newer ▶", "⏭"]
-    first = await page(room, room.vic, older, "⏮")
+    assert labels(older)[:4] == ["First", "Older", "Newer", "Last"]
+    first = await page(room, room.vic, older, "First")
     assert "line 000\n" in first.text.text
-    assert labels(first)[:2] == ["Newer ▶", "⏭"]
-    assert "line 030\n" in (await page(room, room.vic, first, "Newer ▶")).text.text
-    last = await page(room, room.vic, first, "⏭")
+    assert labels(first)[:2] == ["Newer", "Last"]
+    assert "line 030\n" in (await page(room, room.vic, first, "Newer")).text.text
+    last = await page(room, room.vic, first, "Last")
     assert last.text.text.endswith("line 099")
     assert len(room.said(room.vic)) == 2  # the greeting, and one log
 
@@ -58,8 +58,8 @@ async def test_a_page_stays_where_it_is_while_the_job_goes_on(room):
     said = (await room.ask(room.vic, "/log 1"))[-1]
     with (folder / rundir.OUTPUT).open("ab") as output:
         output.writelines(b"line %03d\n" % n for n in range(60, 200))
-    assert (await page(room, room.vic, said, "◀ Older")).text.text.endswith("line 029")
-    assert "line 030\n" in (await page(room, room.vic, said, "Newer ▶")).text.text
+    assert (await page(room, room.vic, said, "Older")).text.text.endswith("line 029")
+    assert "line 030\n" in (await page(room, room.vic, said, "Newer")).text.text
 
 
 @in_room()
@@ -104,7 +104,7 @@ async def test_lines_with_a_word(room):
     said = (await room.ask(room.vic, "/log 1 VAL_loss"))[0]
     assert said.text.text.startswith("▶️ #1 · 20 lines with “VAL_loss”\nval_loss 300\n")
     assert said.text.text.endswith("val_loss 490")
-    older = await page(room, room.vic, said, "◀ Older")
+    older = await page(room, room.vic, said, "Older")
     assert older.text.text.endswith("val_loss 290")
     assert "no lines with “nan”" in (await room.ask(room.vic, "/log 1 nan"))[0].text.text
     assert "1 line with “step 77”" in (await room.ask(room.vic, "/log 1 step 77"))[0].text.text
@@ -122,7 +122,7 @@ async def test_the_error_of_a_job_that_runs_is_a_search(room):
 async def test_no_page_and_no_search_shows_a_secret(room):
     await running(room, b"API_KEY=hunter2hunter2\n" + b"x\n" + b"".join(b"line %d\n" % n for n in range(60)))
     said = (await room.ask(room.vic, "/log 1"))[-1]
-    first = await page(room, room.vic, said, "⏮")
+    first = await page(room, room.vic, said, "First")
     assert "hunter2" not in first.text.text
     assert "API_KEY=[redacted]" in first.text.text
     assert "no lines" in (await room.ask(room.vic, "/log 1 hunter2"))[0].text.text
@@ -133,7 +133,7 @@ async def test_buttons_of_an_old_attempt_show_that_attempt(room):
     await running(room, b"".join(b"line %03d\n" % n for n in range(100)))
     said = (await room.ask(room.vic, "/log 1"))[-1]
     room.chat.queue.store.execute("UPDATE jobs SET attempt = 2 WHERE id = 1")
-    assert (await page(room, room.vic, said, "◀ Older")).text.text.endswith("line 069")
+    assert (await page(room, room.vic, said, "Older")).text.text.endswith("line 069")
 
 
 # -- live ------------------------------------------------------------------------------------------
@@ -186,8 +186,19 @@ async def test_a_live_log_ends_with_its_job(room):
     ended = await shows(room, room.uma, said, "✅")
     assert ended.text.text.endswith("last words")
     await room.settle()
+    assert "Live" not in labels(ended)
     assert "Rerun" in labels(text_of(room, room.uma, said))
     assert "Stop" not in labels(text_of(room, room.uma, said))
+
+
+@in_room()
+async def test_live_after_the_end_shows_the_end(room):
+    await running(room, b"one\n")
+    said = (await room.ask(room.uma, "/log 1"))[-1]
+    attempts.end(room.chat.queue, 1, exit_code=0)
+    ended = await page(room, room.uma, said, "Live")
+    assert ended.text.text.startswith("✅")
+    assert room.chat.live_logs.all() == []
 
 
 @in_room()

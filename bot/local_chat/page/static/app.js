@@ -6,6 +6,7 @@ import { Composer } from "./composer.js";
 import { byId } from "./dom.js";
 import { Files } from "./files.js";
 import { Identity } from "./identity.js";
+import { Jobs } from "./jobs.js";
 import { Keyboards } from "./keyboard.js";
 import { setUpLook } from "./look.js";
 import { Outbox } from "./outbox.js";
@@ -30,7 +31,9 @@ function start(identity) {
   const outbox = new Outbox(connection, files, timeline, shelf);
   const composer = new Composer(outbox, bubbles, shelf);
   const attention = new Attention();
-  const strip = new Strip();
+  const openJob = (job) => outbox.send(`/status ${job}`);
+  const strip = new Strip(openJob);
+  const jobs = new Jobs(openJob);
   let status = null;
   let acting = 0; // the timer of what the bot is doing
 
@@ -76,6 +79,7 @@ function start(identity) {
   const catchUp = ({ messages, more }) => {
     const newest = timeline.newest;
     timeline.replaceAll(messages, more);
+    composer.remember(messages.filter((message) => bubbles.isMine(message) && message.text).map(({ text }) => text));
     for (const message of messages) {
       if (message.client) outbox.arrived(message.client);
       if (newest && message.message_id > newest && !bubbles.isMine(message)) attention.received(message);
@@ -91,6 +95,7 @@ function start(identity) {
   connection.addEventListener("status", ({ detail }) => {
     status = detail.status;
     strip.show(status);
+    jobs.show(status);
     byId("box").textContent = status?.box ?? "nightshift";
     attention.title = status?.box ? `${status.box} · nightshift` : "nightshift";
     showState();

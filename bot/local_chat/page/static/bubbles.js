@@ -1,9 +1,10 @@
 // One message as an element: quote, picture or file, text, marks, buttons.
 
-import { el, enlarge, icon, toast } from "./dom.js";
+import { el, enlarge, icon, openReader, toast } from "./dom.js";
 import { richText, setExpanded } from "./entities.js";
 import { sizeText } from "./files.js";
 
+const READABLE = /\.(log|log\.gz|txt|csv)$/;
 const TALLEST_PX = 340;
 const ENOUGH_PX = 56;
 const FURTHEST_PX = 80;
@@ -87,12 +88,15 @@ export class Bubbles {
   #document({ document: file }) {
     if (!file) return null;
     const save = () => this.#files.save(file.file_id, file.file_name).catch((error) => toast(error.message));
-    return el(
+    const download = el(
       "button",
       { type: "button", class: "document", onclick: save, "aria-label": `Download ${file.file_name}` },
       el("span", { class: "document-icon" }, icon("download")),
       el("span", { class: "document-text" }, el("b", {}, file.file_name), el("small", {}, sizeText(file.file_size))),
     );
+    if (!READABLE.test(file.file_name ?? "")) return download;
+    const read = () => this.#files.read(file.file_id, file.file_name).then(({ text, whole }) => openReader(file.file_name, text, whole)).catch((error) => toast(error.message));
+    return el("div", {}, download, el("button", { type: "button", class: "read", onclick: read }, "Read it here"));
   }
 
   #replyButton(message) {

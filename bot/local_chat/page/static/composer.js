@@ -43,6 +43,12 @@ export class Composer {
     if (draft && !this.#field.value) this.#put(draft);
   }
 
+  /** Messages sent earlier, the oldest first, for the arrow keys. */
+  remember(texts) {
+    this.#sent = [];
+    for (const text of texts) if (this.#sent[0] !== text) this.#sent.unshift(text);
+  }
+
   focus() {
     this.#field.focus();
   }

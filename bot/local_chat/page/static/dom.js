@@ -71,6 +71,21 @@ function showNext(dialog) {
   dialog.showModal();
 }
 
+/** Show a long text over the whole page, from its end. */
+export function openReader(name, text, whole) {
+  const dialog = byId("reader");
+  const [close, body] = [dialog.querySelector("button"), dialog.querySelector("pre")];
+  byId("reader-name").textContent = name;
+  byId("reader-note").hidden = whole;
+  byId("reader-note").textContent = "Only the end is shown here. Download the file for all of it.";
+  close.replaceChildren(icon("close"));
+  close.onclick = () => dialog.close();
+  dialog.onclose = () => body.replaceChildren();
+  body.textContent = text;
+  dialog.showModal();
+  body.scrollTop = body.scrollHeight;
+}
+
 export function enlarge(source) {
   const dialog = byId("lightbox");
   dialog.querySelector("img").src = source;

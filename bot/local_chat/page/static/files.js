@@ -2,6 +2,7 @@
 
 const GENERIC = "application/octet-stream";
 const UNAUTHORIZED = 401;
+const MOST_READ = 4 * 1024 * 1024;
 
 export class Files {
   #connection;
@@ -28,6 +29,15 @@ export class Files {
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  /** The text of a file, packed or not, and whether it is all of it: of a huge one only the end is shown. */
+  async read(fileId, name) {
+    const packed = await this.#fetch(fileId, "text/plain");
+    const stream = packed.stream();
+    const bytes = await new Response(name.endsWith(".gz") ? stream.pipeThrough(new DecompressionStream("gzip")) : stream).blob();
+    const text = await bytes.slice(Math.max(0, bytes.size - MOST_READ)).text();
+    return { text, whole: bytes.size <= MOST_READ };
   }
 
   /** Resolves to null, or to the reason why the server refuses the file. Rejects if there is no server. */

@@ -11,7 +11,11 @@ export class Strip {
   #held = el("p", { class: "held", hidden: true });
   #list = el("div", { class: "gpus" });
 
-  constructor() {
+  #open;
+
+  /** `open(job)` shows a job in the chat. */
+  constructor(open) {
+    this.#open = open;
     byId("strip").append(this.#list, this.#held);
   }
 
@@ -25,7 +29,7 @@ export class Strip {
     for (const uuid of this.#cards.keys()) if (!present.has(uuid)) this.#cards.delete(uuid);
     this.#list.classList.toggle("many", gpus.length > MANY);
     for (const gpu of gpus) {
-      if (!this.#cards.has(gpu.uuid)) this.#cards.set(gpu.uuid, new Card());
+      if (!this.#cards.has(gpu.uuid)) this.#cards.set(gpu.uuid, new Card(this.#open));
       this.#cards.get(gpu.uuid).show(gpu, status.progress ?? {});
     }
     const cards = gpus.map(({ uuid }) => this.#cards.get(uuid).element);
@@ -43,10 +47,13 @@ class Card {
   #warmth = el("span", { class: "gpu-warmth" });
   #progress = new Bar("progress");
 
-  constructor() {
+  #job = null;
+
+  constructor(open) {
+    const tapped = ({ type, key }) => this.#job && (type === "click" || key === "Enter") && open(this.#job);
     this.element = el(
       "div",
-      { class: "gpu", role: "group" },
+      { class: "gpu", onclick: tapped, onkeydown: tapped },
       el("div", { class: "gpu-head" }, this.#index, this.#what, this.#warmth),
       this.#name,
       this.#use.element,
@@ -59,6 +66,9 @@ class Card {
     const far = (gpu.jobs ?? []).map((job) => progress[job]).find((known) => known) ?? null;
     this.#progress.element.hidden = far === null;
     if (far) this.#progress.show(far.percent ?? null, far.words);
+    this.#job = gpu.jobs?.[0] ?? null;
+    this.element.setAttribute("role", this.#job ? "button" : "group");
+    this.element.tabIndex = this.#job ? 0 : -1;
     const use = gpu.utilization ?? null;
     const used = gpu.memory_used_mib ?? null;
     const total = gpu.memory_total_mib ?? null;
