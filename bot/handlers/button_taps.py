@@ -8,7 +8,7 @@ from bot.access.button_rights import NEEDED_ROLE
 from bot.access.gate import actor_of
 from bot.chat import QUESTION
 from bot.commands import Role
-from bot.handlers import control, edit, kill, people, rerun, submit, view
+from bot.handlers import control, edit, job_picker, kill, people, rerun, submit, view
 from bot.handlers import groups as grouped
 from bot.text import job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
@@ -199,6 +199,12 @@ async def _move(turn: Turn, button: Button) -> None:
             _show_queue(turn, button.data)
 
 
+async def _pick(turn: Turn, button: Button) -> None:
+    """Run the command that asked which job, and answer in place of the question."""
+    turn.in_place = True
+    await job_picker.run(turn, button.data["command"], _job_id(button), button.data["rest"])
+
+
 @on(ButtonKind.KEEP)
 def _keep(turn: Turn, button: Button) -> str:
     job, for_s = turn.job(_job_id(button)), button.data.get("for_s")
@@ -362,6 +368,7 @@ HANDLERS |= {
     **dict.fromkeys(MOVES, _move),
     **dict.fromkeys((ButtonKind.LOG, ButtonKind.LOG_AGAIN), _log),
     ButtonKind.EXTEND: _extend,
+    ButtonKind.PICK: _pick,
     ButtonKind.CANCEL_WHEN_EMPTY: _cancel_when_empty,
     ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),
     ButtonKind.GROUP: lambda turn, button: grouped.show(turn, button.data["group"]),

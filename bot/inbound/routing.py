@@ -11,7 +11,7 @@ from telegram.ext.filters import StatusUpdate
 
 from bot.commands import BY_NAME, Role
 from bot.inbound import parse
-from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, turn_of
+from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, WhichJobError, turn_of
 from bot.text.html import escape, fit, units
 from bot.waiting import TRY_AGAIN_S, patiently, within
 from runner.api.chat import QueueLostError, StoreError
@@ -42,6 +42,7 @@ class Routes(NamedTuple):
     """The handler of each kind of update. It gets the text after the command, or what the button carries."""
 
     commands: Mapping[str, Handler]
+    which_job: Callable[[Turn, str, str, WhichJobError], Awaitable[None]]
     file: Handler
     unknown_command: Handler
     words: Handler
@@ -84,7 +85,11 @@ async def _handle(turn: Turn, routes: Routes, update: Update) -> None:
     name, addressee = _command_in(update.message)
     if name in routes.commands and addressee in {"", turn.chat.username.lower()}:
         turn.require(BY_NAME[name].role)
-        await routes.commands[name](turn, _after_command(turn))
+        rest = _after_command(turn)
+        try:
+            await routes.commands[name](turn, rest)
+        except WhichJobError as error:
+            await routes.which_job(turn, name, rest, error)
     elif update.message.document:
         await routes.file(turn, turn.text)
     elif name:

@@ -35,6 +35,17 @@ class Dropped(Exception):  # noqa: N818 - it is not an error
     """Nothing more is done for this update: it was handled before, or its caller may no longer use the bot here."""
 
 
+class WhichJobError(UserError):
+    """The message does not say which job is meant. The picker then offers jobs, or else the message is shown.
+
+    `jobs` are those that it may mean, if it says something: `word` is the part of the message that says it.
+    """
+
+    def __init__(self, sentence: str, jobs: Sequence[int] = (), word: str = "") -> None:
+        super().__init__(sentence)
+        self.jobs, self.word = jobs, word
+
+
 @dataclass(slots=True)
 class Turn:
     """One update and its caller. Handlers prepare first, then act and answer inside `effect`.
@@ -54,6 +65,8 @@ class Turn:
     query_id: str | None = None  # of a pressed button
     shown: str = ""  # the text of the message with the button, as HTML; empty if it has none or cannot be read
     pictured: bool = False  # whether that text is the caption of a picture
+    in_place: bool = False  # whether the first reply replaces the message with the button
+    answered: bool = False  # whether the pressed button was answered: until then the phone shows it as busy
     uses: list[str] = field(default_factory=list)  # buttons to mark as used when this is done
     role: Role = Role.VIEWER  # what the caller must still have in the transaction
 
@@ -70,7 +83,10 @@ class Turn:
             self.caller = replace(self.caller, role=role)
             self.require(self.role)
             self.chat.heard_from(self.caller)
+            self.answered = False
             yield
+            if not self.answered:
+                self.answer()
             for nonce in self.uses:
                 self.chat.buttons.use(nonce)
             self.chat.inbox.handled(self.update_id)
@@ -102,7 +118,11 @@ class Turn:
         self, html: str, rows: Sequence[Sequence[Press | Link]] = (), *, job_id: int | None = None,
         picture: Picture | None = None,
     ) -> None:  # fmt: skip
-        """Send a message to where the caller asked."""
+        """Send a message to where the caller asked. With `in_place`, change the one with the pressed button instead."""
+        if self.in_place and picture is None:
+            self.in_place = False
+            self.edit(html, rows, job_id=job_id)
+            return
         quote = self.message_id if self.query_id is None and (not self.caller.private or job_id) else None
         with self._in_effect():
             self.chat.say(
@@ -117,6 +137,7 @@ class Turn:
 
     def answer(self, text: str = "", *, alert: bool = False) -> None:
         """Show a short text over the pressed button; do nothing if no button was pressed."""
+        self.answered = True
         if self.query_id is not None:
             words = shorten(printable(plain(self.chat.redactor.text(text))), LONGEST_ANSWER)
             body = {"query": self.query_id, "text": words, "alert": alert}
@@ -202,7 +223,7 @@ class Turn:
             return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None)
         numbers = self._addressed()
         if not numbers:
-            raise UserError(f"Which job? Send {example}, or reply to a message about it.")
+            raise WhichJobError(f"Which job? Send {example}, or reply to a message about it.")
         return numbers
 
     def _addressed(self) -> list[int]:

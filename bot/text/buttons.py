@@ -53,6 +53,7 @@ class ButtonKind(Enum):
     WHOLE_LOG = Rule("document", "Whole log")
     FIT = Rule("fit", "Fit")
     NOISE = Rule("noise")
+    PICK = Rule("pick", not_twice=True)  # runs a command with this job, as if its number had been sent
     RERUN = Rule("rerun", "Rerun", Right.USER, not_twice=True)
     KILL = _of_owner("kill", "Kill", style="danger")
     KILL_NOW = _of_owner("kill now", "Kill now", style="danger")

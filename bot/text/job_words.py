@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.text.html import bold, code, escape, shorten
-from runner.api.chat import duration_words, format_mib, percent, printable, short_progress, short_time, state_words
+from runner.api.chat import (
+    duration_words,
+    format_mib,
+    percent,
+    printable,
+    short_progress,
+    short_time,
+    state_words,
+    what_differs,
+)
 from runner.model import Phase, State
 
 if TYPE_CHECKING:
@@ -40,6 +49,17 @@ def called(job: Job, limit: int = 40) -> str:
     spec, parameters = job.spec, _parameters(job)
     name = spec.name or (spec.group if parameters and spec.group else spec.command.strip())
     return shorten(printable(f"{name} {parameters}" if parameters else name), limit)
+
+
+def row_labels(jobs: Sequence[Job], limit: int = 40) -> dict[int, str]:
+    """Return a label for each job of a list. Those that would read the same say what differs."""
+    apart = what_differs(jobs, lambda job: called(job, limit))
+    return {
+        job.id: shorten(f"{job.spec.name or ''} {printable(apart[job.id])}".strip(), limit)
+        if job.id in apart
+        else called(job, limit)
+        for job in jobs
+    }
 
 
 def _parameters(job: Job) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bot.text import job_words
 from bot.text.buttons import ButtonKind, Press
 from bot.text.html import printable, shorten
-from runner.api.chat import format_duration
+from runner.api.chat import duration_words, format_duration, short_time
 from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
 
     from runner.api.groups import Standing
     from runner.model import Job
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 Rows = list[list[Press]]
 
 QUEUE_PAGE, NUMBERS_ABREAST = 6, 3
+PICKED_UNITS = 26
 SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
 HOUR_S = 3600.0
 EXTENSIONS_S, LEAST_EXTENSION_S = (HOUR_S, 4 * HOUR_S), 60.0
@@ -84,6 +88,13 @@ def of_group(standing: Standing) -> Rows:
     return [[*row, again]]
 
 
+def of_groups(standings: Sequence[Standing]) -> Rows:
+    """Return a button for each group of a list, two in a row."""
+    names = [standing.group.name for standing in standings]
+    buttons = [Press(ButtonKind.GROUP, data={"group": name}, text=shorten(name, PICKED_UNITS)) for name in names]
+    return [buttons[at : at + 2] for at in range(0, len(buttons), 2)]
+
+
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> Rows:
     """Return Yes and No for killing these jobs. `back` says what the message shows afterwards."""
     many = f"kill {len(job_ids)} jobs" if len(job_ids) > 1 else f"kill #{job_ids[0]}"
@@ -102,6 +113,32 @@ def of_log(job: Job) -> Rows:
     """Return the buttons under the end of a job's output."""
     again = [] if job.state.final else [Press(ButtonKind.LOG_AGAIN, job.id)]
     return [[*again, Press(ButtonKind.WHOLE_LOG, job.id)], *of_job(job)]
+
+
+def of_picker(command: str, jobs: Sequence[Job], rest: str, now: datetime) -> Rows:
+    """Return a row for each job that a command may be meant for. A tap runs it with `rest` behind the number."""
+    labels = job_words.row_labels(jobs, PICKED_UNITS)
+    rows = []
+    for job in jobs:
+        label = f"{job_words.sign(job)} #{job.id} {labels[job.id]}{_since(job, now)}"
+        if command == "kill":
+            row = [Press(ButtonKind.YES_KILL, job.id, {"jobs": [job.id]}, label)]
+        elif command == "extend" and not rest and job.spec.time_limit_s is not None:
+            by = {by_s: f"+{_short(by_s)}" for by_s in EXTENSIONS_S}
+            data = {"limit_s": job.spec.time_limit_s}
+            row = [Press(ButtonKind.EXTEND, job.id, {**data, "by_s": by_s}, text) for by_s, text in by.items()]
+            row[0] = replace(row[0], text=f"#{job.id} {labels[job.id]} {row[0].text}")
+        else:
+            row = [Press(ButtonKind.PICK, job.id, {"command": command, "rest": rest}, label)]
+        rows.append(row)
+    return [*rows, [Press(ButtonKind.DISMISS, text="None of these")]]
+
+
+def _since(job: Job, now: datetime) -> str:
+    """Return for how long a live job has run, or when it ended."""
+    if job.state.final:
+        return f" · {short_time(job.finished_at, now)}" if job.finished_at else ""
+    return f" · {duration_words(job, now)}" if job.state.live else ""
 
 
 def of_queue(
