@@ -54,6 +54,7 @@ def _begun(turn: Turn) -> Iterable[Job]:
 
 
 CHOICES = {
+    "status": Choice("Which job?", _begun),
     "log": Choice("Which job's output?", _begun, lambda job: bool(job.attempt), at_once=True),
     "fit": Choice("Which job's batch?", _begun, lambda job: job.spec.probe is not None, at_once=True),
     "rerun": Choice("Run which job again?", lambda turn: [*_ended(turn), *_live(turn)]),
@@ -65,7 +66,7 @@ CHOICES = {
     "edit": Choice("Edit which job?", _waiting),
     "move": Choice("Move which job?", _waiting),
 }
-OF_ANYBODY = frozenset({"log", "fit", "rerun"})
+OF_ANYBODY = frozenset({"status", "log", "fit", "rerun"})
 
 
 async def offer(turn: Turn, command: str, rest: str, error: WhichJobError) -> None:

@@ -23,8 +23,7 @@ async def rerun(turn: Turn, rest: str) -> None:
             raise UserError(f"To run the failed jobs of a group again, send `/rerun {first} failed`")
         await rerun_failed(turn, first)
         return
-    if first and not first.lstrip("#").isdigit():
-        first, more = "", rest.strip()
+    first, more = turn.job_and_rest(rest)
     job_id = turn.numbers(first, "`/rerun 12`")[0]
     await rerun_job(turn, job_id, more)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from bot.store.threads import Thread
 from bot.text.html import CAPTION_UNITS, escape, fit, italic, printable, shorten
 from bot.text.outgoing_text import plain
 from runner.api.chat import clock
+from runner.api.job_names import SeveralJobsError, job_named
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from runner.api import Queue
     from runner.model import Job
 
+_NUMBERS = re.compile(r"#?[0-9][0-9#,-]*")
+_NAME = re.compile(r"\w")
 ANSWER_S = 120.0
 LONGEST_ANSWER = 190
 STALE_S = 600.0
@@ -220,11 +224,25 @@ class Turn:
     def numbers(self, text: str, example: str) -> list[int]:
         """Return the jobs named, or else those that the message replied to is about."""
         if text.strip():
-            return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None)
+            return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None, self.job_named)
         numbers = self._addressed()
         if not numbers:
             raise WhichJobError(f"Which job? Send {example}, or reply to a message about it.")
         return numbers
+
+    def job_named(self, name: str) -> int | None:
+        """Return the job that the caller means by a name, or None. Raise WhichJobError if it means several."""
+        try:
+            return job_named(self.queue, name) or job_named(self.queue, name.lower())  # a phone begins with a capital
+        except SeveralJobsError as error:
+            raise WhichJobError(str(error), error.jobs, name) from None
+
+    def job_and_rest(self, text: str) -> tuple[str, str]:
+        """Split off the first word if it is a job number, a range or a job's name; else return all as the rest."""
+        first, *more = text.strip().split(maxsplit=1)[:2] or [""]
+        rest = more[0] if more else ""
+        is_job = _NUMBERS.fullmatch(first) or (_NAME.match(first) and "=" not in first and self.job_named(first))
+        return (first, rest) if is_job else ("", text.strip())
 
     def _addressed(self) -> list[int]:
         if self.reply_to is None:

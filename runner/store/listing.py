@@ -78,6 +78,11 @@ class Listing(Table):
         )
         return first + [job_of(row) for row in held]
 
+    def named(self, name: str, limit: int) -> list[Job]:
+        """Return the latest jobs with this name, the newest first."""
+        sql = "SELECT * FROM jobs INDEXED BY jobs_of_name WHERE name = ? ORDER BY id DESC LIMIT ?"
+        return [job_of(row) for row in self._store.rows(sql, (name, limit))]
+
     def rows(self, states: Collection[State]) -> list[Any]:
         """Return the rows of all jobs in these states, ordered by number."""
         wanted = [state.value for state in states]

@@ -272,6 +272,20 @@ _PROGRESS = """
 ALTER TABLE jobs ADD COLUMN progress TEXT;
 """
 
+# Jobs are found by their name; presets; questions that people answer by typing.
+_NAMES = """
+ALTER TABLE jobs ADD COLUMN name TEXT GENERATED ALWAYS AS (json_extract(spec, '$.name')) VIRTUAL;
+CREATE INDEX jobs_of_name ON jobs (name, id) WHERE name IS NOT NULL;
+CREATE TABLE presets (
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    saved_at TEXT NOT NULL,
+    PRIMARY KEY (owner, name)
+) WITHOUT ROWID;
+CREATE INDEX buttons_typed ON buttons (person) WHERE action = 'typed';
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -282,5 +296,6 @@ MIGRATIONS = {
     "m007_delivery": _DELIVERY,
     "m008_memory": _MEMORY,
     "m009_progress": _PROGRESS,
+    "m010_names": _NAMES,
 }
 SCHEMA_VERSION = len(MIGRATIONS)
