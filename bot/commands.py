@@ -71,11 +71,18 @@ COMMANDS: tuple[Command, ...] = (
     Command("whoami", V, "", "your id and role on this box"),
     Command("pair", A, "[user|viewer|admin]", "let people in, or remove them"),
     Command("audit", A, "[20]", "who did what"),
-    Command("help", V, "", "all commands"),
+    Command("help", V, "[submit]", "all commands, or one of them", "/help submit"),
     Command("start", V, "", "begin"),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 HIDDEN = {"start"}
+ALIASES = {  # what people try, and the command they mean
+    **dict.fromkeys(("jobs", "ls", "ps", "show"), "status"),
+    **dict.fromkeys(("stop", "cancel"), "kill"),
+    **dict.fromkeys(("logs", "tail"), "log"),
+    "run": "submit",
+    "retry": "rerun",
+}
 
 
 def menu(role: Role) -> list[Command]:

@@ -10,7 +10,7 @@ from bot.chat import QUESTION
 from bot.commands import Role
 from bot.handlers import control, edit, job_picker, kill, people, rerun, submit, view
 from bot.handlers import groups as grouped
-from bot.text import job_notices, keyboards, views
+from bot.text import help_text, job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
 from runner.api import groups
 from runner.api.chat import clock, short_time, state_words
@@ -140,6 +140,18 @@ def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
     turn.edit(*view.queue_page(turn, int(data.get("first", 0))))
 
 
+@on(ButtonKind.CHOOSE)
+def _choose(turn: Turn, button: Button) -> None:
+    job = turn.job(_job_id(button))
+    turn.edit(view.job_html(turn, job), keyboards.of_chosen(job, int(button.data.get("first", 0))), job_id=job.id)
+
+
+@on(ButtonKind.HELP)
+def _help(turn: Turn, button: Button) -> None:
+    """Say more about a topic in the same message. The buttons stay for the other topics."""
+    turn.edit(help_text.about(turn.caller.role, button.data["about"]), help_text.overview(turn.caller.role)[1])
+
+
 @on(ButtonKind.DETAILS)
 def _details(turn: Turn, button: Button) -> None:
     view.show_job(turn, _job_id(button))
@@ -187,12 +199,15 @@ def _group_csv(turn: Turn, button: Button) -> str:
 
 
 async def _move(turn: Turn, button: Button) -> None:
-    """Change a job's place in the queue, then show the queue as it is now."""
+    """Change a job's place in the queue, then show the job or the queue as it is now."""
     move = MOVES[BY_ACTION[button.action]]
     try:
         with turn.effect():
             turn.answer(turn.chat.named(move(turn.queue.order, _job_id(button))))
-            _show_queue(turn, button.data)
+            if button.data.get("chosen"):
+                _choose(turn, button)
+            else:  # from an older version
+                _show_queue(turn, button.data)
     except UserError as error:  # the page was out of date
         with turn.effect():
             turn.answer(turn.chat.named(str(error)), alert=True)

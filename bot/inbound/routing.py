@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from telegram.constants import MessageEntityType
 from telegram.ext.filters import StatusUpdate
 
-from bot.commands import BY_NAME, Role
+from bot.commands import ALIASES, BY_NAME, Role
 from bot.inbound import parse
 from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, WhichJobError, turn_of
 from bot.text.html import escape, fit, units
@@ -83,7 +83,9 @@ async def _handle(turn: Turn, routes: Routes, update: Update) -> None:
         return
     assert update.message is not None
     name, addressee = _command_in(update.message)
-    if name in routes.commands and addressee in {"", turn.chat.username.lower()}:
+    if name.isascii() and name.isdigit() and addressee in {"", turn.chat.username.lower()}:
+        await routes.commands["status"](turn, name)
+    elif name in routes.commands and addressee in {"", turn.chat.username.lower()}:
         turn.require(BY_NAME[name].role)
         rest = _after_command(turn)
         try:
@@ -106,7 +108,7 @@ def _command_in(message: Message) -> tuple[str, str]:
     if first is None or first.type != MessageEntityType.BOT_COMMAND or first.offset != 0:
         return "", ""
     name, _, addressee = (message.text or "")[1 : first.length].lower().partition("@")
-    return name, addressee
+    return ALIASES.get(name, name), addressee
 
 
 def _after_command(turn: Turn) -> str:

@@ -12,17 +12,17 @@ from runner.api.chat import duration_words, format_duration, short_time
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from runner.api.groups import Standing
     from runner.model import Job
 
-Rows = list[list[Press]]
+Row = list[Press]
+Rows = list[Row]
 
 QUEUE_PAGE, NUMBERS_ABREAST = 6, 3
-PICKED_UNITS = 26
-SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
+PICKED_UNITS, LABEL_UNITS = 26, 16  # of a job, in a button alone in its row and in one of two
 HOUR_S = 3600.0
 EXTENSIONS_S, LEAST_EXTENSION_S = (HOUR_S, 4 * HOUR_S), 60.0
 
@@ -128,6 +128,8 @@ def of_picker(command: str, jobs: Sequence[Job], rest: str, now: datetime) -> Ro
             data = {"limit_s": job.spec.time_limit_s}
             row = [Press(ButtonKind.EXTEND, job.id, {**data, "by_s": by_s}, text) for by_s, text in by.items()]
             row[0] = replace(row[0], text=f"#{job.id} {labels[job.id]} {row[0].text}")
+        elif command == "move" and not rest:
+            row = [Press(ButtonKind.CHOOSE, job.id, {"first": 0}, label)]
         else:
             row = [Press(ButtonKind.PICK, job.id, {"command": command, "rest": rest}, label)]
         rows.append(row)
@@ -141,36 +143,34 @@ def _since(job: Job, now: datetime) -> str:
     return f" · {duration_words(job, now)}" if job.state.live else ""
 
 
-def of_queue(
-    jobs: Sequence[Job], first: int, total: int, own: Collection[int], *, paused: bool = False
-) -> Rows:  # fmt: skip
-    """Return a queue page's buttons: a row for each job they may change, the other jobs' numbers, and paging."""
+def of_queue(jobs: Sequence[Job], first: int, total: int, *, paused: bool = False) -> Rows:
+    """Return a queue page's buttons: one for each job, to choose what to do with it, and paging."""
     rows = [[Press(ButtonKind.RESUME, data={"first": first})]] if paused else []
     if not jobs:
         return rows
-    rows += [_of_waiting(job, first) for job in jobs if job.id in own]
-    others = [_number(job) for job in jobs if job.id not in own]
-    rows += [others[at : at + NUMBERS_ABREAST] for at in range(0, len(others), NUMBERS_ABREAST)]
+    labels = job_words.row_labels(jobs, LABEL_UNITS)
+    chosen = [Press(ButtonKind.CHOOSE, job.id, {"first": first}, f"#{job.id} {labels[job.id]}") for job in jobs]
     pages = [_page(max(first - QUEUE_PAGE, 0), "◀")] if first > 0 else []
     pages.append(_page(first, "Refresh"))
     if first + len(jobs) < total:
         pages.append(_page(first + QUEUE_PAGE, "▶"))
-    return [*rows, pages]
+    return [*rows, *(chosen[at : at + 2] for at in range(0, len(chosen), 2)), pages]
 
 
-def _number(job: Job) -> Press:
-    return Press(ButtonKind.DETAILS, job.id, text=f"#{job.id}")
+def of_chosen(job: Job, first: int) -> Rows:
+    """Return what can be done with a job that was chosen from the queue, and the way back to its page."""
+    back: Row = [_page(first, "◀ Queue")]
+    if job.state is not State.QUEUED:
+        return [*of_job(job, details=False), back]
+    data = {"first": first, "chosen": True}
+    order = [Press(kind, job.id, data) for kind in (ButtonKind.FRONT, ButtonKind.UP, ButtonKind.DOWN)]
+    hold = Press(ButtonKind.RELEASE if job.held_by else ButtonKind.HOLD, job.id, data)
+    kill = Press(ButtonKind.KILL, job.id, {"first": first, "back": "queue"})
+    return [order, [hold, Press(ButtonKind.EDIT, job.id), kill], back]
 
 
 def _page(first: int = 0, text: str = "") -> Press:
     return Press(ButtonKind.QUEUE, data={"first": first}, text=text)
-
-
-def _of_waiting(job: Job, first: int) -> list[Press]:
-    """Return one job's row. It has signs only, because six words do not fit a phone; the message explains them."""
-    kinds = (ButtonKind.FRONT, ButtonKind.UP, ButtonKind.DOWN, ButtonKind.RELEASE if job.held_by else ButtonKind.HOLD)
-    kill = Press(ButtonKind.KILL, job.id, {"first": first, "back": "queue"}, "✖")
-    return [_number(job), *(Press(kind, job.id, {"first": first}) for kind in kinds), kill]
 
 
 def of_queue_link() -> Rows:
@@ -178,10 +178,12 @@ def of_queue_link() -> Rows:
     return [[_page(), Press(ButtonKind.STATUS)]]
 
 
-def of_status(*, paused: bool = False) -> Rows:
-    """Return the buttons under the status of the box."""
+def of_status(jobs: Sequence[Job] = (), *, paused: bool = False) -> Rows:
+    """Return the buttons under the status of the box: these jobs, and its other pages."""
+    numbers = [Press(ButtonKind.DETAILS, job.id, text=f"{job_words.sign(job)} #{job.id}") for job in jobs]
+    rows = [numbers[at : at + NUMBERS_ABREAST] for at in range(0, len(numbers), NUMBERS_ABREAST)]
     resume = [[Press(ButtonKind.RESUME, data={"back": "status"})]] if paused else []
-    return [*resume, [Press(ButtonKind.STATUS, text="Refresh"), _page(), Press(ButtonKind.GPUS)]]
+    return [*resume, *rows, [Press(ButtonKind.STATUS, text="Refresh"), _page(), Press(ButtonKind.GPUS)]]
 
 
 def of_gpus() -> Rows:

@@ -63,6 +63,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command. If it does not exist, raise UsageError with the nearest name."""
+        args = [_meant(args), *args[1:]]
         if args[0] not in self._entries and not args[0].startswith("-") and not ctx.resilient_parsing:
             from runner.text.words import did_you_mean
 
@@ -82,6 +83,13 @@ class Commands(click.Group):
             *(CompletionItem(name, help=entry.help) for name, entry in named),
             *click.Command.shell_complete(self, ctx, incomplete),
         ]
+
+
+def _meant(args: Sequence[str]) -> str:
+    """Return the command meant by the first word. `status 12` shows one job."""
+    name = ALIASES.get(args[0], args[0])
+    is_job = args[0] == "status" and any(not word.startswith("-") for word in args[1:])
+    return "show" if is_job else name
 
 
 class PassedOn(click.Command):
@@ -161,6 +169,13 @@ SECTIONS = {
         "sim-load": Entry("runner.gpu.sim.load:main", "put load on simulated GPUs"),
         "completion": Entry(f"{_T}.cli:completion", "print the completion script for your shell"),
     },
+}
+
+# What people try, and the command they mean.
+ALIASES = {
+    **dict.fromkeys(("status", "jobs", "ps"), "ls"),
+    **dict.fromkeys(("stop", "cancel"), "kill"),
+    **dict.fromkeys(("logs", "tail"), "log"),
 }
 
 # Besides the commands above, these are the only names in `bot` that the runner knows.

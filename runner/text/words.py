@@ -11,7 +11,7 @@ from runner.model import Memory, Phase, Reason, State
 from runner.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from runner.model import Job
 
@@ -27,6 +27,7 @@ _END_WORDS = {
     Reason.HOST: ("lost", "host went down"),
     Reason.SUPERVISOR: ("lost", "supervisor killed"),
 }
+_ROW = 30  # characters of a title that a row of `ls` shows in a narrow terminal
 _COMPARED = 4000  # characters of a command that are compared with those of others
 _COLOURS = {
     State.STARTING: "cyan",
@@ -145,6 +146,17 @@ def what_differs(jobs: Iterable[Job], row: Callable[[Job], str]) -> dict[int, st
         own = {job_id: [part for part in command if part not in common] for job_id, command in commands.items()}
         apart |= {job_id: " ".join(parts) for job_id, parts in own.items() if parts}
     return apart
+
+
+def titles(jobs: Sequence[Job]) -> dict[int, str]:
+    """Return the title of each row. Rows that would read the same begin with what differs, a sweep's with its values."""
+    apart = what_differs(jobs, lambda job: title(job)[:_ROW])
+    shown = {job.id: title(job) for job in jobs}
+    for job in jobs:
+        if job.id in apart:
+            values = " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
+            shown[job.id] = f"{printable(values or apart[job.id])}: {shown[job.id]}"
+    return shown
 
 
 def _arguments(command: str) -> list[str]:

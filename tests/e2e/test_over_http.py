@@ -88,7 +88,7 @@ def _said(box: Box, keeper: subprocess.Popen[bytes]) -> str:
 
 ANSWERS = {
     "start": ("", "This is nightshift on lab1"),
-    "help": ("", "Options of /submit"),
+    "help": ("submit", "Options of /submit"),
     "status": ("", "lab1 · "),
     "queue": ("", "Nothing waits"),
     "gpus": ("", "Simulated 24GiB"),

@@ -1,5 +1,7 @@
 """Names work wherever numbers do."""
 
+from dataclasses import replace
+
 import pytest
 
 from runner.api import Queue
@@ -17,7 +19,7 @@ def job(room, number):
 def test_a_name_means_ones_own_job_then_the_unfinished_one_then_the_latest(tmp_path):
     with Queue(str(tmp_path), actor="ada", begin=True) as jobs:
         for owner in ("uma", "ada", "ada", "uma"):
-            jobs.jobs.add(a_spec(owner=owner, name="nano"))
+            jobs.jobs.add(replace(a_spec(name="nano"), owner=owner))
         with pytest.raises(SeveralJobsError, match="2 jobs called nano wait or run: #3, #2"):
             job_named(jobs, "nano")
         jobs.stop(3)
@@ -67,7 +69,7 @@ async def test_a_name_of_several_jobs_offers_them(room):
 
 def test_terminal_commands_take_names(box):
     with box.queue() as jobs:
-        jobs.submit([a_spec(name="nano", owner=jobs.actor), a_spec(name="two"), a_spec(name="two")], {})
+        jobs.submit([a_spec(name="nano"), a_spec(name="two"), a_spec(name="two")], {})
     assert "Job 1 is held" in box.run("hold", "nano").stdout
     assert '"id": 1' in box.run("show", "nano", "--json").stdout
     several = box.run("kill", "two")
