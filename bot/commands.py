@@ -54,6 +54,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("keep", U, "12 [2h]", "do not stop a job for being idle", "/keep 12 2h"),
     Command("extend", U, "12 2h", "extend a job's time limit", "/extend 12 2h"),
     Command("rerun", U, "12 [changes] | GROUP failed", "run a job again", "/rerun 12 --lr 1e-3"),
+    Command("save", U, "12 as nano", "save a job as a preset", "/save 12 as nano"),
+    Command("preset", U, "[nano lr=3e-4]", "jobs you saved: queue one, perhaps changed", "/preset nano lr=3e-4"),
     Command("batch", U, "lines", "one job per line", "/batch\npython a.py\npython b.py"),
     Command(
         "sweep",
@@ -82,6 +84,7 @@ ALIASES = {  # what people try, and the command they mean
     **dict.fromkeys(("logs", "tail"), "log"),
     "run": "submit",
     "retry": "rerun",
+    "presets": "preset",
 }
 
 

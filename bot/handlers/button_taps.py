@@ -8,7 +8,7 @@ from bot.access.button_rights import NEEDED_ROLE
 from bot.access.gate import actor_of
 from bot.chat import QUESTION
 from bot.commands import Role
-from bot.handlers import control, edit, job_picker, kill, people, rerun, submit, view
+from bot.handlers import control, edit, job_picker, kill, people, presets, rerun, submit, view
 from bot.handlers import groups as grouped
 from bot.text import help_text, job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
@@ -347,6 +347,13 @@ async def _cancel_when_empty(turn: Turn, _: Button) -> None:
         turn.settle(_signed(turn, outcome), keyboards.of_queue_link())
 
 
+@on(ButtonKind.DELETE_PRESET)
+def _delete_preset(turn: Turn, button: Button) -> str:
+    outcome = presets.delete(turn, button.data["preset"])
+    turn.edit(*presets.page(turn))
+    return outcome
+
+
 @on(ButtonKind.NOISE)
 def _noise(turn: Turn, button: Button) -> None:
     people.set_noise(turn, button.data["noise"])
@@ -385,6 +392,7 @@ HANDLERS |= {
     ButtonKind.EXTEND: _extend,
     ButtonKind.PICK: _pick,
     ButtonKind.CANCEL_WHEN_EMPTY: _cancel_when_empty,
+    ButtonKind.PRESET: lambda turn, button: submit.queue_preset(turn, button.data["preset"], ""),
     ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),
     ButtonKind.GROUP: lambda turn, button: grouped.show(turn, button.data["group"]),
     ButtonKind.RERUN_FAILED: lambda turn, button: grouped.rerun_failed(turn, button.data["group"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.handlers import control, edit, groups, kill, limits, people, queue_order, rerun, submit, view
+from bot.handlers import control, edit, groups, kill, limits, people, presets, queue_order, rerun, submit, view
 
 if TYPE_CHECKING:
     from bot.inbound.routing import Handler
@@ -27,6 +27,8 @@ HANDLERS: dict[str, Handler] = {
     "keep": limits.keep,
     "extend": limits.extend,
     "rerun": rerun.rerun,
+    "save": presets.save,
+    "preset": presets.preset,
     "sweep": groups.sweep,
     "group": groups.group,
     "pause": control.pause,

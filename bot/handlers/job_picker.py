@@ -58,6 +58,7 @@ CHOICES = {
     "log": Choice("Which job's output?", _begun, lambda job: bool(job.attempt), at_once=True),
     "fit": Choice("Which job's batch?", _begun, lambda job: job.spec.probe is not None, at_once=True),
     "rerun": Choice("Run which job again?", lambda turn: [*_ended(turn), *_live(turn)]),
+    "save": Choice("Save which job?", lambda turn: [*_ended(turn), *_live(turn)]),
     "kill": Choice("Stop which job? A tap stops it.", _unfinished, at_once=True),
     "keep": Choice("Keep which job from being stopped as idle?", _live),
     "extend": Choice("Which job gets more time?", _unfinished, lambda job: job.spec.time_limit_s is not None),
@@ -66,7 +67,7 @@ CHOICES = {
     "edit": Choice("Edit which job?", _waiting),
     "move": Choice("Move which job?", _waiting),
 }
-OF_ANYBODY = frozenset({"status", "log", "fit", "rerun"})
+OF_ANYBODY = frozenset({"status", "log", "fit", "rerun", "save"})
 
 
 async def offer(turn: Turn, command: str, rest: str, error: WhichJobError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.commands import Role, menu
+from bot.handlers.submit import queue_preset
 from bot.inbound import parse
 from bot.text.html import code, escape, shorten
 from runner.errors import UserError
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
 
 
 async def command(turn: Turn, text: str) -> None:
-    """Suggest the nearest command in place of an unknown one."""
+    """Queue the preset of this name. If there is none, suggest the nearest command."""
     parsed = parse.command_of(text, turn.chat.username)
     if parsed is None:
         return  # for another bot
     if not turn.caller.private and f"@{turn.chat.username}".lower() not in text.split(maxsplit=1)[0].lower():
         return  # in a group it may be meant for somebody else
+    if turn.queue.presets.get(turn.caller.actor, parsed[0]) is not None:
+        turn.require(Role.USER)
+        await queue_preset(turn, *parsed)
+        return
     near = parse.suggestion(parsed[0], [command.name for command in menu(turn.caller.role)])
     raise UserError(f"There is no /{parsed[0]}. " + (f"Did you mean /{near}?" if near else "/help lists all commands."))
 

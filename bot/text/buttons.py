@@ -55,6 +55,8 @@ class ButtonKind(Enum):
     HELP = Rule("help")
     NOISE = Rule("noise")
     PICK = Rule("pick", not_twice=True)  # runs a command with this job, as if its number had been sent
+    PRESET = Rule("preset", "Run", Right.USER, not_twice=True)
+    DELETE_PRESET = Rule("delete preset", "Delete", Right.USER)
     RERUN = Rule("rerun", "Rerun", Right.USER, not_twice=True)
     KILL = _of_owner("kill", "Kill", style="danger")
     KILL_NOW = _of_owner("kill now", "Kill now", style="danger")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from bot.commands import ALIASES, Command, menu
 from bot.text.buttons import ButtonKind, Press
 from bot.text.html import bold, code, escape, fit, italic
-from runner.api.chat import OPTION_SECTIONS, help_rows
+from runner.api.chat import OPTION_SECTIONS, PRESET, help_rows
 from runner.errors import UserError
 
 if TYPE_CHECKING:
     from bot.commands import Role
 
 TOPICS = {
-    "Run": ("submit", "rerun", "batch", "sweep"),
+    "Run": ("submit", "rerun", "preset", "save", "batch", "sweep"),
     "Look": ("status", "queue", "gpus", "log", "group", "fit"),
     "Change": ("kill", "edit", "move", "hold", "release", "keep", "extend"),
     "Box": ("pause", "resume", "drain", "ws", "pair", "audit"),
@@ -49,7 +49,7 @@ def about(role: Role, word: str) -> str:
     parts = [_help_line(command), *([f"like {code(command.example)}"] if command.example else [])]
     if command.name == "submit":
         parts += ["", bold("Options of /submit")]
-        for title, options in OPTION_SECTIONS.items():
+        for title, options in {**OPTION_SECTIONS, "Saved": (PRESET,)}.items():
             parts += [italic(title), *(f"{code(flags)} {escape(text)}" for flags, text in help_rows(options))]
     return fit(["\n".join(parts)])
 

@@ -12,7 +12,7 @@ from runner.api.chat import duration_words, format_duration, short_time
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from runner.api.groups import Standing
@@ -93,6 +93,17 @@ def of_groups(standings: Sequence[Standing]) -> Rows:
     names = [standing.group.name for standing in standings]
     buttons = [Press(ButtonKind.GROUP, data={"group": name}, text=shorten(name, PICKED_UNITS)) for name in names]
     return [buttons[at : at + 2] for at in range(0, len(buttons), 2)]
+
+
+def of_presets(names: Mapping[str, str], own: Collection[str]) -> Rows:
+    """Return a row for each preset: a tap queues it. The caller's own can be deleted."""
+    return [
+        [
+            Press(ButtonKind.PRESET, data={"preset": name}, text=shorten(f"{name}: {printable(command)}", 40)),
+            *([Press(ButtonKind.DELETE_PRESET, data={"preset": name}, text="✖")] if name in own else []),
+        ]
+        for name, command in names.items()
+    ]
 
 
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> Rows:

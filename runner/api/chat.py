@@ -5,8 +5,8 @@ from runner.api.outlook import Outlook
 from runner.api.waiting_reasons import STARTS_NEXT
 from runner.config.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file
 from runner.config.option_reader import read_text
+from runner.config.options import PRESET, help_rows
 from runner.config.options import SECTIONS as OPTION_SECTIONS
-from runner.config.options import help_rows
 from runner.config.settings import FromEnvironment, Seconds, load_as, refusing
 from runner.config.workspace import Workspace, environment_of, stamp, validate
 from runner.processes.doorbell import Doorbell, ring

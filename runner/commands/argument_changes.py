@@ -133,11 +133,19 @@ def _with_setting(command: str, change: _Change) -> str:
     if not places:
         assignments = [_word(piece) for piece in pieces(command) if piece.role == "assignment"]
         places = [word for word in assignments if word.plain.startswith(f"{name}=")]
+    if not places and (flag := _flag_called(name, words)):
+        return _with_flag(command, change._replace(name=flag, setting=False))
     if not places:
         return _added(command, change)
     _only(places, name)
     sign = "" if change.name != name else places[0].plain[: places[0].plain.index(name)]
     return _put(command, places, [f"{sign}{change.words[0]}"])
+
+
+def _flag_called(name: str, words: Sequence[_Word]) -> str | None:
+    """Return the flag that a setting stands for, if the command has it: `--lr` for lr=3e-4."""
+    flags = [flag[1] for word in words if (flag := _FLAG.fullmatch(word.plain))]
+    return next((flag for flag in flags if flag.lstrip("-").replace("_", "-") == name.replace("_", "-")), None)
 
 
 def _only(places: Sequence[object], name: str) -> None:

@@ -63,7 +63,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command. If it does not exist, raise UsageError with the nearest name."""
-        args = [_meant(args), *args[1:]]
+        if args[0] not in self._entries and (meant := _meant(args)) in self._entries:
+            args = [meant, *args[1:]]
         if args[0] not in self._entries and not args[0].startswith("-") and not ctx.resilient_parsing:
             from runner.text.words import did_you_mean
 
@@ -125,6 +126,8 @@ SECTIONS = {
         "sweep": Entry(f"{_T}.sweep:main", "queue a command for each combination of its parameters"),
         "feed": Entry(f"{_T}.feed:main", "run one command per line of standard input; wait for all"),
         "rerun": Entry(f"{_T}.rerun:rerun", "run a job again, with changed arguments if you like"),
+        "save": Entry(f"{_T}.presets:save", "save a job as a preset, for submit --preset NAME"),
+        "preset": Entry(f"{_T}.presets:preset", "list the presets, or delete one"),
     },
     "Look": {
         "ls": Entry(f"{_T}.ls:ls", "list jobs: running, waiting, ended"),

@@ -149,7 +149,7 @@ def what_differs(jobs: Iterable[Job], row: Callable[[Job], str]) -> dict[int, st
 
 
 def titles(jobs: Sequence[Job]) -> dict[int, str]:
-    """Return the title of each row. Rows that would read the same begin with what differs, a sweep's with its values."""
+    """Return the title of each row. Those that would read the same begin with what differs."""
     apart = what_differs(jobs, lambda job: title(job)[:_ROW])
     shown = {job.id: title(job) for job in jobs}
     for job in jobs:

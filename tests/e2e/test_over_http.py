@@ -94,6 +94,8 @@ ANSWERS = {
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
     "fit": ("1", "was submitted without --probe"),
+    "save": ("1 as nano", "Job 1 is saved as nano"),
+    "preset": ("", "Tap one to queue it"),
     "edit": ("1 --time 4h", "only a job that waits"),
     "move": ("1 first", "only a job that waits"),
     "hold": ("1", "only a job that waits"),

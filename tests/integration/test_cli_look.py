@@ -260,8 +260,11 @@ def test_rows_that_would_read_the_same_begin_with_what_differs(box):
     command = "python -m training.of.something --lr 1 --seed"
     with box.queue() as queue:
         submit(queue, f"{command} 1", f"{command} 2", "true")
-    told = [line[line.index("(1)") :].split(maxsplit=4)[4] for line in box.run("ls").stdout.splitlines()[1:4]]
-    assert told == [f"--seed 1: {command} 1", f"--seed 2: {command} 2", "true"]
+    shown = box.run("ls").stdout
+    assert f" --seed 1: {command} 1" in shown
+    assert f" --seed 2: {command} 2" in shown
+    assert " true" in shown
+    assert ": true" not in shown
 
 
 def test_the_names_that_people_try_work(past):
