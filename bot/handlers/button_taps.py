@@ -8,24 +8,23 @@ from bot.access.button_rights import NEEDED_ROLE
 from bot.access.gate import actor_of
 from bot.chat import QUESTION
 from bot.commands import Role
-from bot.handlers import control, edit, job_picker, kill, people, presets, rerun, submit, view
+from bot.handlers import choice_taps, control, edit, kill, people, rerun, submit, view
 from bot.handlers import groups as grouped
-from bot.text import help_text, job_notices, keyboards, views
+from bot.handlers.button_registry import HANDLERS, job_id, on
+from bot.text import job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
 from runner.api import groups
 from runner.api.chat import clock, short_time, state_words
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from bot.inbound.turn import Turn
     from bot.store.buttons import Button
     from runner.api.queue_order import QueueOrder
     from runner.model import Job
 
-    Handler = Callable[[Turn, Button], Awaitable[None]]
-    Action = Callable[[Turn, Button], str | None]
 
 GONE = "This button no longer works. Send the command again."
 JUST_NOW = "That was done a moment ago. To do it once more, tap again in a few seconds."
@@ -39,21 +38,6 @@ MOVES: dict[ButtonKind, Callable[[QueueOrder, int], str]] = {
     ButtonKind.HOLD: lambda order, job_id: order.hold(job_id),
     ButtonKind.RELEASE: lambda order, job_id: order.release(job_id),
 }
-HANDLERS: dict[ButtonKind, Handler] = {}
-
-
-def on(*kinds: ButtonKind) -> Callable[[Action], Action]:
-    """Let these buttons run a function in one transaction. It returns the text that pops up, or None."""
-
-    def register(action: Action) -> Action:
-        async def handle(turn: Turn, button: Button) -> None:
-            with turn.effect():
-                turn.answer(action(turn, button) or "")
-
-        HANDLERS.update(dict.fromkeys(kinds, handle))
-        return action
-
-    return register
 
 
 async def tapped(turn: Turn, nonce: str) -> None:
@@ -84,7 +68,7 @@ def _require(turn: Turn, right: Right, button: Button) -> None:
     if right in NEEDED_ROLE:
         turn.require(NEEDED_ROLE[right])
     elif right is Right.OWNER:
-        turn.require_owner(turn.job(_job_id(button)))
+        turn.require_owner(turn.job(job_id(button)))
 
 
 def _was_just_pressed(button: Button) -> bool:
@@ -93,7 +77,7 @@ def _was_just_pressed(button: Button) -> bool:
 
 def _ended_job(turn: Turn, button: Button) -> Job | None:
     """Return the button's job if it has ended, else None."""
-    job = turn.chat.queue.jobs.get(_job_id(button))
+    job = turn.chat.queue.jobs.get(job_id(button))
     return job if job is not None and job.state.final else None
 
 
@@ -106,11 +90,6 @@ def _tell_ended(turn: Turn, button: Button, job: Job) -> None:
             _show_queue(turn, button.data)
         else:
             turn.edit(None, keyboards.of_job(job), job_id=job.id)
-
-
-def _job_id(button: Button) -> int:
-    assert button.job_id is not None
-    return button.job_id
 
 
 def _signed(turn: Turn, outcome: str) -> str:
@@ -140,26 +119,14 @@ def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
     turn.edit(*view.queue_page(turn, int(data.get("first", 0))))
 
 
-@on(ButtonKind.CHOOSE)
-def _choose(turn: Turn, button: Button) -> None:
-    job = turn.job(_job_id(button))
-    turn.edit(view.job_html(turn, job), keyboards.of_chosen(job, int(button.data.get("first", 0))), job_id=job.id)
-
-
-@on(ButtonKind.HELP)
-def _help(turn: Turn, button: Button) -> None:
-    """Say more about a topic in the same message. The buttons stay for the other topics."""
-    turn.edit(help_text.about(turn.caller.role, button.data["about"]), help_text.overview(turn.caller.role)[1])
-
-
 @on(ButtonKind.DETAILS)
 def _details(turn: Turn, button: Button) -> None:
-    view.show_job(turn, _job_id(button))
+    view.show_job(turn, job_id(button))
 
 
 async def _log(turn: Turn, button: Button) -> None:
     """Send the end of the output; Refresh changes the message instead."""
-    job = turn.job(_job_id(button))
+    job = turn.job(job_id(button))
     html = await view.log_view(turn.chat, job)
     with turn.effect():
         turn.answer()
@@ -173,19 +140,19 @@ async def _log(turn: Turn, button: Button) -> None:
 def _whole_log(turn: Turn, button: Button) -> str:
     if not turn.chat.settings.log_text:
         raise UserError("Output is not sent to the chat here (NIGHTSHIFT_LOG_TEXT).")
-    turn.send_log(turn.job(_job_id(button)).id)
+    turn.send_log(turn.job(job_id(button)).id)
     return "Sending the whole log."
 
 
 @on(ButtonKind.FIT)
 def _fit(turn: Turn, button: Button) -> None:
-    view.show_fit(turn, turn.job(_job_id(button)))
+    view.show_fit(turn, turn.job(job_id(button)))
 
 
 @on(ButtonKind.EDIT)
 def _edit(turn: Turn, button: Button) -> None:
     """Explain the /edit command and show the job's options: a phone has no room for a form."""
-    job = turn.job(_job_id(button))
+    job = turn.job(job_id(button))
     turn.reply(edit.how_to(job), job_id=job.id)
 
 
@@ -203,9 +170,9 @@ async def _move(turn: Turn, button: Button) -> None:
     move = MOVES[BY_ACTION[button.action]]
     try:
         with turn.effect():
-            turn.answer(turn.chat.named(move(turn.queue.order, _job_id(button))))
+            turn.answer(turn.chat.named(move(turn.queue.order, job_id(button))))
             if button.data.get("chosen"):
-                _choose(turn, button)
+                choice_taps.show_chosen(turn, button)
             else:  # from an older version
                 _show_queue(turn, button.data)
     except UserError as error:  # the page was out of date
@@ -214,20 +181,14 @@ async def _move(turn: Turn, button: Button) -> None:
             _show_queue(turn, button.data)
 
 
-async def _pick(turn: Turn, button: Button) -> None:
-    """Run the command that asked which job, and answer in place of the question."""
-    turn.in_place = True
-    await job_picker.run(turn, button.data["command"], _job_id(button), button.data["rest"])
-
-
 @on(ButtonKind.KEEP)
 def _keep(turn: Turn, button: Button) -> str:
-    job, for_s = turn.job(_job_id(button)), button.data.get("for_s")
+    job, for_s = turn.job(job_id(button)), button.data.get("for_s")
     return _settle_warning(turn, job, turn.queue.keep(job.id, for_s), keyboards.of_kept(job, for_s))
 
 
 async def _extend(turn: Turn, button: Button) -> None:
-    job, by_s = turn.job(_job_id(button)), button.data["by_s"]
+    job, by_s = turn.job(job_id(button)), button.data["by_s"]
     with turn.effect():
         outcome = turn.queue.extend(job.id, by_s, button.data["limit_s"])
         turn.answer(_settle_warning(turn, job, outcome, keyboards.of_extended(job, by_s)))
@@ -243,14 +204,14 @@ def _settle_warning(turn: Turn, job: Job, outcome: str, rows: keyboards.Rows) ->
 @on(ButtonKind.KILL_NOW)
 def _kill_now(turn: Turn, button: Button) -> str:
     """Stop the job without asking: the warning was the question."""
-    outcome = kill.stop_jobs(turn, [_job_id(button)])
-    turn.settle(_signed(turn, outcome), keyboards.of_job(turn.job(_job_id(button))), job_id=button.job_id)
+    outcome = kill.stop_jobs(turn, [job_id(button)])
+    turn.settle(_signed(turn, outcome), keyboards.of_job(turn.job(job_id(button))), job_id=button.job_id)
     return outcome
 
 
 @on(ButtonKind.KILL)
 def _kill(turn: Turn, button: Button) -> str:
-    return _ask(turn, keyboards.sure([_job_id(button)], back={"back": "job", **button.data}))
+    return _ask(turn, keyboards.sure([job_id(button)], back={"back": "job", **button.data}))
 
 
 @on(ButtonKind.KILL_GROUP)
@@ -347,13 +308,6 @@ async def _cancel_when_empty(turn: Turn, _: Button) -> None:
         turn.settle(_signed(turn, outcome), keyboards.of_queue_link())
 
 
-@on(ButtonKind.DELETE_PRESET)
-def _delete_preset(turn: Turn, button: Button) -> str:
-    outcome = presets.delete(turn, button.data["preset"])
-    turn.edit(*presets.page(turn))
-    return outcome
-
-
 @on(ButtonKind.NOISE)
 def _noise(turn: Turn, button: Button) -> None:
     people.set_noise(turn, button.data["noise"])
@@ -390,10 +344,8 @@ HANDLERS |= {
     **dict.fromkeys(MOVES, _move),
     **dict.fromkeys((ButtonKind.LOG, ButtonKind.LOG_AGAIN), _log),
     ButtonKind.EXTEND: _extend,
-    ButtonKind.PICK: _pick,
     ButtonKind.CANCEL_WHEN_EMPTY: _cancel_when_empty,
-    ButtonKind.PRESET: lambda turn, button: submit.queue_preset(turn, button.data["preset"], ""),
-    ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),
+    ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, job_id(button)),
     ButtonKind.GROUP: lambda turn, button: grouped.show(turn, button.data["group"]),
     ButtonKind.RERUN_FAILED: lambda turn, button: grouped.rerun_failed(turn, button.data["group"]),
     ButtonKind.LINES: lambda turn, button: submit.queue_lines(turn, button.data["values"], button.data["text"]),

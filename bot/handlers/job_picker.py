@@ -20,7 +20,7 @@ OFFERED = 8
 LOOKED_AT = 100  # jobs of each state among which the likeliest are chosen
 
 
-class Choice(NamedTuple):
+class Offer(NamedTuple):
     """What one command asks, and the jobs it can work with."""
 
     question: str
@@ -53,47 +53,44 @@ def _begun(turn: Turn) -> Iterable[Job]:
     return [*_live(turn), *_ended(turn)]
 
 
-CHOICES = {
-    "status": Choice("Which job?", _begun),
-    "log": Choice("Which job's output?", _begun, lambda job: bool(job.attempt), at_once=True),
-    "fit": Choice("Which job's batch?", _begun, lambda job: job.spec.probe is not None, at_once=True),
-    "rerun": Choice("Run which job again?", lambda turn: [*_ended(turn), *_live(turn)]),
-    "save": Choice("Save which job?", lambda turn: [*_ended(turn), *_live(turn)]),
-    "kill": Choice("Stop which job? A tap stops it.", _unfinished, at_once=True),
-    "keep": Choice("Keep which job from being stopped as idle?", _live),
-    "extend": Choice("Which job gets more time?", _unfinished, lambda job: job.spec.time_limit_s is not None),
-    "hold": Choice("Hold which job?", _waiting, lambda job: not job.held_by),
-    "release": Choice("Release which job?", _held),
-    "edit": Choice("Edit which job?", _waiting),
-    "move": Choice("Move which job?", _waiting),
+OFFERS = {
+    "status": Offer("Which job?", _begun),
+    "log": Offer("Which job's output?", _begun, lambda job: bool(job.attempt), at_once=True),
+    "fit": Offer("Which job's batch?", _begun, lambda job: job.spec.probe is not None, at_once=True),
+    "rerun": Offer("Run which job again?", lambda turn: [*_ended(turn), *_live(turn)]),
+    "save": Offer("Save which job?", lambda turn: [*_ended(turn), *_live(turn)]),
+    "kill": Offer("Stop which job? A tap stops it.", _unfinished, at_once=True),
+    "keep": Offer("Keep which job from being stopped as idle?", _live),
+    "extend": Offer("Which job gets more time?", _unfinished, lambda job: job.spec.time_limit_s is not None),
+    "hold": Offer("Hold which job?", _waiting, lambda job: not job.held_by),
+    "release": Offer("Release which job?", _held),
+    "edit": Offer("Edit which job?", _waiting),
+    "move": Offer("Move which job?", _waiting),
 }
 OF_ANYBODY = frozenset({"status", "log", "fit", "rerun", "save"})
 
 
 async def offer(turn: Turn, command: str, rest: str, error: WhichJobError) -> None:
     """Offer the jobs that the command may mean. If there are none, raise the error."""
-    choice, rest = CHOICES.get(command), rest.replace(error.word, "", 1).strip()
-    jobs = _meant(turn, command, choice, error) if choice else []
-    if choice is None or not jobs:
+    asked, rest = OFFERS.get(command), rest.replace(error.word, "", 1).strip()
+    jobs = _meant(turn, command, asked, error) if asked else []
+    if asked is None or not jobs:
         raise error
-    if len(jobs) == 1 and choice.at_once and not error.jobs:
+    if len(jobs) == 1 and asked.at_once and not error.jobs:
         await run(turn, command, jobs[0].id, rest)
         return
     more = len(jobs) - OFFERED
-    hint = (
-        f"\n… and {more} more: send {BY_NAME[command].example and f'`{BY_NAME[command].example}`'}" if more > 0 else ""
-    )
-    question = str(error) if error.jobs else choice.question
+    hint = f"\n… and {more} more: send `{BY_NAME[command].example}`" if more > 0 else ""
     rows = keyboards.of_picker(command, [turn.chat.shown(job) for job in jobs[:OFFERED]], rest, clock.now())
-    turn.reply(f"{escape(question)}{hint}", rows)
+    turn.reply(escape(f"{error if error.jobs else asked.question}{hint}"), rows)
 
 
-def _meant(turn: Turn, command: str, choice: Choice, error: WhichJobError) -> list[Job]:
+def _meant(turn: Turn, command: str, asked: Offer, error: WhichJobError) -> list[Job]:
     """Return the jobs to offer, the caller's own first."""
     if error.jobs:
         jobs = [job for number in error.jobs if (job := turn.chat.queue.jobs.get(number))]
     else:
-        jobs = [job for job in choice.jobs(turn) if choice.suits(job)]
+        jobs = [job for job in asked.jobs(turn) if asked.suits(job)]
     if command not in OF_ANYBODY:
         jobs = [job for job in jobs if turn.may_change(job)]
     return sorted(jobs, key=lambda job: job.spec.owner != turn.caller.actor)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.commands import ALIASES, BY_NAME
 from bot.handlers.submit import queue_preset
 from bot.text import keyboards
-from bot.text.html import escape
+from bot.text.html import code, escape
 from runner.api import presets
 from runner.errors import UserError
 
@@ -24,7 +24,8 @@ async def save(turn: Turn, rest: str) -> None:
     job = turn.job(turn.numbers(first, "`/save 12 as nano`")[0])
     name = rest.lower().removeprefix("as ").strip()
     if not name:
-        raise UserError(f"Under which name? Send `/save {job.id} as nano`")
+        turn.ask(f"Under which name? Send one word, like {code('nano')}.", "save", f"{job.id} as ", verbatim=True)
+        return
     if name in BY_NAME or name in ALIASES:
         raise UserError(f"/{name} is a command already: choose another name for the preset.")
     with turn.effect():

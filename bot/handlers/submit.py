@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from telegram.error import BadRequest, InvalidToken
 
 from bot.commands import Role
+from bot.handlers.usual_commands import ask_command
 from bot.inbound import parse
 from bot.text import group_words, keyboards, views
 from bot.text.buttons import ButtonKind, Press
@@ -47,9 +48,10 @@ class Place:
 
 async def submit(turn: Turn, rest: str) -> None:
     """Queue the message's command. If it has several lines, ask how they are meant."""
-    if not rest.strip():
-        raise UserError(NO_COMMAND)
     values, text = _general(rest)
+    if not text.strip() and "preset" not in values:
+        ask_command(turn, rest.strip())
+        return
     if "preset" in values:
         await queue_preset(turn, values.pop("preset"), text, values)
         return

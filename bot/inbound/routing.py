@@ -120,6 +120,7 @@ def _after_command(turn: Turn) -> str:
 
 def _excuse(turn: Turn, sentence: str) -> None:
     turn.uses.clear()  # the same button may be pressed again
+    turn.keeps_question = True  # and the same question answered
     turn.role = Role.VIEWER
     try:
         with turn.effect():

@@ -7,9 +7,11 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bot.chat import QUESTION_S
 from bot.commands import Role
 from bot.inbound import parse
 from bot.store.threads import Thread
+from bot.text.buttons import ButtonKind, Press
 from bot.text.html import CAPTION_UNITS, escape, fit, italic, printable, shorten
 from bot.text.outgoing_text import plain
 from runner.api.chat import clock
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from bot.access.gate import Caller
     from bot.chat import Chat, Picture
-    from bot.text.buttons import Link, Press
+    from bot.text.buttons import Link
     from runner.api import Queue
     from runner.model import Job
 
@@ -71,6 +73,7 @@ class Turn:
     pictured: bool = False  # whether that text is the caption of a picture
     in_place: bool = False  # whether the first reply replaces the message with the button
     answered: bool = False  # whether the pressed button was answered: until then the phone shows it as busy
+    keeps_question: bool = False  # whether a question that waits for a typed answer stays open
     uses: list[str] = field(default_factory=list)  # buttons to mark as used when this is done
     role: Role = Role.VIEWER  # what the caller must still have in the transaction
 
@@ -88,6 +91,8 @@ class Turn:
             self.require(self.role)
             self.chat.heard_from(self.caller)
             self.answered = False
+            if not self.keeps_question:
+                self.chat.buttons.close(self.caller.id, self.caller.chat)
             yield
             if not self.answered:
                 self.answer()
@@ -133,6 +138,19 @@ class Turn:
                 self.caller.chat, self.caller.id, html, rows, job_id=job_id, reply_to=quote, topic=self.topic,
                 picture=picture,
             )  # fmt: skip
+
+    def ask(
+        self, html: str, command: str, before: str, *, verbatim: bool = False, rows: Sequence[Sequence[Press]] = ()
+    ) -> None:
+        """Ask for a text: the caller's next message here is put behind `before`, and the command is run with it.
+
+        The text counts as one word, unless it is `verbatim`. In a group it must be a reply.
+        """
+        how = "" if self.caller.private else "\n" + italic("Reply to this message.")
+        with self._in_effect():
+            data = {"command": command, "before": before, "verbatim": verbatim}
+            self.chat.buttons.ask(self.caller.id, self.caller.chat, data, QUESTION_S)
+            self.reply(f"{html}{how}", [*rows, [Press(ButtonKind.CANCEL)]])
 
     def report(self, sentences: Sequence[str], jobs: Sequence[Job]) -> None:
         """Reply with what was done to these jobs, one sentence per line."""
@@ -241,7 +259,8 @@ class Turn:
         """Split off the first word if it is a job number, a range or a job's name; else return all as the rest."""
         first, *more = text.strip().split(maxsplit=1)[:2] or [""]
         rest = more[0] if more else ""
-        is_job = _NUMBERS.fullmatch(first) or (_NAME.match(first) and "=" not in first and self.job_named(first))
+        may_be_name = self.reply_to is None and _NAME.match(first) and "=" not in first
+        is_job = _NUMBERS.fullmatch(first) or (may_be_name and self.job_named(first))
         return (first, rest) if is_job else ("", text.strip())
 
     def _addressed(self) -> list[int]:

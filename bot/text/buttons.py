@@ -58,6 +58,10 @@ class ButtonKind(Enum):
     PRESET = Rule("preset", "Run", Right.USER, not_twice=True)
     DELETE_PRESET = Rule("delete preset", "Delete", Right.USER)
     RERUN = Rule("rerun", "Rerun", Right.USER, not_twice=True)
+    RERUN_WITH = Rule("rerun with", "Rerun with…", Right.USER)
+    ARGUMENT = Rule("argument", right=Right.USER)
+    IN_WORKSPACE = Rule("in workspace", right=Right.USER)
+    CANCEL = Rule("cancel", "Cancel")  # of a question that waits for a typed answer
     KILL = _of_owner("kill", "Kill", style="danger")
     KILL_NOW = _of_owner("kill now", "Kill now", style="danger")
     KEEP = _of_owner("keep", "Keep for good")

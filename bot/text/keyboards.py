@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from bot.text import job_words
 from bot.text.buttons import ButtonKind, Press
 from bot.text.html import printable, shorten
-from runner.api.chat import duration_words, format_duration, short_time
+from runner.api.chat import arguments, duration_words, format_duration, short_time
 from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
+    from runner.api.chat import Argument
     from runner.api.groups import Standing
     from runner.model import Job
 
@@ -23,6 +24,7 @@ Rows = list[Row]
 
 QUEUE_PAGE, NUMBERS_ABREAST = 6, 3
 PICKED_UNITS, LABEL_UNITS = 26, 16  # of a job, in a button alone in its row and in one of two
+LONGEST_CHANGEABLE, MOST_ARGUMENTS, ARGUMENT_UNITS = 4000, 16, 22
 HOUR_S = 3600.0
 EXTENSIONS_S, LEAST_EXTENSION_S = (HOUR_S, 4 * HOUR_S), 60.0
 
@@ -35,10 +37,29 @@ def of_job(job: Job, *, details: bool = True) -> Rows:
     elif job.spec.probe is not None and job.batch_size is not None:  # four buttons are too many for a phone
         row.append(Press(ButtonKind.FIT, job.id))
     if job.state.final:
-        return [[*row, Press(ButtonKind.RERUN, job.id)]]
+        others = [[Press(ButtonKind.RERUN_WITH, job.id)]] if changeable(job) else []
+        return [[*row, Press(ButtonKind.RERUN, job.id)], *others]
     if job.state is State.QUEUED and not details:
         row.append(Press(ButtonKind.EDIT, job.id))
     return [[*row, Press(ButtonKind.KILL, job.id)]]
+
+
+def changeable(job: Job) -> list[Argument]:
+    """Return the arguments of a job's command that can be changed for a rerun."""
+    spec = job.spec
+    return arguments(spec.command) if not spec.script and len(spec.command) <= LONGEST_CHANGEABLE else []
+
+
+def of_arguments(job: Job) -> Rows:
+    """Return a button for each argument of a job's command, two in a row."""
+    buttons = [
+        Press(
+            ButtonKind.ARGUMENT, job.id, {"name": one.name, "value": one.value, "setting": one.setting},
+            shorten(printable(one.text), ARGUMENT_UNITS),
+        )
+        for one in changeable(job)[:MOST_ARGUMENTS]
+    ]  # fmt: skip
+    return [*(buttons[at : at + 2] for at in range(0, len(buttons), 2)), [Press(ButtonKind.CANCEL)]]
 
 
 def of_kept(job: Job, for_s: float | None) -> Rows:

@@ -3,6 +3,7 @@
 from runner import clock
 from runner.api.outlook import Outlook
 from runner.api.waiting_reasons import STARTS_NEXT
+from runner.commands.argument_changes import Argument, arguments
 from runner.config.home import BOT_BELL, BOT_LOCK, PAGE_LINK, env_file
 from runner.config.option_reader import read_text
 from runner.config.options import PRESET, help_rows

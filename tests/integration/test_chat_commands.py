@@ -48,9 +48,9 @@ async def test_code_is_left_as_it_was_typed(room):
 @pytest.mark.parametrize(
     ("sent", "answer"),
     [
-        ("/submit", "/submit python train.py"),
+        ("/submit", "Send the command, like python train.py"),
         ("/submit --gpuz 2 ls", "did you mean --gpus"),
-        ("/submit -g 2", "/submit python train.py"),
+        ("/submit -g 2", "Send the command, like python train.py"),
         ("/submit -t 0s ls", "leave it out for no limit"),
         ("/submit -w nowhere ls", "There is no workspace 'nowhere' (there is: lab)"),
         ("/submit python train.py &", "&"),
