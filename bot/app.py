@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Any
 from telegram.error import InvalidToken
 
 from bot.chat import Chat
-from bot.handlers import (
-    button_taps,
-    control,
-    edit,
-    groups,
-    kill,
-    limits,
-    people,
-    queue_order,
-    rerun,
-    submit,
-    unknown,
-    view,
-)
-from bot.handlers import log as log_command
+from bot.handlers import button_taps, job_picker, submit, unknown
+from bot.handlers.by_command import HANDLERS
 from bot.inbound.dispatch import Dispatcher
 from bot.inbound.heartbeat import beat
 from bot.inbound.poll import POLL_S, Poller
@@ -45,7 +32,6 @@ from runner.errors import OperatorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.inbound.routing import Handler
     from bot.settings import ChatSettings
 
 log = logging.getLogger(__name__)
@@ -53,38 +39,9 @@ log = logging.getLogger(__name__)
 LAST_WORDS_S = 3.0
 LOOK_AT_FILE_S = 1.0
 
-HANDLERS: dict[str, Handler] = {
-    "start": view.start,
-    "help": view.help_,
-    "submit": submit.submit,
-    "batch": submit.batch,
-    "status": view.status,
-    "queue": view.queue,
-    "gpus": view.gpus,
-    "log": log_command.log,
-    "fit": view.batch_fit,
-    "kill": kill.kill,
-    "edit": edit.edit,
-    "move": queue_order.move,
-    "hold": queue_order.hold,
-    "release": queue_order.release,
-    "keep": limits.keep,
-    "extend": limits.extend,
-    "rerun": rerun.rerun,
-    "sweep": groups.sweep,
-    "group": groups.group,
-    "pause": control.pause,
-    "resume": control.resume,
-    "drain": control.drain,
-    "ws": view.workspaces,
-    "notify": people.notify,
-    "whoami": view.whoami,
-    "pair": people.pair,
-    "audit": people.audit,
-}
 ROUTES = Routes(
-    commands=HANDLERS, file=submit.attached, unknown_command=unknown.command, words=unknown.words,
-    other=unknown.anything, tap=button_taps.tapped,
+    commands=HANDLERS, which_job=job_picker.offer, file=submit.attached, unknown_command=unknown.command,
+    words=unknown.words, other=unknown.anything, tap=button_taps.tapped,
 )  # fmt: skip
 NOBODY_COULD_USE_IT = (
     "Nobody could use this bot: name yourself in NIGHTSHIFT_ADMINS, or run `nightshift pair` on this box first and"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bot.access.gate import Caller
     from bot.settings import ChatSettings
     from bot.text.buttons import Key
+    from runner.api.view import HasSpec
     from runner.model import Job
 
 QUESTION = "question"
@@ -133,8 +134,8 @@ class Chat:
         """Return the text with names in place of people's ids."""
         return re.sub(r"\btg:\d+", lambda actor: self.name_of(actor[0]), text)
 
-    def redactor_for(self, job: Job) -> Redactor:
-        """Return a redactor that also hides this job's own secrets."""
+    def redactor_for(self, job: HasSpec) -> Redactor:
+        """Return a redactor that also hides the own secrets of a job or a preset."""
         from_file = {value for value in self.queue.view.env_file_of(job).values() if is_telling(value)}
         secrets = frozenset([*self._secrets, *secret_values(self.queue.view.environment_of(job)), *from_file])
         if secrets not in self._redactors:

@@ -54,6 +54,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("keep", U, "12 [2h]", "do not stop a job for being idle", "/keep 12 2h"),
     Command("extend", U, "12 2h", "extend a job's time limit", "/extend 12 2h"),
     Command("rerun", U, "12 [changes] | GROUP failed", "run a job again", "/rerun 12 --lr 1e-3"),
+    Command("save", U, "12 as nano", "save a job as a preset", "/save 12 as nano"),
+    Command("preset", U, "[nano lr=3e-4]", "jobs you saved: queue one, perhaps changed", "/preset nano lr=3e-4"),
     Command("batch", U, "lines", "one job per line", "/batch\npython a.py\npython b.py"),
     Command(
         "sweep",
@@ -76,11 +78,19 @@ COMMANDS: tuple[Command, ...] = (
     Command("whoami", V, "", "your id and role on this box"),
     Command("pair", A, "[user|viewer|admin]", "let people in, or remove them"),
     Command("audit", A, "[20]", "who did what"),
-    Command("help", V, "", "all commands"),
+    Command("help", V, "[submit]", "all commands, or one of them", "/help submit"),
     Command("start", V, "", "begin"),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 HIDDEN = {"start"}
+ALIASES = {  # what people try, and the command they mean
+    **dict.fromkeys(("jobs", "ls", "ps", "show"), "status"),
+    **dict.fromkeys(("stop", "cancel"), "kill"),
+    **dict.fromkeys(("logs", "tail"), "log"),
+    "run": "submit",
+    "retry": "rerun",
+    "presets": "preset",
+}
 
 
 def menu(role: Role) -> list[Command]:

@@ -8,8 +8,9 @@ from bot.access.button_rights import NEEDED_ROLE
 from bot.access.gate import actor_of
 from bot.chat import QUESTION
 from bot.commands import Role
-from bot.handlers import control, edit, kill, log, people, rerun, submit, view
+from bot.handlers import choice_taps, control, edit, kill, log, people, rerun, submit, view
 from bot.handlers import groups as grouped
+from bot.handlers.button_registry import HANDLERS, job_id, on
 from bot.text import job_notices, keyboards, views
 from bot.text.buttons import BY_ACTION, ButtonKind, Right
 from runner.api import groups
@@ -17,15 +18,13 @@ from runner.api.chat import clock, short_time, state_words
 from runner.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from bot.inbound.turn import Turn
     from bot.store.buttons import Button
     from runner.api.queue_order import QueueOrder
     from runner.model import Job
 
-    Handler = Callable[[Turn, Button], Awaitable[None]]
-    Action = Callable[[Turn, Button], str | None]
 
 GONE = "This button no longer works. Send the command again."
 JUST_NOW = "That was done a moment ago. To do it once more, tap again in a few seconds."
@@ -39,21 +38,6 @@ MOVES: dict[ButtonKind, Callable[[QueueOrder, int], str]] = {
     ButtonKind.HOLD: lambda order, job_id: order.hold(job_id),
     ButtonKind.RELEASE: lambda order, job_id: order.release(job_id),
 }
-HANDLERS: dict[ButtonKind, Handler] = {}
-
-
-def on(*kinds: ButtonKind) -> Callable[[Action], Action]:
-    """Let these buttons run a function in one transaction. It returns the text that pops up, or None."""
-
-    def register(action: Action) -> Action:
-        async def handle(turn: Turn, button: Button) -> None:
-            with turn.effect():
-                turn.answer(action(turn, button) or "")
-
-        HANDLERS.update(dict.fromkeys(kinds, handle))
-        return action
-
-    return register
 
 
 async def tapped(turn: Turn, nonce: str) -> None:
@@ -84,7 +68,7 @@ def _require(turn: Turn, right: Right, button: Button) -> None:
     if right in NEEDED_ROLE:
         turn.require(NEEDED_ROLE[right])
     elif right is Right.OWNER:
-        turn.require_owner(turn.job(_job_id(button)))
+        turn.require_owner(turn.job(job_id(button)))
 
 
 def _was_just_pressed(button: Button) -> bool:
@@ -93,7 +77,7 @@ def _was_just_pressed(button: Button) -> bool:
 
 def _ended_job(turn: Turn, button: Button) -> Job | None:
     """Return the button's job if it has ended, else None."""
-    job = turn.chat.queue.jobs.get(_job_id(button))
+    job = turn.chat.queue.jobs.get(job_id(button))
     return job if job is not None and job.state.final else None
 
 
@@ -106,11 +90,6 @@ def _tell_ended(turn: Turn, button: Button, job: Job) -> None:
             _show_queue(turn, button.data)
         else:
             turn.edit(None, keyboards.of_job(job), job_id=job.id)
-
-
-def _job_id(button: Button) -> int:
-    assert button.job_id is not None
-    return button.job_id
 
 
 def _signed(turn: Turn, outcome: str) -> str:
@@ -142,26 +121,26 @@ def _show_queue(turn: Turn, data: dict[str, Any]) -> None:
 
 @on(ButtonKind.DETAILS)
 def _details(turn: Turn, button: Button) -> None:
-    view.show_job(turn, _job_id(button))
+    view.show_job(turn, job_id(button))
 
 
 @on(ButtonKind.WHOLE_LOG)
 def _whole_log(turn: Turn, button: Button) -> str:
     if not turn.chat.settings.log_text:
         raise UserError("Output is not sent to the chat here (NIGHTSHIFT_LOG_TEXT).")
-    turn.send_log(turn.job(_job_id(button)).id)
+    turn.send_log(turn.job(job_id(button)).id)
     return "Sending the whole log."
 
 
 @on(ButtonKind.FIT)
 def _fit(turn: Turn, button: Button) -> None:
-    view.show_fit(turn, turn.job(_job_id(button)))
+    view.show_fit(turn, turn.job(job_id(button)))
 
 
 @on(ButtonKind.EDIT)
 def _edit(turn: Turn, button: Button) -> None:
     """Explain the /edit command and show the job's options: a phone has no room for a form."""
-    job = turn.job(_job_id(button))
+    job = turn.job(job_id(button))
     turn.reply(edit.how_to(job), job_id=job.id)
 
 
@@ -179,7 +158,7 @@ async def _move(turn: Turn, button: Button) -> None:
     move = MOVES[BY_ACTION[button.action]]
     try:
         with turn.effect():
-            outcome = turn.chat.named(move(turn.queue.order, _job_id(button)))
+            outcome = turn.chat.named(move(turn.queue.order, job_id(button)))
             turn.answer(outcome)
             _show_moved(turn, button, _signed(turn, outcome))
     except UserError as error:  # the message was out of date
@@ -190,20 +169,22 @@ async def _move(turn: Turn, button: Button) -> None:
 
 def _show_moved(turn: Turn, button: Button, outcome: str) -> None:
     """Show the button's page of the queue as it is now, or the outcome below a message about one job."""
-    if "first" in button.data:
+    if button.data.get("chosen"):
+        choice_taps.show_chosen(turn, button)
+    elif "first" in button.data:  # from an older version
         _show_queue(turn, button.data)
     else:
-        turn.settle(outcome, keyboards.of_job(turn.job(_job_id(button))), job_id=button.job_id)
+        turn.settle(outcome, keyboards.of_job(turn.job(job_id(button))), job_id=button.job_id)
 
 
 @on(ButtonKind.KEEP)
 def _keep(turn: Turn, button: Button) -> str:
-    job, for_s = turn.job(_job_id(button)), button.data.get("for_s")
+    job, for_s = turn.job(job_id(button)), button.data.get("for_s")
     return _settle_warning(turn, job, turn.queue.keep(job.id, for_s), keyboards.of_kept(job, for_s))
 
 
 async def _extend(turn: Turn, button: Button) -> None:
-    job, by_s = turn.job(_job_id(button)), button.data["by_s"]
+    job, by_s = turn.job(job_id(button)), button.data["by_s"]
     with turn.effect():
         outcome = turn.queue.extend(job.id, by_s, button.data["limit_s"])
         turn.answer(_settle_warning(turn, job, outcome, keyboards.of_extended(job, by_s)))
@@ -219,14 +200,14 @@ def _settle_warning(turn: Turn, job: Job, outcome: str, rows: keyboards.Rows) ->
 @on(ButtonKind.KILL_NOW)
 def _kill_now(turn: Turn, button: Button) -> str:
     """Stop the job without asking: the warning was the question."""
-    outcome = kill.stop_jobs(turn, [_job_id(button)])
-    turn.settle(_signed(turn, outcome), keyboards.of_job(turn.job(_job_id(button))), job_id=button.job_id)
+    outcome = kill.stop_jobs(turn, [job_id(button)])
+    turn.settle(_signed(turn, outcome), keyboards.of_job(turn.job(job_id(button))), job_id=button.job_id)
     return outcome
 
 
 @on(ButtonKind.KILL)
 def _kill(turn: Turn, button: Button) -> str:
-    return _ask(turn, keyboards.sure([_job_id(button)], back={"back": "job", **button.data}))
+    return _ask(turn, keyboards.sure([job_id(button)], back={"back": "job", **button.data}))
 
 
 @on(ButtonKind.KILL_GROUP)
@@ -358,12 +339,12 @@ def _cancel_links(turn: Turn, _: Button) -> str:
 HANDLERS |= {
     **dict.fromkeys(MOVES, _move),
     **dict.fromkeys((ButtonKind.LOG_AGAIN, ButtonKind.LOG_PAGE), log.turn_page),
-    ButtonKind.LOG: lambda turn, button: log.show(turn, _job_id(button), {}),
+    ButtonKind.LOG: lambda turn, button: log.show(turn, job_id(button), {}),
     ButtonKind.LIVE: log.go_live,
     ButtonKind.STOP_LIVE: log.stop_live,
     ButtonKind.EXTEND: _extend,
     ButtonKind.CANCEL_WHEN_EMPTY: _cancel_when_empty,
-    ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, _job_id(button)),
+    ButtonKind.RERUN: lambda turn, button: rerun.rerun_job(turn, job_id(button)),
     ButtonKind.GROUP: lambda turn, button: grouped.show(turn, button.data["group"]),
     ButtonKind.RERUN_FAILED: lambda turn, button: grouped.rerun_failed(turn, button.data["group"]),
     ButtonKind.LINES: lambda turn, button: submit.queue_lines(turn, button.data["values"], button.data["text"]),

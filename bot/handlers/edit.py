@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ from runner.model import State
 if TYPE_CHECKING:
     from bot.inbound.turn import Turn
     from runner.model import Job
-
-_NUMBERS = re.compile(r"\s*(#?[0-9][0-9#,-]*)(?:\s+|$)")
 
 
 async def edit(turn: Turn, rest: str) -> None:
@@ -60,5 +57,5 @@ def how_to(job: Job) -> str:
 
 def numbers_and_rest(turn: Turn, rest: str, example: str) -> tuple[list[int], str]:
     """Return the jobs named by the first word, or the ones the message replies to, and the text that follows."""
-    match = _NUMBERS.match(rest)
-    return turn.numbers(match[1] if match else "", example), rest[match.end() :] if match else rest
+    first, rest = turn.job_and_rest(rest)
+    return turn.numbers(first, example), rest

@@ -59,8 +59,8 @@ async def group(turn: Turn, rest: str) -> None:
     if unknown := sorted(set(values) - {option.key for option in sweep_options.OF_A_GROUP}):
         raise UserError(f"A group takes --at-most and --metric here, not {unknown[0].replace('_', ' ')}.")
     if not names and not values:
-        latest = turn.chat.queue.groups.latest(LISTED)
-        turn.reply(group_words.listed([groups.standing(turn.chat.queue, name) for name in latest]))
+        latest = [groups.standing(turn.chat.queue, name) for name in turn.chat.queue.groups.latest(LISTED)]
+        turn.reply(group_words.listed(latest), keyboards.of_groups(latest))
         return
     if len(names) != 1:
         raise UserError(ONE_NAME)

@@ -63,7 +63,8 @@ def _filters(turn: Turn, words: Sequence[str]) -> tuple[set[str], str | None, li
     everything = EVERYONE if turn.is_admin else "all"
     kinds, group, numbers, words_left = set[str](), None, list[str](), list(words)
     while words_left:
-        word = words_left.pop(0).lower()
+        typed = words_left.pop(0)
+        word = typed.lower()
         bare = everything if word == "--all" else word.removeprefix("--")
         if bare == "group" and words_left:
             group = words_left.pop(0)
@@ -73,7 +74,7 @@ def _filters(turn: Turn, words: Sequence[str]) -> tuple[set[str], str | None, li
             if not words_left or words_left[0].lower() not in STATES:
                 raise UserError(f"--state takes {' or '.join(STATES)}: send `/kill --state queued`.")
         else:
-            numbers.append(word)
+            numbers.append(typed)
     return kinds, group, numbers
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bot.inbound.turn import WhichJobError
 from runner.api.chat import parse_duration
-from runner.errors import UserError
 
 if TYPE_CHECKING:
     from bot.inbound.turn import Turn
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 async def keep(turn: Turn, rest: str) -> None:
     """Keep jobs from being stopped as idle or hung: for a while, or for good."""
     words = rest.split()
-    has_duration = bool(words) and not _is_number(words[-1]) and (len(words) > 1 or turn.reply_to is not None)
-    for_s = parse_duration(words.pop()) if has_duration else None
+    for_s = _taken_duration(turn, words)
     numbers = turn.numbers(" ".join(words), "`/keep 12` or `/keep 12 2h`")
     with turn.effect():
         jobs = turn.own_jobs(numbers)
@@ -25,10 +24,10 @@ async def keep(turn: Turn, rest: str) -> None:
 async def extend(turn: Turn, rest: str) -> None:
     """Extend the time limit of jobs."""
     words = rest.split()
-    if not words or _is_number(words[-1]):
-        raise UserError("By how much? Send `/extend 12 2h`, or reply to a job's message with `/extend 2h`")
-    by_s = parse_duration(words.pop())
+    by_s = _taken_duration(turn, words)
     numbers = turn.numbers(" ".join(words), "`/extend 12 2h`")
+    if by_s is None:
+        raise WhichJobError("By how much? Send `/extend 12 2h`", numbers, " ".join(words))
     with turn.effect():
         jobs = turn.own_jobs(numbers)
         turn.report([turn.queue.extend(job.id, by_s) for job in jobs], jobs)
@@ -36,5 +35,9 @@ async def extend(turn: Turn, rest: str) -> None:
         turn.queue.pass_on_limit(number)
 
 
-def _is_number(word: str) -> bool:
-    return word.lstrip("#").isdigit()
+def _taken_duration(turn: Turn, words: list[str]) -> float | None:
+    """Remove a duration at the end of the words and return it. A single word is one if no job can have that number."""
+    if not words or words[-1].lstrip("#").isdigit():
+        return None
+    is_job = len(words) == 1 and turn.reply_to is None and not words[0][0].isdigit()
+    return None if is_job else parse_duration(words.pop())

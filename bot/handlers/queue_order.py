@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.handlers.edit import numbers_and_rest
-from bot.inbound import parse
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ async def move(turn: Turn, rest: str) -> None:
     words = rest.lower().split()
     if len(numbers) != 1 or not 1 <= len(words) <= 2:
         raise UserError(f"Where to? Send {MOVE_LIKE}.")
-    where, other = words[0].lstrip("-"), parse.job_numbers(words[1])[0] if len(words) == 2 else None
+    where, other = words[0].lstrip("-"), turn.numbers(words[1], MOVE_LIKE)[0] if len(words) == 2 else None
     with turn.effect():
         jobs = turn.own_jobs(numbers)
         turn.report([turn.queue.order.move(jobs[0].id, where, other)], jobs)

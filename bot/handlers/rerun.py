@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from bot.handlers.submit import reach, refuse_burst, submission, why_it_waits
 from bot.text import keyboards, views
+from bot.text.html import bold, code, shorten
+from bot.text.job_words import heading
 from runner.errors import UserError
 
 if TYPE_CHECKING:
     from bot.inbound.turn import Turn
+    from runner.api.chat import Argument
+    from runner.model import Job
 
 
 async def rerun(turn: Turn, rest: str) -> None:
@@ -23,8 +27,7 @@ async def rerun(turn: Turn, rest: str) -> None:
             raise UserError(f"To run the failed jobs of a group again, send `/rerun {first} failed`")
         await rerun_failed(turn, first)
         return
-    if first and not first.lstrip("#").isdigit():
-        first, more = "", rest.strip()
+    first, more = turn.job_and_rest(rest)
     job_id = turn.numbers(first, "`/rerun 12`")[0]
     await rerun_job(turn, job_id, more)
 
@@ -47,3 +50,20 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
         html = views.submitted(made, why_it_waits(turn, made), made.spec.command, again=job.id)
         turn.answer(f"#{job.id} again, as #{new}")
         turn.reply(html, keyboards.of_job(made), job_id=new)
+
+
+def choose_argument(turn: Turn, job: Job) -> None:
+    """Offer the arguments of a job's command: the one that is tapped gets another value."""
+    rows = keyboards.of_arguments(job)
+    if len(rows) == 1:
+        raise UserError(f"#{job.id} has no arguments to change. Send the whole command with /submit instead.")
+    turn.reply(f"Run {heading(job)} again with another …", rows, job_id=job.id)
+
+
+def ask_value(turn: Turn, job: Job, argument: Argument) -> None:
+    """Ask for the new value of an argument."""
+    now = shorten(argument.value, 200)
+    turn.ask(
+        f"Send the new value of {bold(argument.name)} for {heading(job)} (now {code(now)}).",
+        "rerun", f"{job.id} {argument.name}=",
+    )  # fmt: skip

@@ -6,23 +6,25 @@ import asyncio
 import contextlib
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from telegram.error import BadRequest, InvalidToken
 
 from bot.commands import Role
+from bot.handlers.usual_commands import ask_command
 from bot.inbound import parse
 from bot.text import group_words, keyboards, views
 from bot.text.buttons import ButtonKind, Press
 from bot.text.html import Shrink, bold, fit, pre
-from runner.api import groups, job_spec
-from runner.api.chat import STARTS_NEXT, Workspace, environment_of, read_text, stamp, validate
+from runner.api import groups, job_spec, presets
+from runner.api.chat import PRESET, STARTS_NEXT, Workspace, environment_of, read_text, stamp, validate
 from runner.errors import TransientError, UserError
 from runner.model import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bot.chat import Chat
     from bot.inbound.turn import Turn
@@ -46,9 +48,13 @@ class Place:
 
 async def submit(turn: Turn, rest: str) -> None:
     """Queue the message's command. If it has several lines, ask how they are meant."""
-    if not rest.strip():
-        raise UserError(NO_COMMAND)
     values, text = _general(rest)
+    if not text.strip() and "preset" not in values:
+        ask_command(turn, rest.strip())
+        return
+    if "preset" in values:
+        await queue_preset(turn, values.pop("preset"), text, values)
+        return
     lines = parse.lines(text)
     if len(lines) > 1:
         await _ask(turn, values, text, lines)
@@ -62,13 +68,15 @@ async def submit(turn: Turn, rest: str) -> None:
 def _general(rest: str) -> tuple[dict[str, Any], str]:
     """Return the options in the first line, which apply to every line, and the text to run."""
     head, _, body = rest.partition("\n")
-    values, command = read_text(head)
+    values, command = read_text(head, (PRESET,))
     return values, f"{command}\n{body}".strip("\n")
 
 
 async def batch(turn: Turn, rest: str) -> None:
     """Queue one job per line, without asking."""
     values, text = _general(rest)
+    if "preset" in values:
+        raise UserError("A preset is one job: send `/submit --preset NAME`, or `/preset NAME`.")
     if not parse.lines(text):
         raise UserError("One command per line, please:\n`/batch\npython train.py --lr 1e-3\npython train.py --lr 3e-4`")
     await queue_lines(turn, values, text)
@@ -206,16 +214,41 @@ async def _queue(
     sweep: groups.Template | None = None,
 ) -> None:  # fmt: skip
     """Queue all of these jobs or none, and say so."""
-    chat = turn.chat
     refuse_burst(turn)
-    places = {name: await place_of(chat, name) for name in dict.fromkeys(values.get("workspace") for values, _ in jobs)}
+    places = {
+        name: await place_of(turn.chat, name) for name in dict.fromkeys(values.get("workspace") for values, _ in jobs)
+    }
     specs = [_spec(turn, values, command, places[values.get("workspace")], script=script) for values, command in jobs]
+    variables = {place.key: place.variables for place in places.values()}
+    await _queue_specs(turn, specs, variables, sweep)
+
+
+async def queue_preset(turn: Turn, name: str, changes: str, values: Mapping[str, Any] | None = None) -> None:
+    """Queue a job that was saved as a preset, with these arguments and options changed."""
+    refuse_burst(turn)
+    try:
+        words = shlex.split(changes)
+    except ValueError:
+        raise UserError("A quote is not closed. Send it like `/preset nano lr=3e-4`") from None
+    preset, values = presets.find(turn.queue, name), values or {}
+    workspace = presets.workspace_of(turn.queue, preset, values)
+    place = await place_of(turn.chat, workspace) if workspace else None
+    where = (place.workspace, place.key, place.variables) if place else None
+    spec = presets.spec_of(preset, turn.caller.actor, words, values, where)
+    await _queue_specs(turn, [spec], {place.key: place.variables} if place else {})
+
+
+async def _queue_specs(
+    turn: Turn, specs: Sequence[JobSpec], variables: Mapping[str, Mapping[str, str]],
+    sweep: groups.Template | None = None,
+) -> None:  # fmt: skip
+    """Queue all of these or none, with these captured environments, and say so."""
     await asyncio.to_thread(reach, [spec.dir for spec in specs])
     if any(spec.snapshot is not None for spec in specs):
         specs = await asyncio.to_thread(turn.queue.with_snapshots, specs)
     with submission(turn, len(specs)):
         keys = [f"update {turn.update_id}.{number}" for number in range(len(specs))]
-        ids = turn.queue.submit(specs, {place.key: place.variables for place in places.values()}, keys, sweep)
+        ids = turn.queue.submit(specs, variables, keys, sweep)
         turn.start_threads(ids)
         _acknowledge(turn, ids, swept=sweep is not None)
 

@@ -6,13 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bot.access.button_rights import Rights
 from bot.access.gate import STRANGER
 from bot.chat import Picture
 from bot.commands import Role
 from bot.pictures import plots
-from bot.text import keyboards, views
-from bot.text.help_text import help_text
+from bot.text import help_text, keyboards, views
 from bot.text.html import CAPTION_UNITS, Shrink, bold, code, escape, fit, pre
 from bot.text.job_words import heading, sign
 from runner.api.chat import clock, progress_words
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from runner.api.chat import Workspace
     from runner.model import Job
 
+RUNNING_OFFERED, JOBS_OFFERED = 4, 6  # buttons of jobs under the status
 SHOWN_FOR = timedelta(hours=24)
 WORKSPACES_HINT = (
     "To run a job in one: `/submit -w NAME …`. ★ is the default; `/ws default NAME` changes it. To add one on the box:"
@@ -45,9 +44,12 @@ async def start(turn: Turn, _: str) -> None:
             chat.set_menu(caller.id)  # Telegram takes no menu for people who never wrote to the bot
 
 
-async def help_(turn: Turn, _: str) -> None:
-    """List the commands that the caller may use."""
-    turn.reply(help_text(turn.caller.role))
+async def help_(turn: Turn, rest: str) -> None:
+    """List the commands that the caller may use, or say more about one of them."""
+    if rest.strip():
+        turn.reply(help_text.about(turn.caller.role, rest.strip()))
+    else:
+        turn.reply(*help_text.overview(turn.caller.role))
 
 
 async def whoami(turn: Turn, _: str) -> None:
@@ -84,22 +86,30 @@ def status_page(turn: Turn) -> tuple[str, Any]:
     if turn.is_admin:
         view.undeliverable = turn.chat.outbox.undeliverable(clock.text(clock.now() - SHOWN_FOR))
         view.strangers = turn.chat.gate.turned_away[STRANGER]
-    return views.status(view), keyboards.of_status(paused=bool(view.held))
+    listing = turn.chat.listing
+    running, ended = listing.live()[:RUNNING_OFFERED], listing.finished(limit=JOBS_OFFERED)[::-1]
+    jobs = [*running, *ended][:JOBS_OFFERED]
+    return views.status(view), keyboards.of_status(jobs, paused=bool(view.held))
 
 
 def show_job(turn: Turn, job_id: int) -> None:
     """Describe one job in full."""
-    chat, job = turn.chat, turn.job(job_id)
+    job = turn.job(job_id)
+    turn.reply(job_html(turn, job), keyboards.of_details(job), job_id=job.id)
+
+
+def job_html(turn: Turn, job: Job) -> str:
+    """Return the full description of one job."""
+    chat = turn.chat
     reason = chat.queue.reasons.of([job]).get(job.id)
     starts = chat.queue.view.outlook().start_words(job.id) if job.state is State.QUEUED else ""
     known = chat.queue.view.progress(job)
     progress = progress_words(known, clock.now(), ended=job.state.final, metrics=chat.settings.log_text)
-    html = views.job_page(
+    return views.job_page(
         job, indices=views.indices_of(chat.queue.view.gpus()), usage=chat.queue.view.usage(job.id),
         reason=chat.named(reason) if reason else None, name_of=chat.name_of, probe=chat.probe_of(job), starts=starts,
         progress=progress,
     )  # fmt: skip
-    turn.reply(html, keyboards.of_details(job), job_id=job.id)
 
 
 async def gpus(turn: Turn, _: str) -> None:
@@ -114,7 +124,7 @@ async def queue(turn: Turn, _: str) -> None:
 
 def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     """Return one page of the queue and its buttons."""
-    chat, rights = turn.chat, Rights(turn.chat.queue, turn.chat.gate, turn.caller.id)
+    chat = turn.chat
     counts = chat.queue.view.overview()
     total = counts.queued + counts.not_yet
     first = max(0, min(first, (total - 1) // keyboards.QUEUE_PAGE * keyboards.QUEUE_PAGE))
@@ -122,10 +132,8 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     reasons = {number: chat.named(why) for number, why in chat.queue.reasons.of(jobs).items()}
     paused = chat.queue.reasons.why_paused()
     held = chat.named(paused or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
-    theirs = {job.id for job in jobs if rights.may_change(job.id)}
-    rows = keyboards.of_queue(jobs, first, total, theirs, paused=paused is not None)
-    signs = keyboards.SIGNS if theirs else ""
-    return views.queue(jobs, reasons, total, first, held, chat.queue.view.outlook(), signs), rows
+    rows = keyboards.of_queue(jobs, first, total, paused=paused is not None)
+    return views.queue(jobs, reasons, total, first, held, chat.queue.view.outlook()), rows
 
 
 async def batch_fit(turn: Turn, rest: str) -> None:

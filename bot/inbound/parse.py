@@ -92,26 +92,31 @@ def command_of(text: str, bot_username: str) -> tuple[str, str] | None:
     return match[1].lower(), text[match.end() :]
 
 
-def job_numbers(text: str, exists: Callable[[int], bool] = lambda _: True) -> list[int]:
-    """Return job numbers from `12`, `#12`, `12 13,14` or `12-15`, each once, in the order given.
+def job_numbers(
+    text: str, exists: Callable[[int], bool] = lambda _: True, named: Callable[[str], int | None] = lambda _: None
+) -> list[int]:
+    """Return job numbers from `12`, `#12`, `12 13,14`, `12-15` or names, each once, in the order given.
 
-    A range skips numbers that no job has. A single number is returned even if no job has it.
+    A range skips numbers that no job has. A single number is returned even if no job has it. `named` returns the job
+    that a name means.
     """
     words = [word for word in re.split(r"[\s,;]+", _RANGE_SIGN.sub("-", text)) if word]
     if not words:
         raise UserError(f"Which job? {_ASK_NUMBERS.capitalize()}.")
     numbers: dict[int, None] = {}
     for word in words:
-        numbers |= dict.fromkeys(_span(word, exists))
+        numbers |= dict.fromkeys(_span(word, exists, named))
         if len(numbers) > MOST_JOBS:
             raise UserError(f"That is more than {MOST_JOBS} jobs at once; send fewer.")
     return list(numbers)
 
 
-def _span(word: str, exists: Callable[[int], bool]) -> list[int]:
+def _span(word: str, exists: Callable[[int], bool], named: Callable[[str], int | None]) -> list[int]:
     ends = parse_job_range(word)
+    if ends is None and (number := named(word)) is not None:
+        return [number]
     if ends is None:
-        raise UserError(f"“{quoted(word)}” is not a job number; {_ASK_NUMBERS}.")
+        raise UserError(f"“{quoted(word)}” is not a job number, nor a job's name; {_ASK_NUMBERS}.")
     first, last = ends
     if last < first:
         raise UserError(f"“{word}” goes from high to low; {_ASK_NUMBERS}.")

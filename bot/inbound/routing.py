@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from telegram.constants import MessageEntityType
 from telegram.ext.filters import StatusUpdate
 
-from bot.commands import BY_NAME, Role
+from bot.commands import ALIASES, BY_NAME, Role
 from bot.inbound import parse
-from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, turn_of
+from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, WhichJobError, turn_of
 from bot.text.html import escape, fit, units
 from bot.text.zones import box_zone, zone_of
 from bot.waiting import TRY_AGAIN_S, patiently, within
@@ -43,6 +43,7 @@ class Routes(NamedTuple):
     """The handler of each kind of update. It gets the text after the command, or what the button carries."""
 
     commands: Mapping[str, Handler]
+    which_job: Callable[[Turn, str, str, WhichJobError], Awaitable[None]]
     file: Handler
     unknown_command: Handler
     words: Handler
@@ -88,9 +89,15 @@ async def _handle(turn: Turn, routes: Routes, update: Update) -> None:
         return
     assert update.message is not None
     name, addressee = _command_in(update.message)
-    if name in routes.commands and addressee in {"", turn.chat.username.lower()}:
+    if name.isascii() and name.isdigit() and addressee in {"", turn.chat.username.lower()}:
+        await routes.commands["status"](turn, name)
+    elif name in routes.commands and addressee in {"", turn.chat.username.lower()}:
         turn.require(BY_NAME[name].role)
-        await routes.commands[name](turn, _after_command(turn))
+        rest = _after_command(turn)
+        try:
+            await routes.commands[name](turn, rest)
+        except WhichJobError as error:
+            await routes.which_job(turn, name, rest, error)
     elif update.message.document:
         await routes.file(turn, turn.text)
     elif name:
@@ -107,7 +114,7 @@ def _command_in(message: Message) -> tuple[str, str]:
     if first is None or first.type != MessageEntityType.BOT_COMMAND or first.offset != 0:
         return "", ""
     name, _, addressee = (message.text or "")[1 : first.length].lower().partition("@")
-    return name, addressee
+    return ALIASES.get(name, name), addressee
 
 
 def _after_command(turn: Turn) -> str:
@@ -119,6 +126,7 @@ def _after_command(turn: Turn) -> str:
 
 def _excuse(turn: Turn, sentence: str) -> None:
     turn.uses.clear()  # the same button may be pressed again
+    turn.keeps_question = True  # and the same question answered
     turn.role = Role.VIEWER
     try:
         with turn.effect():

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bot.chat import QUESTION_S
 from bot.commands import Role
 from bot.inbound import parse
 from bot.store.threads import Thread
+from bot.text.buttons import ButtonKind, Press
 from bot.text.html import CAPTION_UNITS, escape, fit, italic, printable, shorten
 from bot.text.outgoing_text import plain
 from runner.api.chat import clock
+from runner.api.job_names import SeveralJobsError, job_named
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from runner.api import Queue
     from runner.model import Job
 
+_NUMBERS = re.compile(r"#?[0-9][0-9#,-]*")
+_NAME = re.compile(r"\w")
 ANSWER_S = 120.0
 LONGEST_ANSWER = 190
 STALE_S = 600.0
@@ -33,6 +39,17 @@ STALE_S = 600.0
 
 class Dropped(Exception):  # noqa: N818 - it is not an error
     """Nothing more is done for this update: it was handled before, or its caller may no longer use the bot here."""
+
+
+class WhichJobError(UserError):
+    """The message does not say which job is meant. The picker then offers jobs, or else the message is shown.
+
+    `jobs` are those that it may mean, if it says something: `word` is the part of the message that says it.
+    """
+
+    def __init__(self, sentence: str, jobs: Sequence[int] = (), word: str = "") -> None:
+        super().__init__(sentence)
+        self.jobs, self.word = jobs, word
 
 
 @dataclass(slots=True)
@@ -54,6 +71,9 @@ class Turn:
     query_id: str | None = None  # of a pressed button
     shown: str = ""  # the text of the message with the button, as HTML; empty if it has none or cannot be read
     pictured: bool = False  # whether that text is the caption of a picture
+    in_place: bool = False  # whether the first reply replaces the message with the button
+    answered: bool = False  # whether the pressed button was answered: until then the phone shows it as busy
+    keeps_question: bool = False  # whether a question that waits for a typed answer stays open
     uses: list[str] = field(default_factory=list)  # buttons to mark as used when this is done
     role: Role = Role.VIEWER  # what the caller must still have in the transaction
 
@@ -70,7 +90,12 @@ class Turn:
             self.caller = replace(self.caller, role=role)
             self.require(self.role)
             self.chat.heard_from(self.caller)
+            self.answered = False
+            if not self.keeps_question:
+                self.chat.buttons.close(self.caller.id, self.caller.chat)
             yield
+            if not self.answered:
+                self.answer()
             for nonce in self.uses:
                 self.chat.buttons.use(nonce)
             self.chat.inbox.handled(self.update_id)
@@ -102,13 +127,30 @@ class Turn:
         self, html: str, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None,
         picture: Picture | None = None,
     ) -> None:  # fmt: skip
-        """Send a message to where the caller asked."""
+        """Send a message to where the caller asked. With `in_place`, change the one with the pressed button instead."""
+        if self.in_place and picture is None:
+            self.in_place = False
+            self.edit(html, rows, job_id=job_id)
+            return
         quote = self.message_id if self.query_id is None and (not self.caller.private or job_id) else None
         with self._in_effect():
             self.chat.say(
                 self.caller.chat, self.caller.id, html, rows, job_id=job_id, reply_to=quote, topic=self.topic,
                 picture=picture,
             )  # fmt: skip
+
+    def ask(
+        self, html: str, command: str, before: str, *, verbatim: bool = False, rows: Sequence[Sequence[Press]] = ()
+    ) -> None:
+        """Ask for a text: the caller's next message here is put behind `before`, and the command is run with it.
+
+        The text counts as one word, unless it is `verbatim`. In a group it must be a reply.
+        """
+        how = "" if self.caller.private else "\n" + italic("Reply to this message.")
+        with self._in_effect():
+            data = {"command": command, "before": before, "verbatim": verbatim}
+            self.chat.buttons.ask(self.caller.id, self.caller.chat, data, QUESTION_S)
+            self.reply(f"{html}{how}", [*rows, [Press(ButtonKind.CANCEL)]])
 
     def report(self, sentences: Sequence[str], jobs: Sequence[Job]) -> None:
         """Reply with what was done to these jobs, one sentence per line."""
@@ -117,6 +159,7 @@ class Turn:
 
     def answer(self, text: str = "", *, alert: bool = False) -> None:
         """Show a short text over the pressed button; do nothing if no button was pressed."""
+        self.answered = True
         if self.query_id is not None:
             words = shorten(printable(plain(self.chat.redactor.text(text))), LONGEST_ANSWER)
             body = {"query": self.query_id, "text": words, "alert": alert}
@@ -199,11 +242,26 @@ class Turn:
     def numbers(self, text: str, example: str) -> list[int]:
         """Return the jobs named, or else those that the message replied to is about."""
         if text.strip():
-            return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None)
+            return parse.job_numbers(text, lambda number: self.chat.queue.jobs.get(number) is not None, self.job_named)
         numbers = self._addressed()
         if not numbers:
-            raise UserError(f"Which job? Send {example}, or reply to a message about it.")
+            raise WhichJobError(f"Which job? Send {example}, or reply to a message about it.")
         return numbers
+
+    def job_named(self, name: str) -> int | None:
+        """Return the job that the caller means by a name, or None. Raise WhichJobError if it means several."""
+        try:
+            return job_named(self.queue, name) or job_named(self.queue, name.lower())  # a phone begins with a capital
+        except SeveralJobsError as error:
+            raise WhichJobError(str(error), error.jobs, name) from None
+
+    def job_and_rest(self, text: str) -> tuple[str, str]:
+        """Split off the first word if it is a job number, a range or a job's name; else return all as the rest."""
+        first, *more = text.strip().split(maxsplit=1)[:2] or [""]
+        rest = more[0] if more else ""
+        may_be_name = self.reply_to is None and _NAME.match(first) and "=" not in first
+        is_job = _NUMBERS.fullmatch(first) or (may_be_name and self.job_named(first))
+        return (first, rest) if is_job else ("", text.strip())
 
     def _addressed(self) -> list[int]:
         if self.reply_to is None:

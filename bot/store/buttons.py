@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from runner.api.chat import Store
 
 NONCE_BYTES = 16
+TYPED = "typed"
+_OPEN = f"action = '{TYPED}' AND person = ? AND json_extract(data, '$.chat') = ?"
 
 
 class Button(NamedTuple):
@@ -58,6 +60,25 @@ class Buttons:
         used = bool(row["once"] and row["used_at"])
         pressed_at = clock.moment(row["used_at"])
         return Button(row["person"], row["action"], row["job_id"], json.loads(row["data"]), expired, used, pressed_at)
+
+    # -- questions that are answered by typing -------------------------------------------------------
+
+    def ask(self, person: int, chat: int, data: Mapping[str, Any], lasts_s: float) -> None:
+        """Store a question: what to do with the next text of this person in this chat. It replaces an open one."""
+        self.close(person, chat)
+        self.make(person, TYPED, None, {**data, "chat": chat}, lasts_s=lasts_s, once=True)
+
+    def asked(self, person: int, chat: int) -> dict[str, Any] | None:
+        """Return what to do with the next text of this person in this chat; None if nothing was asked."""
+        row = self._store.row(
+            f"SELECT data FROM buttons INDEXED BY buttons_typed WHERE {_OPEN} AND expires_at >= ?",
+            (person, chat, clock.text(clock.now())),
+        )
+        return json.loads(row["data"]) if row else None
+
+    def close(self, person: int, chat: int) -> None:
+        """Close the open question to this person in this chat, if there is one."""
+        self._store.execute(f"DELETE FROM buttons WHERE {_OPEN}", (person, chat))
 
     def use(self, nonce: str) -> None:
         """Record that a button was pressed with effect."""

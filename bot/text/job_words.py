@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.text.html import bold, code, escape, local_time, shorten
-from runner.api.chat import duration_words, format_mib, percent, printable, short_progress, short_time, state_words
+from runner.api.chat import (
+    duration_words,
+    format_mib,
+    percent,
+    printable,
+    short_progress,
+    short_time,
+    state_words,
+    what_differs,
+)
 from runner.model import Phase, State
 
 if TYPE_CHECKING:
@@ -40,6 +49,17 @@ def called(job: Job, limit: int = 40) -> str:
     spec, parameters = job.spec, _parameters(job)
     name = spec.name or (spec.group if parameters and spec.group else spec.command.strip())
     return shorten(printable(f"{name} {parameters}" if parameters else name), limit)
+
+
+def row_labels(jobs: Sequence[Job], limit: int = 40) -> dict[int, str]:
+    """Return a label for each job of a list. Those that would read the same say what differs."""
+    apart = what_differs(jobs, lambda job: called(job, limit))
+    return {
+        job.id: shorten(f"{job.spec.name or ''} {printable(apart[job.id])}".strip(), limit)
+        if job.id in apart
+        else called(job, limit)
+        for job in jobs
+    }
 
 
 def _parameters(job: Job) -> str:
@@ -132,31 +152,31 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
     return f"{bold(str(gpu['index']))} {code(bar(gpu['utilization']))} {use} · {' · '.join([memory, *heat])} · {last}"
 
 
-def waiting_line(job: Job, reason: str | None, starts: str = "") -> str:
+def waiting_line(job: Job, reason: str | None, starts: str = "", label: str = "") -> str:
     """Describe a waiting job as HTML: why it waits, and when it starts if that is known."""
     is_in_reason = bool(reason and starts and starts.removeprefix("about ") in reason.split())
     parts = " · ".join(part for part in (reason, "" if is_in_reason else starts) if part)
     why = f" — {escape(parts)}" if parts else ""
-    return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{why}"
+    return f"{sign(job)} {bold(f'#{job.id}')} {escape(label or called(job))}{why}"
 
 
 def running_line(
     job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str],
-    progress: Mapping[str, Any] | None = None, *, metrics: bool = True,
+    progress: Mapping[str, Any] | None = None, *, metrics: bool = True, label: str = "",
 ) -> str:  # fmt: skip
     """Describe a running job as HTML, with a second line about how far it is if that is known.
 
     `metrics` is False where nothing of the output may be shown.
     """
     parts = [duration_words(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
-    line = f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))} · {escape(' · '.join(parts))}"
+    line = f"{sign(job)} {bold(f'#{job.id}')} {escape(label or called(job))} · {escape(' · '.join(parts))}"
     far, share = escape(short_progress(progress, now, bar=False, metrics=metrics)), percent(progress)
     drawn = f"{code(bar(share))} " if share is not None else ""
     return f"{line}\n{drawn}{far}" if far else line
 
 
-def ended_line(job: Job, now: datetime) -> str:
+def ended_line(job: Job, now: datetime, label: str = "") -> str:
     """Describe an ended job as HTML."""
     when = f" · {local_time(job.finished_at, short_time(job.finished_at, now))}" if job.finished_at else ""
     how = "" if job.state is State.SUCCEEDED else f" · {state_words(job)}"
-    return f"{sign(job)} {bold(f'#{job.id}')} {escape(called(job))}{escape(how)}{when}"
+    return f"{sign(job)} {bold(f'#{job.id}')} {escape(label or called(job))}{escape(how)}{when}"

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bot.text import job_words
 from bot.text.buttons import ButtonKind, Copy, Press
 from bot.text.html import printable, shorten, units
-from runner.api.chat import format_duration
+from runner.api.chat import arguments, duration_words, format_duration, short_time
 from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime
 
     from bot.text.buttons import Key
     from bot.text.log_pages import Page
+    from runner.api.chat import Argument
     from runner.api.groups import Standing
     from runner.model import Job
 
-Rows = list[list[Press]]
+Row = list[Press]
+Rows = list[Row]
 Place = Mapping[str, Any]  # which part of a job's output: see `of_log`
 
 QUEUE_PAGE, NUMBERS_ABREAST = 6, 3
-SIGNS = "⏫ first · ⬆ sooner · ⬇ later · ✋ hold · go: release · ✖ kill"
+PICKED_UNITS, LABEL_UNITS = 26, 16  # of a job, in a button alone in its row and in one of two
+LONGEST_CHANGEABLE, MOST_ARGUMENTS, ARGUMENT_UNITS = 4000, 16, 22
 HOUR_S = 3600.0
 EXTENSIONS_S, LEAST_EXTENSION_S = (HOUR_S, 4 * HOUR_S), 60.0
 MOST_COPIED = 256  # Telegram's limit for what a button copies
@@ -36,7 +42,8 @@ def of_job(job: Job, *, details: bool = True) -> Rows:
     elif job.spec.probe is not None and job.batch_size is not None:  # four buttons are too many for a phone
         row.append(Press(ButtonKind.FIT, job.id))
     if job.state.final:
-        return [[*row, Press(ButtonKind.RERUN, job.id)]]
+        others = [[Press(ButtonKind.RERUN_WITH, job.id)]] if changeable(job) else []
+        return [[*row, Press(ButtonKind.RERUN, job.id)], *others]
     if job.state is State.QUEUED and not details:
         row.append(Press(ButtonKind.EDIT, job.id))
     return [[*row, Press(ButtonKind.KILL, job.id)]]
@@ -47,6 +54,24 @@ def of_failed_trial(job: Job) -> Rows:
     if job.held_by is None:
         return of_job(job)
     return [[Press(ButtonKind.RELEASE, job.id, text="Release"), Press(ButtonKind.EDIT, job.id)], *of_job(job)]
+
+
+def changeable(job: Job) -> list[Argument]:
+    """Return the arguments of a job's command that can be changed for a rerun."""
+    spec = job.spec
+    return arguments(spec.command) if not spec.script and len(spec.command) <= LONGEST_CHANGEABLE else []
+
+
+def of_arguments(job: Job) -> Rows:
+    """Return a button for each argument of a job's command, two in a row."""
+    buttons = [
+        Press(
+            ButtonKind.ARGUMENT, job.id, {"name": one.name, "value": one.value, "setting": one.setting},
+            shorten(printable(one.text), ARGUMENT_UNITS),
+        )
+        for one in changeable(job)[:MOST_ARGUMENTS]
+    ]  # fmt: skip
+    return [*(buttons[at : at + 2] for at in range(0, len(buttons), 2)), [Press(ButtonKind.CANCEL)]]
 
 
 def of_kept(job: Job, for_s: float | None) -> Rows:
@@ -94,6 +119,24 @@ def of_group(standing: Standing) -> Rows:
     if standing.unfinished:
         return [row, [Press(ButtonKind.KILL_GROUP, data=which), again]]
     return [[*row, again]]
+
+
+def of_groups(standings: Sequence[Standing]) -> Rows:
+    """Return a button for each group of a list, two in a row."""
+    names = [standing.group.name for standing in standings]
+    buttons = [Press(ButtonKind.GROUP, data={"group": name}, text=shorten(name, PICKED_UNITS)) for name in names]
+    return [buttons[at : at + 2] for at in range(0, len(buttons), 2)]
+
+
+def of_presets(names: Mapping[str, str], own: Collection[str]) -> Rows:
+    """Return a row for each preset: a tap queues it. The caller's own can be deleted."""
+    return [
+        [
+            Press(ButtonKind.PRESET, data={"preset": name}, text=shorten(f"{name}: {printable(command)}", 40)),
+            *([Press(ButtonKind.DELETE_PRESET, data={"preset": name}, text="✖")] if name in own else []),
+        ]
+        for name, command in names.items()
+    ]
 
 
 def sure(job_ids: Sequence[int], *, back: Mapping[str, Any]) -> Rows:
@@ -154,36 +197,62 @@ def of_live_log(job: Job) -> Rows:
     return [[Press(ButtonKind.STOP_LIVE, job.id), Press(ButtonKind.WHOLE_LOG, job.id)]]
 
 
-def of_queue(
-    jobs: Sequence[Job], first: int, total: int, own: Collection[int], *, paused: bool = False
-) -> Rows:  # fmt: skip
-    """Return a queue page's buttons: a row for each job they may change, the other jobs' numbers, and paging."""
+def of_picker(command: str, jobs: Sequence[Job], rest: str, now: datetime) -> Rows:
+    """Return a row for each job that a command may be meant for. A tap runs it with `rest` behind the number."""
+    labels = job_words.row_labels(jobs, PICKED_UNITS)
+    rows = []
+    for job in jobs:
+        label = f"{job_words.sign(job)} #{job.id} {labels[job.id]}{_since(job, now)}"
+        if command == "kill":
+            row = [Press(ButtonKind.YES_KILL, job.id, {"jobs": [job.id]}, label)]
+        elif command == "extend" and not rest and job.spec.time_limit_s is not None:
+            by = {by_s: f"+{_short(by_s)}" for by_s in EXTENSIONS_S}
+            data = {"limit_s": job.spec.time_limit_s}
+            row = [Press(ButtonKind.EXTEND, job.id, {**data, "by_s": by_s}, text) for by_s, text in by.items()]
+            row[0] = replace(row[0], text=f"#{job.id} {labels[job.id]} {row[0].text}")
+        elif command == "move" and not rest:
+            row = [Press(ButtonKind.CHOOSE, job.id, {"first": 0}, label)]
+        else:
+            row = [Press(ButtonKind.PICK, job.id, {"command": command, "rest": rest}, label)]
+        rows.append(row)
+    return [*rows, [Press(ButtonKind.DISMISS, text="None of these")]]
+
+
+def _since(job: Job, now: datetime) -> str:
+    """Return for how long a live job has run, or when it ended."""
+    if job.state.final:
+        return f" · {short_time(job.finished_at, now)}" if job.finished_at else ""
+    return f" · {duration_words(job, now)}" if job.state.live else ""
+
+
+def of_queue(jobs: Sequence[Job], first: int, total: int, *, paused: bool = False) -> Rows:
+    """Return a queue page's buttons: one for each job, to choose what to do with it, and paging."""
     rows = [[Press(ButtonKind.RESUME, data={"first": first})]] if paused else []
     if not jobs:
         return rows
-    rows += [_of_waiting(job, first) for job in jobs if job.id in own]
-    others = [_number(job) for job in jobs if job.id not in own]
-    rows += [others[at : at + NUMBERS_ABREAST] for at in range(0, len(others), NUMBERS_ABREAST)]
+    labels = job_words.row_labels(jobs, LABEL_UNITS)
+    chosen = [Press(ButtonKind.CHOOSE, job.id, {"first": first}, f"#{job.id} {labels[job.id]}") for job in jobs]
     pages = [_page(max(first - QUEUE_PAGE, 0), "◀")] if first > 0 else []
     pages.append(_page(first, "Refresh"))
     if first + len(jobs) < total:
         pages.append(_page(first + QUEUE_PAGE, "▶"))
-    return [*rows, pages]
+    return [*rows, *(chosen[at : at + 2] for at in range(0, len(chosen), 2)), pages]
 
 
-def _number(job: Job) -> Press:
-    return Press(ButtonKind.DETAILS, job.id, text=f"#{job.id}")
+def of_chosen(job: Job, first: int) -> Rows:
+    """Return what can be done with a job that was chosen from the queue, and the way back to its page."""
+    back: Row = [_page(first, "◀ Queue")]
+    if job.state is not State.QUEUED:
+        return [*of_job(job, details=False), back]
+    data = {"first": first, "chosen": True}
+    order = [Press(kind, job.id, data) for kind in (ButtonKind.FRONT, ButtonKind.UP, ButtonKind.DOWN)]
+    hold = Press(ButtonKind.RELEASE if job.held_by else ButtonKind.HOLD, job.id, data)
+    kill = Press(ButtonKind.KILL, job.id, {"first": first, "back": "queue"})
+    return [order, [hold, Press(ButtonKind.EDIT, job.id), kill], back]
 
 
 def _page(first: int = 0, text: str = "") -> Press:
     return Press(ButtonKind.QUEUE, data={"first": first}, text=text)
-
-
-def _of_waiting(job: Job, first: int) -> list[Press]:
-    """Return one job's row. It has signs only, because six words do not fit a phone; the message explains them."""
-    kinds = (ButtonKind.FRONT, ButtonKind.UP, ButtonKind.DOWN, ButtonKind.RELEASE if job.held_by else ButtonKind.HOLD)
-    kill = Press(ButtonKind.KILL, job.id, {"first": first, "back": "queue"}, "✖")
-    return [_number(job), *(Press(kind, job.id, {"first": first}) for kind in kinds), kill]
 
 
 def of_queue_link() -> Rows:
@@ -191,10 +260,12 @@ def of_queue_link() -> Rows:
     return [[_page(), Press(ButtonKind.STATUS)]]
 
 
-def of_status(*, paused: bool = False) -> Rows:
-    """Return the buttons under the status of the box."""
+def of_status(jobs: Sequence[Job] = (), *, paused: bool = False) -> Rows:
+    """Return the buttons under the status of the box: these jobs, and its other pages."""
+    numbers = [Press(ButtonKind.DETAILS, job.id, text=f"{job_words.sign(job)} #{job.id}") for job in jobs]
+    rows = [numbers[at : at + NUMBERS_ABREAST] for at in range(0, len(numbers), NUMBERS_ABREAST)]
     resume = [[Press(ButtonKind.RESUME, data={"back": "status"})]] if paused else []
-    return [*resume, [Press(ButtonKind.STATUS, text="Refresh"), _page(), Press(ButtonKind.GPUS)]]
+    return [*resume, *rows, [Press(ButtonKind.STATUS, text="Refresh"), _page(), Press(ButtonKind.GPUS)]]
 
 
 def of_gpus() -> Rows:

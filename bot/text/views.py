@@ -62,10 +62,12 @@ def status(view: BoxView) -> str:
     if running := chat.listing.live():
         shown = [chat.shown(job) for job in running[: 2 * _FEW]]
         parts += ["", bold("Running")]
+        labels = job_words.row_labels(shown)
         far = {job.id: chat.queue.view.progress(job) for job in shown}
         may_show = chat.settings.log_text
         parts += [
-            job_words.running_line(job, indices, now, chat.name_of, far[job.id], metrics=may_show) for job in shown
+            job_words.running_line(job, indices, now, chat.name_of, far[job.id], metrics=may_show, label=labels[job.id])
+            for job in shown
         ]
         parts += _more(len(running) - 2 * _FEW)
     if following := [chat.shown(job) for job in chat.listing.queued(_FEW)]:
@@ -73,15 +75,18 @@ def status(view: BoxView) -> str:
         ahead = chat.queue.view.outlook()
         parts += ["", bold("Next"), *_waiting(following, reasons, view.held, ahead)]
         parts += [*_more(waiting - len(following)), *_until_empty(ahead)]
-    if ended := chat.listing.finished(limit=_FEW)[::-1]:
-        parts += ["", bold("Last"), *(job_words.ended_line(chat.shown(job), now) for job in ended)]
+    if ended := [chat.shown(job) for job in chat.listing.finished(limit=_FEW)[::-1]]:
+        labels = job_words.row_labels(ended)
+        parts += ["", bold("Last"), *(job_words.ended_line(job, now, labels[job.id]) for job in ended)]
     parts += _day(counts.ended)
     return fit(["\n".join(parts)])
 
 
 def _waiting(jobs: Sequence[Job], reasons: Mapping[int, str], held: str, ahead: Outlook) -> list[str]:
+    labels = job_words.row_labels(jobs)
     return [
-        job_words.waiting_line(job, None if held else reasons.get(job.id), ahead.start_words(job.id)) for job in jobs
+        job_words.waiting_line(job, None if held else reasons.get(job.id), ahead.start_words(job.id), labels[job.id])
+        for job in jobs
     ]
 
 
@@ -137,7 +142,7 @@ def gpus(view: BoxView) -> str:
 
 
 def queue(
-    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook, signs: str = "",
+    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook
 ) -> str:  # fmt: skip
     """Describe one page of the queue."""
     paused = [f"⏸ {escape(held)}"] if held else []
@@ -145,7 +150,7 @@ def queue(
         return fit(["\n".join(["Nothing waits. /submit queues a job.", *paused])])
     parts = [bold(f"{total:,} waiting"), *paused]
     parts += _waiting(jobs, reasons, held, ahead)
-    parts += [*_more(total - first - len(jobs)), *_until_empty(ahead), *([italic(signs)] if signs else [])]
+    parts += [*_more(total - first - len(jobs)), *_until_empty(ahead)]
     return fit(["\n".join(parts)])
 
 

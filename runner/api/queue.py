@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.api.pause_words import why_paused
-from runner.api.specs import SpecChecks
+from runner.api.specs import SpecChecks, with_changes
 from runner.config import home
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from runner.model import Job, JobSpec
     from runner.store.groups import Groups, Template
     from runner.store.listing import Listing
+    from runner.store.presets import Presets
     from runner.store.scheduling_queries import Line
     from runner.store.workspaces import Workspaces
 
@@ -79,6 +80,13 @@ class Queue:
         from runner.store.groups import Groups
 
         return Groups(self.store)
+
+    @cached_property
+    def presets(self) -> Presets:
+        """The presets."""
+        from runner.store.presets import Presets
+
+        return Presets(self.store)
 
     @cached_property
     def line(self) -> Line:
@@ -218,7 +226,10 @@ class Queue:
         """
         if (earlier := self.jobs.of_key(key)) is not None:
             return earlier
-        spec = self._changed(self.job(job_id), changes)
+        before = self.job(job_id).spec
+        if before.terminal:
+            raise UserError(f"Job {job_id} had a terminal. To get another one, type at a terminal: nightshift run")
+        spec = with_changes(before, changes, f"job {job_id}") if changes else replace(before, again_of=job_id)
         with self.store.transaction():
             awaited = Reruns(self.store).awaited(spec)
             if in_order and awaited.in_vain:
@@ -237,21 +248,6 @@ class Queue:
             self.audit.add(self.actor, "rerun", {"job": job_id, "as": new, "changes": list(changes)})
         self.ring()
         return new
-
-    def _changed(self, job: Job, changes: Sequence[str]) -> JobSpec:
-        if job.spec.terminal:
-            raise UserError(f"Job {job.id} had a terminal. To get another one, type at a terminal: nightshift run")
-        if not changes:
-            return replace(job.spec, again_of=job.id)
-        if job.spec.script:
-            raise UserError(
-                f"Job {job.id} is a script, so its arguments cannot be changed. Change the file and submit it."
-            )
-        from runner.commands.argument_changes import changed
-
-        command, argv = changed(job.spec.command, job.spec.argv, changes)
-        words = None if argv is None else tuple(argv)
-        return replace(job.spec, command=command, argv=words, parameters={}, again_of=None)
 
     # -- editing -----------------------------------------------------------------------------------
 

@@ -96,6 +96,17 @@ def _of_profile(name: str | None) -> dict[str, Any]:
     return {"profile": name, **named(name, home.state_folder())}
 
 
+def with_changes(spec: JobSpec, changes: Sequence[str], called: str) -> JobSpec:
+    """Return the spec with some arguments of its command changed. `called` names it in an error."""
+    from runner.commands.argument_changes import changed  # imported late: few jobs need it
+
+    if spec.script:
+        what = called[:1].upper() + called[1:]
+        raise UserError(f"{what} is a script, so its arguments cannot be changed. Change the file and submit it.")
+    command, argv = changed(spec.command, spec.argv, changes)
+    return replace(spec, command=command, argv=None if argv is None else tuple(argv), parameters={}, again_of=None)
+
+
 # -- specs that could not run on any box -------------------------------------------------------------
 
 

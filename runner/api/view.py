@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runner import clock
 from runner.errors import UserError
@@ -70,6 +70,14 @@ def progress_json(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return how far an attempt is, with the keys of the JSON output; None if its output does not say."""
     progress = record["progress"]
     return {**{key: progress.get(key) for key in _OF_PROGRESS}, "at": record["at"]} if progress else None
+
+
+class HasSpec(Protocol):
+    """A job, or a preset."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """What was asked for."""
 
 
 class View:
@@ -218,11 +226,11 @@ class View:
             "restarts": plan.restarts,
         }
 
-    def environment_of(self, job: Job) -> dict[str, str]:
+    def environment_of(self, job: HasSpec) -> dict[str, str]:
         """Return the environment variables of a job, as far as they can be read now. They may contain secrets."""
         return {**self._jobs.environment(job.spec.environment), **self.env_file_of(job), **job.spec.env}
 
-    def env_file_of(self, job: Job) -> dict[str, str]:
+    def env_file_of(self, job: HasSpec) -> dict[str, str]:
         """Return the variables from a job's env file, which is where secrets belong; empty if it cannot be read."""
         from runner.config.env_file import read_env_file
 

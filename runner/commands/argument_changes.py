@@ -19,7 +19,21 @@ _SETTING = re.compile(r"([+~]{0,2})([A-Za-z_][\w./@:-]*)=(.*)", re.DOTALL)
 _LONG = re.compile(r"--[A-Za-z]")
 _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|uv|poetry")
 _SHELL = re.compile(r"(?:ba|da|z|k)?sh")
+_OF_PYTHON = frozenset({"-m", "-c"})
 _WHOLE = "Send the whole command with /submit instead."
+
+
+class Argument(NamedTuple):
+    """A flag or setting of a command, with its value."""
+
+    name: str
+    value: str
+    setting: bool = False
+
+    @property
+    def text(self) -> str:
+        """The argument as people read it: `--lr 1e-3` or `lr=1e-3`."""
+        return f"{self.name}={self.value}" if self.setting else f"{self.name} {self.value}"
 
 
 class _Change(NamedTuple):
@@ -50,6 +64,26 @@ def changed(command: str, argv: Sequence[str] | None, changes: Sequence[str]) ->
         return command, list(argv)
     text = _changed(shlex.join(argv), changes)
     return text, split(text)
+
+
+def arguments(command: str) -> list[Argument]:
+    """Return the flags and settings of a command that have one value and can be changed; none if it cannot be read."""
+    try:
+        words = [word for simple in _simple_commands(command) for word in simple[1:]]
+    except UnreadableError:
+        return []
+    there: list[Argument] = []
+    for word, following in pairwise([*words, None]):
+        assert word is not None
+        flag, setting = _FLAG.fullmatch(word.plain), _SETTING.fullmatch(word.plain)
+        if flag and flag[2] is not None:
+            there.append(Argument(flag[1], flag[2]))
+        elif flag and following is not None and not _FLAG.fullmatch(following.plain) and flag[1] not in _OF_PYTHON:
+            there.append(Argument(flag[1], following.plain))
+        elif setting and not flag:
+            there.append(Argument(setting[2], setting[3], setting=True))
+    names = [argument.name for argument in there]
+    return [argument for argument in there if names.count(argument.name) == 1]
 
 
 def _changed(command: str, changes: Sequence[str]) -> str:
@@ -133,11 +167,19 @@ def _with_setting(command: str, change: _Change) -> str:
     if not places:
         assignments = [_word(piece) for piece in pieces(command) if piece.role == "assignment"]
         places = [word for word in assignments if word.plain.startswith(f"{name}=")]
+    if not places and (flag := _flag_called(name, words)):
+        return _with_flag(command, change._replace(name=flag, setting=False))
     if not places:
         return _added(command, change)
     _only(places, name)
     sign = "" if change.name != name else places[0].plain[: places[0].plain.index(name)]
     return _put(command, places, [f"{sign}{change.words[0]}"])
+
+
+def _flag_called(name: str, words: Sequence[_Word]) -> str | None:
+    """Return the flag that a setting stands for, if the command has it: `--lr` for lr=3e-4."""
+    flags = [flag[1] for word in words if (flag := _FLAG.fullmatch(word.plain))]
+    return next((flag for flag in flags if flag.lstrip("-").replace("_", "-") == name.replace("_", "-")), None)
 
 
 def _only(places: Sequence[object], name: str) -> None:

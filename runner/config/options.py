@@ -243,6 +243,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         _probe("--no-cache", "", "probe even if the batch size is already known", lambda _: True, "no_cache"),
     ),
 }  # fmt: skip
+PRESET = Option(("--preset",), "NAME", "preset", "queue a job you saved, with these changes", str)
 OPTIONS = tuple(option for options in SECTIONS.values() for option in options)
 
 

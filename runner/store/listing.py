@@ -78,6 +78,16 @@ class Listing(Table):
         )
         return first + [job_of(row) for row in held]
 
+    def named(self, name: str, limit: int) -> list[Job]:
+        """Return the latest jobs with this name, the newest first."""
+        sql = "SELECT * FROM jobs INDEXED BY jobs_of_name WHERE name = ? ORDER BY id DESC LIMIT ?"
+        return [job_of(row) for row in self._store.rows(sql, (name, limit))]
+
+    def latest_of(self, owner: str, limit: int) -> list[Job]:
+        """Return the latest jobs of one owner, the newest first, from among the last few hundred of all."""
+        sql = "SELECT * FROM (SELECT * FROM jobs ORDER BY id DESC LIMIT ?) WHERE owner = ? LIMIT ?"
+        return [job_of(row) for row in self._store.rows(sql, (5 * limit, owner, limit))]
+
     def rows(self, states: Collection[State]) -> list[Any]:
         """Return the rows of all jobs in these states, ordered by number."""
         wanted = [state.value for state in states]

@@ -143,7 +143,10 @@ def _forget_jobs(store: Store, keep_s: float, removed: Removed) -> None:
         removed.jobs += len(ids)
     in_use = "SELECT group_name FROM jobs WHERE group_name IS NOT NULL"
     store.execute(f"DELETE FROM groups WHERE name NOT IN ({in_use})")
-    store.execute("DELETE FROM environments WHERE key NOT IN (SELECT json_extract(spec, '$.environment') FROM jobs)")
+    of_specs = " UNION ".join(
+        f"SELECT json_extract(spec, '$.environment') FROM {table}" for table in ("jobs", "presets")
+    )
+    store.execute(f"DELETE FROM environments WHERE key NOT IN ({of_specs})")
 
 
 def _remove_run(folder: str, removed: Removed) -> None:

@@ -277,6 +277,20 @@ _ZONE = """
 ALTER TABLE people ADD COLUMN zone TEXT;
 """
 
+# Jobs are found by their name; presets; questions that people answer by typing.
+_NAMES = """
+ALTER TABLE jobs ADD COLUMN name TEXT GENERATED ALWAYS AS (json_extract(spec, '$.name')) VIRTUAL;
+CREATE INDEX jobs_of_name ON jobs (name, id) WHERE name IS NOT NULL;
+CREATE TABLE presets (
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    saved_at TEXT NOT NULL,
+    PRIMARY KEY (owner, name)
+) WITHOUT ROWID;
+CREATE INDEX buttons_typed ON buttons (person) WHERE action = 'typed';
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -288,5 +302,6 @@ MIGRATIONS = {
     "m008_memory": _MEMORY,
     "m009_progress": _PROGRESS,
     "m010_zone": _ZONE,
+    "m011_names": _NAMES,
 }
 SCHEMA_VERSION = len(MIGRATIONS)

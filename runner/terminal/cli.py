@@ -63,6 +63,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command. If it does not exist, raise UsageError with the nearest name."""
+        if args[0] not in self._entries and (meant := _meant(args)) in self._entries:
+            args = [meant, *args[1:]]
         if args[0] not in self._entries and not args[0].startswith("-") and not ctx.resilient_parsing:
             from runner.text.words import did_you_mean
 
@@ -82,6 +84,13 @@ class Commands(click.Group):
             *(CompletionItem(name, help=entry.help) for name, entry in named),
             *click.Command.shell_complete(self, ctx, incomplete),
         ]
+
+
+def _meant(args: Sequence[str]) -> str:
+    """Return the command meant by the first word. `status 12` shows one job."""
+    name = ALIASES.get(args[0], args[0])
+    is_job = args[0] == "status" and any(not word.startswith("-") for word in args[1:])
+    return "show" if is_job else name
 
 
 class PassedOn(click.Command):
@@ -118,6 +127,8 @@ SECTIONS = {
         "feed": Entry(f"{_T}.feed:main", "run one command per line of standard input; wait for all"),
         "run": Entry(f"{_T}.run:main", "wait in the queue, then use the GPUs from this terminal"),
         "rerun": Entry(f"{_T}.rerun:rerun", "run a job again, with changed arguments if you like"),
+        "save": Entry(f"{_T}.presets:save", "save a job as a preset, for submit --preset NAME"),
+        "preset": Entry(f"{_T}.presets:preset", "list the presets, or delete one"),
     },
     "Look": {
         "ls": Entry(f"{_T}.ls:ls", "list jobs: running, waiting, ended"),
@@ -164,6 +175,13 @@ SECTIONS = {
         "sim-load": Entry("runner.gpu.sim.load:main", "put load on simulated GPUs"),
         "completion": Entry(f"{_T}.cli:completion", "print the completion script for your shell"),
     },
+}
+
+# What people try, and the command they mean.
+ALIASES = {
+    **dict.fromkeys(("status", "jobs", "ps"), "ls"),
+    **dict.fromkeys(("stop", "cancel"), "kill"),
+    **dict.fromkeys(("logs", "tail"), "log"),
 }
 
 # Besides the commands above, these are the only names in `bot` that the runner knows.

@@ -96,7 +96,7 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
     now, indices = clock.now(), gpu_indices(queue)
     starts = {job.id: start for job in jobs if ahead and (start := ahead.start_words(job.id))}
     progress = {job.id: _progress(queue, job, now) for job in jobs if job.state is State.RUNNING}
-    rows = []
+    rows, titles = [], words.titles(jobs)
     for job in jobs:
         start = starts.get(job.id, "unknown") if job.state is State.QUEUED else ""
         cells = [
@@ -105,7 +105,7 @@ def _print_table(queue: Queue, jobs: list[Job], reasons: Mapping[int, str], ahea
             words.gpu_words(job, indices),
             words.duration_words(job, now),
             words.short_time(job.finished_at or job.started_at or job.submitted_at, now),
-            words.title(job),
+            titles[job.id],
             *([progress.get(job.id, "")] if any(progress.values()) else []),
             *([start] if starts else []),
             *([reasons.get(job.id, "")] if reasons else []),

@@ -29,7 +29,7 @@ NO_TIME = "-"
 @click.argument("job_id", type=JOB, metavar="N")
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the job ends; wait for its start.")
 @click.option("--times", is_flag=True, help="Print the time before each line.")
-@click.option("--tail", "lines", type=click.IntRange(0, 10**9), metavar="K", help="Only the last K lines.")
+@click.option("-n", "--tail", "lines", type=click.IntRange(0, 10**9), metavar="K", help="Only the last K lines.")
 @click.option(
     "--attempt", type=click.IntRange(1, 10**9), metavar="A", help="The output of this attempt (default: the latest)."
 )

@@ -29,6 +29,8 @@ else:
 
 T = TypeVar("T")
 
+LISTED_BY = "`nightshift ls` lists the jobs."
+
 FEW = 100  # a list with up to this many entries is indented for people
 OFFERED, WIDEST = 50, 60  # jobs or groups that are offered as completions, and cells for the text about each
 
@@ -42,7 +44,7 @@ def open_queue() -> Queue:
 
 
 class JobNumber(NumberType):
-    """A job number as an argument: `12` or `#12`."""
+    """A job as an argument: `12`, `#12` or its name."""
 
     name = "job"
 
@@ -50,11 +52,12 @@ class JobNumber(NumberType):
         self._unfinished = unfinished
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002
-        """Return the number, or raise UsageError."""
+        """Return the number, or raise UsageError. Raise UserError if a name means several jobs."""
         ends = parse_job_range(str(value))
-        if ends is None or ends[0] != ends[1]:
-            raise click.UsageError(f"{value!r} is not a job number. `nightshift ls` lists the jobs.", ctx)
-        return ends[0]
+        number = _job_named(str(value)) if ends is None else ends[0]
+        if number is None or (ends is not None and ends[0] != ends[1]):
+            raise click.UsageError(f"{value!r} is not a job number, nor a job's name. {LISTED_BY}", ctx)
+        return number
 
     def shell_complete(
         self,
@@ -65,6 +68,14 @@ class JobNumber(NumberType):
         """Return the latest jobs, without those already typed."""
         typed = {str(value) for values in ctx.params.values() if isinstance(values, tuple) for value in values}
         return [item for item in job_numbers(incomplete, unfinished=self._unfinished) if item.value not in typed]
+
+
+def _job_named(name: str) -> int | None:
+    """Return the job that the user at the terminal means by a name; None if no job has it."""
+    from runner.api.job_names import job_named
+
+    with open_queue() as queue:
+        return job_named(queue, name)
 
 
 def job_numbers(incomplete: str, *, unfinished: bool) -> list[CompletionItem]:
@@ -134,8 +145,10 @@ def spans_in(text: str) -> Spans:
     ends = []
     for part in text.split(","):
         span = parse_job_range(part)
+        if span is None and (number := _job_named(part)) is not None:
+            span = number, number
         if span is None or span[0] > span[1]:
-            raise UserError(f"{part!r} is not a job number, nor a range like 14-16. `nightshift ls` lists the jobs.")
+            raise UserError(f"{part!r} is not a job number, nor a range like 14-16, nor a job's name. {LISTED_BY}")
         ends.append(span)
     return Spans(tuple(ends))
 

@@ -24,6 +24,7 @@ USAGE = """\
 Usage: nightshift submit [options] -- COMMAND…
        nightshift submit [options] --script FILE
        nightshift submit [options] -     (one command per line of stdin)
+       nightshift submit [options] --preset NAME [-- CHANGES]
 
 Queue a job. One argument after -- is shell text; several are an exact list of
 arguments.
@@ -36,7 +37,7 @@ SCRIPT = options.Option(("--script",), "FILE", "script", "run this file; its #! 
 HELP = options.Option(("-h", "--help"), "", "help", "show this help", bool)
 WAIT = options.Option(("--wait",), "", "wait", "wait until it has ended and exit with its code", bool)
 JSON = options.Option(("--json",), "", "json", 'print {"ids": [12]}', bool)
-OWN = (SCRIPT, WAIT, JSON, HELP)
+OWN = (SCRIPT, options.PRESET, WAIT, JSON, HELP)
 SECTIONS = {**options.SECTIONS, "This command": OWN}
 REMOVED = "(removed)"
 
@@ -62,7 +63,9 @@ def main(words: Sequence[str]) -> int:
         return print_help(USAGE, SECTIONS)
     with Queue(actor=user()) as queue:
         submission = Submission(queue, values)
-        if rest == ["-"] and "script" not in values:
+        if "preset" in values:
+            submission.submit_preset(values["preset"], rest)
+        elif rest == ["-"] and "script" not in values:
             submission.follow(Lines(sys.stdin))
         else:
             submission.submit(*command_of(values, rest))
@@ -125,6 +128,23 @@ class Submission:
     def submit(self, command: str, argv: list[str] | None = None, script: bool = False) -> None:
         """Queue one job."""
         self._add([self._spec(command, argv, script)])
+
+    def submit_preset(self, name: str, changes: list[str]) -> None:
+        """Queue a job that was saved as a preset, with these arguments and options changed."""
+        from runner.api import presets
+
+        values, queue = dict(self._values), self._queue
+        if "script" in values:
+            raise UserError("--preset has a command already: leave out --script.")
+        if "dir" in values:
+            values["dir"] = os.path.abspath(os.path.expanduser(values["dir"]))
+        preset = presets.find(queue, name)
+        workspace = presets.workspace_of(queue, preset, values)
+        place = None
+        if workspace is not None:
+            place = (queue.workspaces.get(workspace), *queue.workspaces.environment(queue.workspaces.get(workspace)))
+            self._key, self._variables = place[1:]
+        self._add([presets.spec_of(preset, queue.actor, changes, values, place)])
 
     def follow(self, lines: Lines) -> None:
         """Queue one job per line, as soon as each line comes: the input may be `tail -f`."""

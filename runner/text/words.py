@@ -11,7 +11,7 @@ from runner.model import Memory, Phase, Reason, State
 from runner.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from runner.model import Job
 
@@ -27,6 +27,8 @@ _END_WORDS = {
     Reason.HOST: ("lost", "host went down"),
     Reason.SUPERVISOR: ("lost", "supervisor killed"),
 }
+_ROW = 30  # characters of a title that a row of `ls` shows in a narrow terminal
+_COMPARED = 4000  # characters of a command that are compared with those of others
 _COLOURS = {
     State.STARTING: "cyan",
     State.RUNNING: "cyan",
@@ -127,6 +129,45 @@ def title(job: Job) -> str:
     if job.spec.script:
         command = f"script: {command}"
     return f"{job.spec.name}: {command}" if job.spec.name else command
+
+
+def what_differs(jobs: Iterable[Job], row: Callable[[Job], str]) -> dict[int, str]:
+    """Return what tells apart the jobs whose rows would read the same: words of the command that not all of them have.
+
+    Jobs with the same command are left out: only their numbers differ.
+    """
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(row(job), []).append(job)
+    apart: dict[int, str] = {}
+    for same in alike.values():
+        commands = {job.id: _arguments(job.spec.command[:_COMPARED]) for job in same}
+        common = set.intersection(*(set(command) for command in commands.values()))
+        own = {job_id: [part for part in command if part not in common] for job_id, command in commands.items()}
+        apart |= {job_id: " ".join(parts) for job_id, parts in own.items() if parts}
+    return apart
+
+
+def titles(jobs: Sequence[Job]) -> dict[int, str]:
+    """Return the title of each row. Those that would read the same begin with what differs."""
+    apart = what_differs(jobs, lambda job: title(job)[:_ROW])
+    shown = {job.id: title(job) for job in jobs}
+    for job in jobs:
+        if job.id in apart:
+            values = " ".join(f"{name}={value}" for name, value in job.spec.parameters.items())
+            shown[job.id] = f"{printable(values or apart[job.id])}: {shown[job.id]}"
+    return shown
+
+
+def _arguments(command: str) -> list[str]:
+    """Split a command at its spaces, but leave a flag and its value together."""
+    parts: list[str] = []
+    for word in command.split():
+        if parts and parts[-1].startswith("-") and " " not in parts[-1] and not word.startswith("-"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    return parts
 
 
 def as_one_line(job: Job) -> str:

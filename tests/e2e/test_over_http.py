@@ -88,12 +88,14 @@ def _said(box: Box, keeper: subprocess.Popen[bytes]) -> str:
 
 ANSWERS = {
     "start": ("", "This is nightshift on lab1"),
-    "help": ("", "Options of /submit"),
+    "help": ("submit", "Options of /submit"),
     "status": ("", "lab1 · "),
     "queue": ("", "Nothing waits"),
     "gpus": ("", "Simulated 24GiB"),
     "log": ("1", "hello"),
     "fit": ("1", "was submitted without --probe"),
+    "save": ("1 as nano", "Job 1 is saved as nano"),
+    "preset": ("", "Tap one to queue it"),
     "edit": ("1 --time 4h", "only a job that waits"),
     "move": ("1 first", "only a job that waits"),
     "hold": ("1", "only a job that waits"),

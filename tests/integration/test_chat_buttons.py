@@ -12,7 +12,7 @@ from runner.model import State
 from runner.store.box import BoxKey
 from runner.store.retention import tidy
 from tests.jobs import an_exit
-from tests.room import in_room, labels
+from tests.room import data_of, in_room, labels
 
 SUBMIT = "/submit -g 0 --name night true"
 
@@ -156,20 +156,32 @@ async def test_a_script_chosen_by_a_button_is_not_offered_to_be_killed_when_it_h
 
 
 @in_room()
-async def test_a_row_of_the_queue_whose_job_has_begun_or_ended_says_so_and_goes(room):
-    await room.ask(room.uma, "/batch -g 0\ntrue\ntrue\ntrue")
+async def test_a_chosen_job_that_has_begun_or_ended_says_so_and_the_queue_is_shown(room):
+    await room.ask(room.uma, "/batch -g 0\ntrue 1\ntrue 2\ntrue 3")
     shown = (await room.ask(room.uma, "/queue"))[0]
-    holds = [button["callback_data"] for row in shown.reply_markup["inline_keyboard"] for button in row[4:5]]
+    await room.tap(room.uma, shown, "#1 true 1")
     begin(room, 1)
-    room.people.tap(room.uma, None, shown.message_id, holds[0])
-    await room.settle()
+    await room.tap(room.uma, shown, "Hold")
     assert "only a job that waits can be held" in room.answers()[-1]
-    assert [row[0] for row in rows(shown)] == ["#2", "#3", "Refresh"]
+    assert labels(shown) == ["#2 true 2", "#3 true 3", "Refresh"]
+    await room.tap(room.uma, shown, "#2 true 2")
+    hold = data_of(shown, "Hold")
     room.chat.queue.stop(2)
-    room.people.tap(room.uma, None, shown.message_id, holds[1])
+    room.people.tap(room.uma, None, shown.message_id, hold)
     await room.settle()
     assert room.answers()[-1].startswith("#2 has ended: cancelled (")
-    assert [row[0] for row in rows(shown)] == ["#3", "Refresh"]
+    assert labels(shown) == ["#3 true 3", "Refresh"]
+
+
+@in_room()
+async def test_a_button_of_the_queue_from_an_older_version_still_moves_its_job(room):
+    await room.ask(room.uma, "/batch -g 0\ntrue 1\ntrue 2")
+    shown = (await room.ask(room.uma, "/queue"))[0]
+    with room.chat.transaction():
+        old = room.chat.buttons.make(room.uma.id, "front", 2, {"first": 0})
+    room.people.tap(room.uma, None, shown.message_id, old)
+    await room.settle()
+    assert labels(shown) == ["#2 true 2", "#1 true 1", "Refresh"]
 
 
 @in_room()
@@ -216,17 +228,32 @@ async def test_nobody_is_shown_a_button_that_would_refuse_them(room):
 
 
 @in_room()
-async def test_the_queue_has_rows_for_ones_own_and_numbers_for_the_others(room):
-    await room.ask(room.uma, "/batch -g 0\ntrue\ntrue\ntrue\ntrue")
-    await room.ask(room.una, "/batch -g 0\ntrue")
-    assert len(rows((await room.ask(room.ada, "/queue"))[0])) == 6
-    of_una = (await room.ask(room.una, "/queue"))[0]
-    assert rows(of_una) == [["#5", "⏫", "⬆", "⬇", "✋", "✖"], ["#1", "#2", "#3"], ["#4"], ["Refresh"]]
-    of_vic = (await room.ask(room.vic, "/queue"))[0]
-    assert sorted(labels(of_vic)) == ["#1", "#2", "#3", "#4", "#5", "Refresh"]
-    assert "⏫" not in of_vic.text.text
-    assert "✖ kill" in of_una.text.text
-    assert "#1 " in (await room.tap(room.vic, of_vic, "#1"))[0].text.text
+async def test_a_job_of_somebody_else_can_be_chosen_but_not_changed(room):
+    await room.ask(room.uma, "/batch -g 0\ntrue 1\ntrue 2")
+    for person, offered in (
+        (room.ada, ["First", "Sooner", "Later", "Hold", "Edit", "Kill", "◀ Queue"]),
+        (room.una, ["◀ Queue"]),
+        (room.vic, ["◀ Queue"]),
+    ):
+        shown = (await room.ask(person, "/queue"))[0]
+        await room.tap(person, shown, "#1 true 1")
+        assert labels(shown) == offered
+        assert "#1" in shown.text.text
+
+
+@in_room()
+async def test_the_jobs_in_the_status_lead_to_their_pages(room):
+    await room.ask(room.uma, "/batch -g 0\ntrue 1\ntrue 2")
+    begin(room, 1)
+    end(room, 1)
+    begin(room, 2)
+    await room.settle()
+    shown = (await room.ask(room.vic, "/status"))[0]
+    assert labels(shown) == ["▶️ #2", "✅ #1", "Refresh", "Queue", "GPUs"]
+    (page,) = await room.tap(room.vic, shown, "▶️ #2")
+    assert "#2 · running" in page.text.text
+    (page,) = await room.ask(room.vic, "/1")
+    assert "#1 · succeeded" in page.text.text
 
 
 @pytest.mark.parametrize("role", ["viewer", "user"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.access.gate import actor_of
+from bot.commands import Role, menu
 from bot.text import job_words
 from runner import rundir
 from runner.api import Queue
@@ -47,9 +48,9 @@ async def test_code_is_left_as_it_was_typed(room):
 @pytest.mark.parametrize(
     ("sent", "answer"),
     [
-        ("/submit", "/submit python train.py"),
+        ("/submit", "Send the command, like python train.py"),
         ("/submit --gpuz 2 ls", "did you mean --gpus"),
-        ("/submit -g 2", "/submit python train.py"),
+        ("/submit -g 2", "Send the command, like python train.py"),
         ("/submit -t 0s ls", "leave it out for no limit"),
         ("/submit -w nowhere ls", "There is no workspace 'nowhere' (there is: lab)"),
         ("/submit python train.py &", "&"),
@@ -251,46 +252,47 @@ async def test_rerun_with_changed_arguments(room):
 
 
 @in_room()
-async def test_queue_has_buttons_to_move_hold_and_kill(room):
+async def test_from_the_queue_one_chooses_a_job_then_what_to_do_with_it(room):
     for name in "abc":
         await room.ask(room.uma, f"/submit python {name}.py")
     shown = (await room.ask(room.uma, "/queue"))[0]
     assert "3 waiting" in shown.text.text
-    assert labels(shown)[:6] == ["#1", "⏫", "⬆", "⬇", "✋", "✖"]
-    await press(room, shown, 3, "⬆")
+    assert labels(shown) == ["#1 python a.py", "#2 python b.py", "#3 python c.py", "Refresh"]
+    await room.tap(room.uma, shown, "#1 python a.py")
+    assert labels(shown) == ["First", "Sooner", "Later", "Hold", "Edit", "Kill", "◀ Queue"]
+    await room.tap(room.uma, shown, "◀ Queue")
+    await press(room, shown, 3, "Sooner")
     assert listed(shown) == [1, 3, 2]
-    await press(room, shown, 1, "⬇")
+    await press(room, shown, 1, "Later")
     assert listed(shown) == [3, 1, 2]
-    await press(room, shown, 2, "⏫")
+    await press(room, shown, 2, "First")
     assert listed(shown) == [2, 3, 1]
-    assert room.answers()[-1] == "Job 2 is now first."
-    await press(room, shown, 1, "⬇")
-    assert room.answers()[-1] == "Job 1 is already last."
-    await press(room, shown, 1, "✋")
+    assert "Job 2 is now first." in room.answers()
+    await press(room, shown, 1, "Later")
+    assert "Job 1 is already last." in room.answers()
+    await press(room, shown, 1, "Hold")
     assert job(room, 1).held_by == f"tg:{room.uma.id}"
-    await press(room, shown, 1, "go")
+    await press(room, shown, 1, "Release")
     assert job(room, 1).held_by is None
-    await press(room, shown, 1, "✖")
-    question = labels(shown)[0]
-    await room.tap(room.uma, shown, question)
+    await room.tap(room.uma, shown, "#1 python a.py")
+    await room.tap(room.uma, shown, "Kill")
+    await room.tap(room.uma, shown, "Yes, kill #1")
     assert room.chat.queue.jobs.count(State.QUEUED) == 2
     assert "2 waiting" in shown.text.text
 
 
 def listed(shown):
-    """The jobs in the order of their rows of buttons, which is that of the text."""
-    rows = [int(label[1:]) for label in labels(shown) if label.startswith("#")]
+    """The jobs in the order of their buttons, which is that of the text."""
+    rows = [int(label.split()[0][1:]) for label in labels(shown) if label.startswith("#")]
     assert rows == sorted(rows, key=lambda number: shown.text.text.index(f"#{number} "))
     return rows
 
 
-async def press(room, shown, number, sign):
-    """A button of the row of this job."""
-    for row in shown.reply_markup["inline_keyboard"]:
-        data = {button["text"]: button["callback_data"] for button in row}
-        if f"#{number}" in data:
-            room.people.tap(room.uma, None, shown.message_id, data[sign])
-            await room.settle()
+async def press(room, shown, number, label):
+    """Choose this job, do this to it, and go back to the queue."""
+    (chosen,) = (text for text in labels(shown) if text.startswith(f"#{number} "))
+    for text in (chosen, label, "◀ Queue"):
+        await room.tap(room.uma, shown, text)
 
 
 @in_room()
@@ -355,7 +357,8 @@ async def test_whoami_and_help_know_the_role(room):
         shown = text(await room.ask(person, "/help"))
         assert offered in shown
         assert kept_back not in shown
-    assert "--retries N" in text(await room.ask(room.ada, "/help"))
+    assert "--retries N" in text(await room.ask(room.ada, "/help submit"))
+    assert "There is no help about that" in text(await room.ask(room.vic, "/help submit"))
 
 
 @in_room()
@@ -557,8 +560,8 @@ async def test_a_file_that_is_gone_is_asked_for_again(room):
 async def test_what_a_terminal_would_type_is_said_as_a_phone_can_do_it(room):
     await room.ask(room.uma, "/submit -g 0 python a.py")
     shown = (await room.ask(room.uma, "/queue"))[0]
-    await press(room, shown, 1, "✋")
-    assert room.answers()[-1] == "Job 1 is held: it does not start before /release 1."
+    await press(room, shown, 1, "Hold")
+    assert "Job 1 is held: it does not start before /release 1." in room.answers()
     assert "held by Uma; /release 1 lets it start" in (await room.ask(room.uma, "/status 1"))[0].text.text
     said = (await room.ask(room.uma, "/submit --after-ok 99 true"))[0]
     assert said.text.text == "⚠️ There is no job 99. /status lists the jobs there are."
@@ -574,6 +577,31 @@ async def test_when_a_job_begins_is_said_once(room):
 
 @in_room()
 async def test_help_has_nothing_that_a_narrow_screen_would_cut(room):
-    said = (await room.ask(room.uma, "/help"))[0]
+    said = (await room.ask(room.uma, "/help submit"))[0]
     assert not [entity for entity in said.text.entities if entity.type == "pre"]
     assert "-t, --time 6h stop it after this long" in said.text.text
+
+
+@in_room()
+async def test_help_fits_a_screen_and_its_topics_are_buttons(room):
+    (said,) = await room.ask(room.ada, "/help")
+    assert len(said.text.text.splitlines()) <= 8
+    assert all(f"/{command.name}" in said.text.text for command in menu(Role.ADMIN))
+    assert labels(said) == ["Run", "Look", "Change", "Box", "You"]
+    await room.tap(room.ada, said, "Change")
+    assert "/kill 12 [13 …] | GROUP | all | queued — stop jobs; asks first" in said.text.text
+    await room.tap(room.ada, said, "Run")
+    assert "/submit [options] COMMAND — queue a job" in said.text.text
+    (said,) = await room.ask(room.ada, "/help stop")
+    assert "like /kill 12" in said.text.text
+
+
+@in_room()
+async def test_the_names_that_people_try_work(room):
+    await room.ask(room.uma, "/run -g 0 --name a true")
+    assert "1 queued" in text(await room.ask(room.uma, "/jobs"))
+    assert "#1 a" in text(await room.ask(room.uma, "/show 1"))
+    assert "Stop this job?" in text(await room.ask(room.uma, "/stop 1"))
+    assert "Stop this job?" in text(await room.ask(room.uma, "/cancel a"))
+    assert "has not started yet" in text(await room.ask(room.uma, "/logs 1"))
+    assert "That takes a user" in text(await room.ask(room.vic, "/stop 1"))

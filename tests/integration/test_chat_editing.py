@@ -106,7 +106,7 @@ async def test_jobs_are_held_and_released_by_words(room):
     assert "✋ #1" in text(await room.ask(room.uma, "/queue"))
     assert text(await room.ask(room.uma, "/release 1 2")) == "Job 1 is released.\nJob 2 is not held."
     assert "belongs to Uma" in text(await room.ask(room.una, "/hold 2"))
-    assert "Send /hold 12" in text(await room.ask(room.uma, "/hold"))
+    assert "Hold which job?" in text(await room.ask(room.uma, "/hold"))
     assert [job(room, number).held_by for number in (1, 2)] == [None, None]
 
 

@@ -308,7 +308,7 @@ async def test_keep_as_a_command(room, stage):
         ("/keep #1 2h", {}, "Job 1 is kept for 2h 00m, even if its GPUs are idle."),
         ("/keep", {"reply_to": warning.message_id}, "Job 1 is kept for good, even if its GPUs are idle."),
         ("/keep 30m", {"reply_to": warning.message_id}, "Job 1 is kept for 30m 00s, even if its GPUs are idle."),
-        ("/keep", {}, "⚠️ Which job? Send /keep 12 or /keep 12 2h, or reply to a message about it."),
+        ("/keep", {}, "Keep which job from being stopped as idle?"),
         ("/keep 1 soon", {}, "⚠️ 'soon' is not a duration: write it like 30s, 10m, 6h, 3d, 1h30m or 500ms"),
         ("/keep 1 0s", {}, "⚠️ The time to keep a job is at least 1s: write it like 30m, 2h or 1d."),
         ("/keep 99", {}, "⚠️ There is no job #99. /status lists the latest."),

@@ -46,9 +46,8 @@ async def test_a_held_job_that_is_put_first_is_said_to_be_held(room):
     await room.ask(room.uma, "/batch -g 0\ntrue\ntrue")
     await room.ask(room.uma, "/hold 2")
     shown = (await room.ask(room.uma, "/queue"))[0]
-    front = [row[1]["callback_data"] for row in shown.reply_markup["inline_keyboard"][:2]]
-    room.people.tap(room.uma, None, shown.message_id, front[1])
-    await room.settle()
+    await room.tap(room.uma, shown, "#2 true")
+    await room.tap(room.uma, shown, "First")
     assert room.answers()[-1] == "Job 2 is held by Uma. Once it is released it is first."
 
 

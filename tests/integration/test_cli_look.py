@@ -254,3 +254,21 @@ def test_the_number_of_any_job_can_be_completed(box):
 def test_completing_makes_no_state_folder(box):
     assert complete(box, "nightshift", "show", "") == []
     assert not box.home.exists()
+
+
+def test_rows_that_would_read_the_same_begin_with_what_differs(box):
+    command = "python -m training.of.something --lr 1 --seed"
+    with box.queue() as queue:
+        submit(queue, f"{command} 1", f"{command} 2", "true")
+    shown = box.run("ls").stdout
+    assert f" --seed 1: {command} 1" in shown
+    assert f" --seed 2: {command} 2" in shown
+    assert " true" in shown
+    assert ": true" not in shown
+
+
+def test_the_names_that_people_try_work(past):
+    assert past.run("status").stdout == past.run("jobs").stdout == past.run("ls").stdout
+    assert past.run("status", "1").stdout == past.run("show", "1").stdout
+    assert "Job 4 is cancelled" in past.run("stop", "4").stdout
+    assert past.run("log", "-n", "1", "3").returncode == 0
