@@ -1,6 +1,19 @@
 """All measurements, one after the other."""
 
-from benchmarks import batch, chat, choose, idle, long_queue, nights, progress, queue, scale, start, throughput
+from benchmarks import (
+    batch,
+    chat,
+    choose,
+    commands,
+    idle,
+    long_queue,
+    nights,
+    progress,
+    queue,
+    scale,
+    start,
+    throughput,
+)
 
-for part in (start, scale, queue, long_queue, choose, idle, progress, throughput, chat, batch, nights):
+for part in (start, commands, scale, queue, long_queue, choose, idle, progress, throughput, chat, batch, nights):
     part.main()

@@ -10,7 +10,7 @@ def is_locked(path: str) -> bool:
     """Return whether another process holds the lock on a file; False if there is no file."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

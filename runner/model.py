@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -276,7 +276,8 @@ class Gpu(Record):
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""
-        return asdict(self)
+        processes = None if self.processes is None else [process.to_json() for process in self.processes]
+        return {**Record.to_json(self), "health": self.health.value, "processes": processes}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Gpu:
@@ -300,7 +301,7 @@ class Snapshot(Record):
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""
-        return asdict(self)
+        return {**Record.to_json(self), "gpus": [gpu.to_json() for gpu in self.gpus]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:

@@ -3,9 +3,11 @@
 A run directory holds
 
     spec.json       what to run; the runner writes it before it asks for a supervisor
-    lock            locked with flock by the runner, inherited by the supervisor, free once the supervisor is gone
+    lock            locked with flock by the runner, inherited by the supervisor, which turns it into exit.json at the
+                    end; free or gone once the supervisor is gone
     started.json    durable before the job's first instruction
-    output.log      the job's output from its beginning; beyond the limit its end in output.tail.0 (older) and .1
+    output.log      the job's output from its beginning, if it prints anything; beyond the limit its end in
+                    output.tail.0 (older) and .1
     output.times    when each part of the output came
     probe.json      the state of the batch search, if the job is probed; its probes print to probe-1.log …
     progress.json   how far the job is, read from its output; progress.state what a reader needs to go on
@@ -41,7 +43,7 @@ SPEC = "spec.json"
 LOCK = "lock"
 STARTED = "started.json"
 EXIT = "exit.json"
-RESERVED = "exit.reserved"
+NEW_EXIT = "exit.new"
 OUTPUT = "output.log"
 TAILS = ("output.tail.0", "output.tail.1")
 TIMES = "output.times"
@@ -53,7 +55,7 @@ PROGRESS = "progress.json"
 PROGRESS_STATE = "progress.state"
 SCRATCH = "scratch"  # for files that probes and trials write
 
-EXIT_ROOM = 4096  # bytes reserved for exit.json, so that the result can be written on a full disk
+EXIT_ROOM = 4096  # bytes reserved in the lock file, so that the result can be written on a full disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +137,13 @@ def is_output(name: str) -> bool:
 
 def folder_of(home: str, job_id: int, attempt: int) -> str:
     """Return the run directory of an attempt."""
-    return os.path.join(home, "runs", str(job_id), str(attempt))
+    return f"{home}/runs/{job_id}/{attempt}"
 
 
 def create(folder: str, spec: AttemptSpec, script: str | None = None) -> int:
     """Make the run directory, lock it, and return the lock's file descriptor for the supervisor to inherit."""
     _make_way(folder)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    _make(folder)
     if script is not None:
         _write(os.path.join(folder, SCRIPT), os.fsencode(script), mode=0o700)
     _write(os.path.join(folder, SPEC), _encoded(spec))
@@ -152,6 +154,15 @@ def create(folder: str, spec: AttemptSpec, script: str | None = None) -> int:
         os.close(lock)
         raise
     return lock
+
+
+def _make(folder: str) -> None:
+    """Make the folder and those above it. Most often only the last two are missing: then this looks for no others."""
+    try:
+        os.mkdir(os.path.dirname(folder), 0o700)
+        os.mkdir(folder, 0o700)
+    except OSError:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
 
 
 def _make_way(folder: str) -> None:
@@ -176,14 +187,14 @@ def _of_run(record: OfRun | None, run_id: str) -> OfRun | None:
 
 def lock_is_held(folder: str) -> bool:
     """Return whether the supervisor of this run directory is alive."""
-    return is_locked(os.path.join(folder, LOCK))
+    return is_locked(f"{folder}/{LOCK}")
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
     """Read one record. Return None if it is missing or incomplete, in which case nothing was done because of it."""
     try:
-        with open(os.path.join(folder, name), "rb") as file:
-            record = json.loads(file.read())
+        with open(f"{folder}/{name}", "rb", buffering=0) as file:
+            record = json.loads(file.readall())
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
@@ -273,37 +284,27 @@ def warm_up(started: StartRecord) -> None:
     read_spec("/")
 
 
-def reserve_exit(folder: str) -> int | None:
-    """Allocate disk space for the exit record and return its descriptor. Return None if the disk is full."""
-    handle = None
-    try:
-        handle = os.open(os.path.join(folder, RESERVED), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        os.posix_fallocate(handle, 0, EXIT_ROOM)
-    except OSError:
-        if handle is not None:
-            os.close(handle)
-        return None
-    return handle
+def reserve_exit(lock: int) -> None:
+    """Allocate disk space for the exit record in the lock file. If that fails, a full disk delays the record."""
+    with contextlib.suppress(OSError):
+        os.posix_fallocate(lock, 0, EXIT_ROOM)
 
 
-def write_exit(folder: str, reserved: int | None, end: Exit) -> None:
-    """Make the end durable, in the reserved file, or in a new one if somebody has removed that."""
-    path, target = os.path.join(folder, RESERVED), os.path.join(folder, EXIT)
+def write_exit(folder: str, lock: int, end: Exit) -> None:
+    """Make the end durable: the lock file becomes exit.json. If somebody has removed it, a new file does."""
+    target = os.path.join(folder, EXIT)
     if _of_run(read_exit(folder), end.run_id) is None:
-        for name in (path, target):
-            _clear(name)
-        if reserved is not None and _is_named(path, reserved):
-            handle = reserved
+        _clear(target)
+        body = _encoded(end)
+        path = os.path.join(folder, LOCK)
+        if _is_named(path, lock):
+            os.pwrite(lock, body, 0)
+            os.ftruncate(lock, len(body))
+            os.fsync(lock)
         else:
-            handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            body = _encoded(end)
-            os.pwrite(handle, body, 0)
-            os.ftruncate(handle, len(body))
-            os.fsync(handle)
-        finally:
-            if handle != reserved:
-                os.close(handle)
+            path = os.path.join(folder, NEW_EXIT)
+            _clear(path)
+            _write(path, body, durable=True)
         os.rename(path, target)
     sync_folder(folder)
 
@@ -321,7 +322,7 @@ def _clear(path: str) -> None:
 def _is_named(path: str, handle: int) -> bool:
     """Return whether a path still names this open file."""
     try:
-        return os.path.samestat(os.stat(path), os.fstat(handle))
+        return os.path.samestat(os.lstat(path), os.fstat(handle))
     except OSError:
         return False
 

@@ -12,11 +12,12 @@ folder, and of files that the command names. That is quick, needs no git, and is
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from runner.digests import blake2b, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -146,7 +147,7 @@ def _stamp(path: str) -> list[int]:
 
 
 def _digest(parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
+    return sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
 # -- equal duration ----------------------------------------------------------------------------------
@@ -179,4 +180,4 @@ def _shape(words: Sequence[str]) -> Iterator[str]:
 
 
 def _short_digest(words: Sequence[str]) -> str:
-    return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -60,7 +60,7 @@ def _same(folder: str, other: str) -> bool:
 
 def fingerprint(env: Mapping[str, str]) -> str:
     """Return a hash of an environment; equal environments have equal hashes."""
-    from hashlib import sha256
+    from runner.digests import sha256
 
     items = "\0".join(f"{name}={value}" for name, value in sorted(env.items()))
     return sha256(items.encode("utf-8", "surrogatepass")).hexdigest()

@@ -126,8 +126,10 @@ class Attempts(Step):
         if facts.started is not None and job.state is State.STARTING:
             phase = Phase.PROBING if job.spec.probe is not None else Phase.RUNNING
             phase = Phase.TRYING if job.untried else phase
-            self._jobs.started(job, facts.started.at, phase)
-            job = replace(job, state=State.RUNNING, phase=phase)
+            has_ended = step is Recovery.FINISHED and phase is Phase.RUNNING
+            self._jobs.started(job, facts.started.at, phase, has_ended=has_ended)
+            if not has_ended:
+                job = replace(job, state=State.RUNNING, phase=phase)
         if job.spec.probe is not None and job.state is State.RUNNING:
             job = self._follow_probe(job, followed)
         followed.gone_at = facts.gone_at

@@ -27,8 +27,10 @@ class BoxState(Step):
 
     def tick(self) -> None:
         """Send the notice once, when nothing is running any more."""
+        if self._context.live():
+            return
         box = self._context.box
         draining = box.get(BoxKey.DRAINING)
-        if draining and not draining.get("told") and not self._context.live():
+        if draining and not draining.get("told"):
             box.set(BoxKey.DRAINING, {**draining, "told": True})
             self._context.notices.add(Drained(by=draining["by"], since=draining["at"]))

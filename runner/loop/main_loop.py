@@ -7,6 +7,7 @@ moment: jobs keep running, and the next runner continues where this one stopped.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -73,6 +74,7 @@ class Runner:
             log.info("runner leaves; running jobs go on")
 
     def _serve(self) -> None:
+        gc.freeze()  # what is loaded by now stays
         due = True
         while not self._leaving:
             if due:

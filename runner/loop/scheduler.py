@@ -94,7 +94,8 @@ class Scheduler(Step):
         queued = trial or context.line.waiting(placement.slots + placement.cpu_slots)
         if not queued:
             return [], Plan()
-        limits, ahead = box_limits(context.store), TRIALS_AHEAD - self._trials_ahead
+        limits = box_limits(context.store, with_use=len({waiting.request.owner for waiting in queued}) > 1)
+        ahead = TRIALS_AHEAD - self._trials_ahead
         return queued, choose(queued, rooms, cpu_slots, running, limits, explain=False, ahead=ahead)
 
     def _may_start(self) -> tuple[list[Waiting], list[Request]]:

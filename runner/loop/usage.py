@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runner.model import GpuHealth, Record
@@ -73,7 +73,7 @@ class Sums(Record):
 
     def to_json(self) -> dict[str, Any]:
         """Return the report so far and the sums it is computed from."""
-        return {**self.report(), "sums": asdict(self)}
+        return {**self.report(), "sums": Record.to_json(self)}
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from runner import clock
+from runner.digests import sha256
 from runner.store.connection import Table
 
 if TYPE_CHECKING:
@@ -50,4 +50,4 @@ class Audit(Table):
 
 
 def _hash(*parts: str) -> str:
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+    return sha256("\x1f".join(parts).encode()).hexdigest()

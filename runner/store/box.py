@@ -126,10 +126,10 @@ def keep_limits(box: Box, settings: Settings) -> None:
     box.set(BoxKey.TIMES, {"usual_s": settings.time, "longest_s": settings.time_max})
 
 
-def box_limits(store: Store) -> BoxLimits:
-    """Return the current limits, with the recent GPU use of each owner."""
+def box_limits(store: Store, *, with_use: bool = True) -> BoxLimits:
+    """Return the current limits, with the recent GPU use of each owner: that orders the jobs of several owners."""
     from runner.schedule.room import DAY_S, BoxLimits  # imported late: without a runner no limits are known
 
     groups = dict(store.tuples("SELECT name, at_most FROM groups WHERE at_most IS NOT NULL"))
     limits = {"age_s": DAY_S, **Box(store).get(BoxKey.LIMITS, {})}
-    return BoxLimits(**limits, groups=groups, use=Shares(store).use())
+    return BoxLimits(**limits, groups=groups, use=Shares(store).use() if with_use else {})

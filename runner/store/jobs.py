@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from runner.store.scheduling_queries import UnderWay
     from runner.supervisor.probe_records import ProbeReport
 
+KEPT_ENVIRONMENTS = 16
+
 
 class Jobs(Table):
     """The table of jobs. Each change is one transaction, or part of the caller's."""
@@ -37,6 +39,7 @@ class Jobs(Table):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._notices, self._dependencies, self._shares = Notices(store), Dependencies(store), Shares(store)
+        self._environments: dict[str, Mapping[str, str]] = {}
 
     # -- adding ------------------------------------------------------------------------------------
 
@@ -71,9 +74,16 @@ class Jobs(Table):
         """Store a captured environment, once for all jobs that share it."""
         self._store.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (key, json.dumps(variables)))
 
-    def environment(self, key: str) -> dict[str, str]:
-        """Return the captured environment with this key; empty if there is none."""
-        return dict(json.loads(self._store.value("SELECT variables FROM environments WHERE key = ?", (key,)) or "{}"))
+    def environment(self, key: str) -> Mapping[str, str]:
+        """Return the captured environment with this key; empty if there is none. A key stands for its content."""
+        if key not in self._environments:
+            stored = self._store.value("SELECT variables FROM environments WHERE key = ?", (key,))
+            if stored is None:
+                return {}
+            if len(self._environments) >= KEPT_ENVIRONMENTS:
+                self._environments.clear()
+            self._environments[key] = json.loads(stored)
+        return self._environments[key]
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -148,17 +158,19 @@ class Jobs(Table):
                 )
             return int(attempt)
 
-    def started(self, job: Job, at: str, phase: Phase = Phase.RUNNING) -> None:
+    def started(self, job: Job, at: str, phase: Phase = Phase.RUNNING, *, has_ended: bool = False) -> None:
         """Move a job from STARTING to RUNNING: it has executed its first instruction or is about to.
 
         Write the notice unless the batch is probed first (`probed` writes it then), or this is a delayed retry.
+        `has_ended`: only write event and notice, because the same transaction goes on to write its end.
         """
         with self._store.transaction():
-            self._transition(job.id, State.STARTING, State.RUNNING, phase=phase.value, started_at=at)
-            self._store.execute(
-                "UPDATE attempts SET started_at = ? WHERE job_id = ? AND number = ?",
-                (at, job.id, job.attempt),
-            )
+            if not has_ended:
+                self._transition(job.id, State.STARTING, State.RUNNING, phase=phase.value, started_at=at)
+                self._store.execute(
+                    "UPDATE attempts SET started_at = ? WHERE job_id = ? AND number = ?",
+                    (at, job.id, job.attempt),
+                )
             self.note(job.id, job.attempt, "started", {"gpus": list(job.gpus)})
             if phase is Phase.RUNNING:
                 self._tell_started(job)
@@ -237,7 +249,7 @@ class Jobs(Table):
             self._attempt_ended(job, at, started_at, (state, reason), end, usage)
             said = {"state": state.value, "reason": reason.value, **_told_of(job, state, end, usage)}
             self._tell_ended(job.id, job.attempt, said, at=None)
-            self._let_go(job.id, state)
+            self._let_go(job.id, state, grouped=job.spec.group is not None)
 
     def _tell_ended(self, job_id: int, attempt: int | None, data: Mapping[str, Any], at: str | None) -> None:
         from runner.notices import Ended
@@ -245,7 +257,7 @@ class Jobs(Table):
         self.note(job_id, attempt, "ended", data, at=at)
         self._notices.add(Ended.from_json(data), job_id)
 
-    def _let_go(self, job_id: int, state: State) -> None:
+    def _let_go(self, job_id: int, state: State, *, grouped: bool = True) -> None:
         """Update the jobs that wait for this one: unblock them, or cancel them if they needed its success.
 
         Cancelled jobs are handled in the same way. Write a notice for each group that is now done.
@@ -256,7 +268,8 @@ class Jobs(Table):
             gone.append(number)
             doomed = self._dependencies.settle(number, succeeded=succeeded)
             ended += [(other, False) for other in doomed if self._cancel(other, Reason.DEPENDENCY, f"#{number}")]
-        self._groups().settle(gone)
+        if grouped or len(gone) > 1:
+            self._groups().settle(gone)
 
     def _groups(self) -> Groups:
         from runner.store.groups import Groups  # imported late: few jobs that are submitted have a group

@@ -69,7 +69,6 @@ class Execution:
         self._kill_every_s = KILL_EVERY_S
         self._strays: set[int] = set()
         self._folder = folder
-        self.reserved: int | None = None
         self._leaf: Leaf | None = None
         self.kills = 0
         self._cpu_s, self._max_rss_kib = 0.0, 0
@@ -80,7 +79,6 @@ class Execution:
         os.close(self._pipe)
         self._output = OutputWriter(self._folder, self._spec.log_limit_bytes, self._spec.log_tail_bytes)
         self._listen()
-        self.reserved = rundir.reserve_exit(self._folder)
 
     def _launch(self) -> None:
         self._launched = time.monotonic()
@@ -245,9 +243,7 @@ class Execution:
     def close(self) -> None:
         """Close all files of the job, and leave its folder."""
         self._output.close()
-        for descriptor in (self._drain, self.reserved):
-            if descriptor is not None:
-                os.close(descriptor)
+        os.close(self._drain)
         os.chdir("/")
 
     def exit(self) -> Exit:

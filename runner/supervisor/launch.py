@@ -53,7 +53,7 @@ def limit_core_files() -> None:
 
 def offer_to_oom_killer() -> None:
     """Set the OOM score that the job inherits, so that the kernel kills it before its supervisor."""
-    _set_oom_score("500")
+    _set_oom_score(b"500")
 
 
 def _spawn(argv: tuple[str, ...], environment: dict[str, str], output: int) -> int:
@@ -74,12 +74,16 @@ def _spawn(argv: tuple[str, ...], environment: dict[str, str], output: int) -> i
             setsigdef=EVERY_SIGNAL,
         )
     finally:
-        _set_oom_score("0")
+        _set_oom_score(b"0")
 
 
-def _set_oom_score(value: str) -> None:
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(value)
+def _set_oom_score(value: bytes) -> None:
+    with contextlib.suppress(OSError):
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(file, value)
+        finally:
+            os.close(file)
 
 
 def _find(program: str, path: str) -> str:

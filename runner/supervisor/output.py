@@ -19,8 +19,8 @@ class OutputWriter:
 
     def __init__(self, folder: str, limit: int, tail_limit: int) -> None:
         self._folder, self._limit, self._tail_limit = folder, limit, tail_limit
-        self._file = self._open(rundir.OUTPUT)
-        self._index = self._open(rundir.TIMES)
+        self._file: int | None = None  # opened when the job prints for the first time
+        self._index: int | None = None
         self._tail: int | None = None
         self._tail_size = self._indexed_at_ns = self._index_size = 0
         self._index_step_ns = INDEX_STEP_NS
@@ -28,6 +28,8 @@ class OutputWriter:
 
     def append(self, data: bytes) -> None:
         """Add the next part of the output."""
+        if not self.bytes:
+            self._file, self._index = self._open(rundir.OUTPUT), self._open(rundir.TIMES)
         self._note_time()
         head = data[: max(0, self._limit - self.bytes)]
         self.bytes += len(data)

@@ -155,7 +155,6 @@ class _Probed:
         if why is not None:
             output.append(f"[nightshift: {why.partition(chr(10))[0].rstrip(':')}]\n".encode())
         output.append(trial.printed)
-        trial.reserved = rundir.reserve_exit(self._folder)
         return trial
 
     # -- parts -----------------------------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ def supervise(
         from runner.supervisor import probed_attempt  # imported late: most jobs do not need it
 
         orders.close()
+        rundir.reserve_exit(lock)
         _report(leash, STARTED)
         on_start()
         attempt = probed_attempt.run(folder, spec, ready, lambda: _report(leash, PROBED))
@@ -86,13 +87,14 @@ def supervise(
         attempt = Execution(folder, spec, ready, orders=orders)
         with _scratch_of(folder) if spec.trial else contextlib.nullcontext():
             attempt.start()
+            rundir.reserve_exit(lock)
             _report(leash, STARTED)
             on_start()
             attempt.watch()
     _report(leash, GONE)  # the GPU can be read while the record is being written
-    if not _record(folder, attempt):
+    if not _record(folder, lock, attempt):
         orders.close()
-        _record_late(folder, attempt)
+        _record_late(folder, lock, attempt)
     goes_on = attempt.is_clean and orders.fileno() != -1
     if goes_on:
         attempt.close()
@@ -114,19 +116,19 @@ def _report(leash: int, what: bytes) -> None:
         os.write(leash, what)
 
 
-def _record(folder: str, attempt: Execution) -> bool:
+def _record(folder: str, lock: int, attempt: Execution) -> bool:
     """Write the exit record. Return whether that worked."""
     try:
-        rundir.write_exit(folder, attempt.reserved, attempt.exit())
+        rundir.write_exit(folder, lock, attempt.exit())
     except OSError:
         return False
     return True
 
 
-def _record_late(folder: str, attempt: Execution) -> None:
+def _record_late(folder: str, lock: int, attempt: Execution) -> None:
     """Write the exit record when the disk has room again, or give up when the folder is gone."""
     wait_s = 0.05
-    while os.path.isdir(folder) and not _record(folder, attempt):
+    while os.path.isdir(folder) and not _record(folder, lock, attempt):
         time.sleep(wait_s)  # nothing wakes us when there is room again
         wait_s = min(2 * wait_s, 5.0)
 

@@ -71,6 +71,8 @@ def _explain_nothing(queue: Queue, job_id: int, folder: str) -> None:
     end = rundir.read_exit(folder)
     if end is not None and end.spawn_error:
         say(f"job {job_id} could not be started: {end.spawn_error}")
+    elif end is not None and not end.output_bytes:
+        return
     elif queue.job(job_id).state.final and not os.path.exists(os.path.join(folder, rundir.OUTPUT)):
         say(f"job {job_id} has no output: it was removed, or the job never ran")
 

@@ -37,11 +37,12 @@ class WhenEmpty(Step):
     """Waits until no job is left, then sends the notice and runs the command."""
 
     def __init__(self, context: Context, backup: Backup) -> None:
+        self._context = context
         self._settings, self._store, self._jobs = context.settings, context.store, context.jobs
         self._line, self._notices, self._box = context.line, context.notices, context.box
         self._waiter, self._backup = context.waiter, backup
         self._boot_id = linux.boot_id()
-        self._begun = False
+        self._begun, self._may_be_due = False, True  # whether the box has a plan
         self._flush_from: float | None = None  # the backup must be newer than this (monotonic clock)
         with context.store.transaction():
             self._come_up()
@@ -63,9 +64,12 @@ class WhenEmpty(Step):
 
     def tick(self) -> None:
         """Check whether the queue is now empty and whether the command is due."""
-        if self._line.any_to_do():
-            self._box.set(BoxKey.WHEN_EMPTY, None)
+        if self._context.live() or self._line.any_to_do():
+            if self._may_be_due:
+                self._box.set(BoxKey.WHEN_EMPTY, None)
+                self._may_be_due = False
             return
+        self._may_be_due = True
         self._tell_if_emptied()
         due = self._box.get(BoxKey.WHEN_EMPTY)
         if due is not None and not due["cancelled_by"] and not due["ran_at"] and not due["begun"]:
@@ -120,6 +124,10 @@ class WhenEmpty(Step):
         at = clock.moment(due_at)
         assert at is not None
         self._waiter.tick_within(max(0.0, (at - clock.now()).total_seconds()))
+
+    def rolled_back(self) -> None:
+        """Look again whether the box has a plan."""
+        self._may_be_due = True
 
     # -- after the commit --------------------------------------------------------------------------
 

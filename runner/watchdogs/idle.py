@@ -104,9 +104,7 @@ class IdleWatch(Step):
             self._watches.end(job_id)
         live = {(row.id, row.attempt) for row in rows.values()}
         self._without_gpus &= live
-        # a probe or a trial may wait for its data or for memory: the watch begins with the real run
-        unwatched = {row.id for row in rows.values() if row.probing or row.untried}
-        new = {job_id for job_id, _ in live - self._without_gpus} - unwatched
+        new = {job_id for job_id, _ in live - self._without_gpus if _is_watched(rows[job_id])}
         self._take_up(new - self._watched.keys())
         for job_id, watch in self._watched.items():
             watch.stopping = rows[job_id].stop_reason is not None
@@ -370,6 +368,11 @@ class IdleWatch(Step):
 
 def _joined(said: str, more: str, by: str) -> str:
     return f"{said}{by}{more}" if more else said
+
+
+def _is_watched(row: UnderWay) -> bool:
+    """Return whether to watch it: from its real run on. A probe or a trial may wait for its data or for memory."""
+    return row.started_at is not None and not row.probing and not row.untried
 
 
 def _is_of(watch: WatchedJob, row: UnderWay | None) -> bool:

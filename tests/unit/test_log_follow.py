@@ -151,7 +151,7 @@ def test_times_after_tails_were_replaced(folder, monkeypatch, lines, ended):
     for number in range(lines):
         output.append(b"line %04d\n" % number)
     if ended:
-        rundir.write_exit(folder, None, an_exit(run_id="a", output_bytes=output.bytes))
+        rundir.write_exit(folder, -1, an_exit(run_id="a", output_bytes=output.bytes))
     stamped = [line.split() for line in printed_with_times(folder) if b"line" in line]
     seen = [(datetime.fromisoformat(when.decode()).timestamp() - 1e9, int(number)) for when, _, number in stamped]
     assert len(seen) >= 15

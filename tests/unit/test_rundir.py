@@ -30,7 +30,7 @@ def test_another_queues_end_is_not_ours(folder):
     """The database was lost and numbers are given again: what lies there is of another job."""
     os.close(rundir.create(folder, SPEC))
     rundir.write_started(folder, STARTED)
-    rundir.write_exit(folder, None, END)
+    rundir.write_exit(folder, -1, END)
     assert rundir.records(folder, "bbbbbbbb") == (False, None, None)
     lock = rundir.create(folder, replace(SPEC, run_id="bbbbbbbb"))
     assert rundir.records(folder, "bbbbbbbb") == (True, None, None)
@@ -68,16 +68,18 @@ def test_writing_the_end_again_and_again_costs_no_descriptors(folder, monkeypatc
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         with pytest.raises(OSError, match="full"):
-            rundir.write_exit(folder, None, END)
+            rundir.write_exit(folder, -1, END)
     assert len(os.listdir("/proc/self/fd")) == before
     monkeypatch.undo()
-    rundir.write_exit(folder, None, END)
-    rundir.write_exit(folder, None, END)  # as after a failure that came once the name was there
+    rundir.write_exit(folder, -1, END)
+    rundir.write_exit(folder, -1, END)  # as after a failure that came once the name was there
     assert rundir.read(folder, rundir.EXIT)["run_id"] == "aaaaaaaa"
 
 
 def test_room_that_cannot_be_reserved_is_no_failure(tmp_path):
-    assert rundir.reserve_exit(str(tmp_path / "gone")) is None
+    reader = os.open(tmp_path, os.O_RDONLY)
+    rundir.reserve_exit(reader)
+    os.close(reader)
 
 
 def _take_away(path):
@@ -103,13 +105,13 @@ def _make_folder(path):
 @pytest.mark.parametrize("spoil", [_take_away, _replace, _make_folder, _make_link])
 @pytest.mark.parametrize("also", [None, rundir.EXIT])
 def test_the_end_is_written_though_the_room_kept_for_it_was_removed(folder, spoil, also):
-    os.close(rundir.create(folder, SPEC))
-    reserved = rundir.reserve_exit(folder)
-    spoil(os.path.join(folder, rundir.RESERVED))
+    lock = rundir.create(folder, SPEC)
+    rundir.reserve_exit(lock)
+    spoil(os.path.join(folder, rundir.LOCK))
     if also:
         os.makedirs(os.path.join(folder, also, "in", "it"))
-    rundir.write_exit(folder, reserved, END)
-    os.close(reserved)
+    rundir.write_exit(folder, lock, END)
+    os.close(lock)
     assert rundir.records(folder, "aaaaaaaa").exit.exit_code == 0
 
 
@@ -139,7 +141,7 @@ def test_a_record_that_lacks_what_every_version_writes_is_none(folder):
 def test_what_is_written_keeps_its_keys(folder):
     os.close(rundir.create(folder, SPEC))
     rundir.write_started(folder, STARTED)
-    rundir.write_exit(folder, None, END)
+    rundir.write_exit(folder, -1, END)
     rundir.write_limit(folder, "aaaaaaaa", 90.0)
     assert set(rundir.read(folder, rundir.SPEC)) == {
         *("version", "job_id", "attempt", "run_id", "argv", "env", "env_file", "env_over", "dir", "umask", "cpus"),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOON_S = 0.02
-PATIENCE_S = 0.003
+PATIENCE_S = 0.02
 LOOK_AGAIN_S = 0.01
 TROUBLED_S = 5.0
 
@@ -64,6 +64,7 @@ class LocalEngine:
         self._boot_id = linux.boot_id()
         self._links: dict[Ref, AttemptLink] = {}
         self._changed: set[Ref] = set()
+        self._marks: dict[int, str] = {}  # supervisor -> its attempt; replaced, never changed
         self._labelled: tuple[Snapshot | None, dict[int, str], Snapshot | None] = (None, {}, None)
         self._readers = ProgressReaders(home)
         self._telemetry = Telemetry(home, gpus)
@@ -104,11 +105,10 @@ class LocalEngine:
 
     def _snapshot(self) -> Snapshot | None:
         """Return the latest reading, with each GPU process labelled by the attempt it belongs to."""
-        raw = self._telemetry.snapshot
-        marks = {one.supervisor: ref.mark for ref, one in self._links.items() if one.supervisor}
+        raw, marks = self._telemetry.snapshot, self._marks
         if raw is None or not marks:
             return raw
-        if self._labelled[0] is not raw or self._labelled[1] != marks:
+        if self._labelled[0] is not raw or self._labelled[1] is not marks:
             gpus = tuple(_labelled(gpu, marks) for gpu in raw.gpus)
             self._labelled = (raw, marks, replace(raw, gpus=gpus))
         return self._labelled[2]
@@ -229,7 +229,7 @@ class LocalEngine:
         self._changed.add(ref)
         if link.on_gpus and self._telemetry.is_asked:
             # then the end and the next start need one transaction, not two
-            self._waiter.tick_in(PATIENCE_S)
+            self._waiter.after(PATIENCE_S, lambda: ref in self._changed)
             return False
         return True
 
@@ -239,7 +239,9 @@ class LocalEngine:
             if link.leash is None:
                 self._tell_in(LOOK_AGAIN_S, ref)  # it is about to write its record
             return
-        link.supervisor = started.pid
+        if link.supervisor != started.pid:
+            link.supervisor = started.pid
+            self._marks = {**self._marks, started.pid: ref.mark}
         if link.pidfd is None:
             try:
                 pidfd = os.pidfd_open(started.pid)
@@ -279,7 +281,9 @@ class LocalEngine:
 
     def _let_go(self, link: AttemptLink) -> None:
         """Close what connects us to a supervisor. From then on it may take another order, so forget its pid first."""
-        link.supervisor = 0
+        if link.supervisor:
+            self._marks = {pid: mark for pid, mark in self._marks.items() if pid != link.supervisor}
+            link.supervisor = 0
         for descriptor in (link.pidfd, link.leash):
             if descriptor is not None:
                 self._waiter.remove(descriptor)
