@@ -461,5 +461,6 @@ def job_of(row: Any) -> Job:
         begin_at=clock.moment(row["begin_at"]),
         retries_left=row["retries_left"],
         memory=Memory(row["memory"]) if row["memory"] else None,
-        untried=request_in(row["lane"]).untried,
+        # the lane of a job that ended in an old version may be no JSON
+        untried=not State(row["state"]).final and request_in(row["lane"]).untried,
     )
