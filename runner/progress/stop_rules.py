@@ -59,7 +59,8 @@ class StopRule:
     def may_break(self, block: bytes) -> bool:
         """Return quickly whether output may hold a value that breaks the rule. Never misses one."""
         if not self.name:
-            return bool(_LOSS_NOT_FINITE.search(block))
+            small = block.lower()
+            return (b"nan" in small or b"inf" in small) and bool(_LOSS_NOT_FINITE.search(block))
         if self.name.encode() not in block or (self._large and not self._large.search(block)):
             return False
         try:

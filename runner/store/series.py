@@ -58,7 +58,7 @@ class Span(NamedTuple):
     high: float
 
 
-class Point(NamedTuple):
+class SeriesPoint(NamedTuple):
     """One value of a subject over some seconds, and the position that a job had reached; None if unknown."""
 
     at: int  # where it begins, in seconds since 1970
@@ -94,7 +94,7 @@ def names_of(home: str, subject: str) -> list[str]:
     return json.loads(rows[0][0]) if rows else []
 
 
-def points_of(home: str, subject: str, name: str, since: float = 0, until: float = math.inf) -> list[Point]:
+def points_of(home: str, subject: str, name: str, since: float = 0, until: float = math.inf) -> list[SeriesPoint]:
     """Return one series of a GPU or a job between two times (seconds since 1970), oldest first."""
     rows = _read(
         home,
@@ -105,7 +105,7 @@ def points_of(home: str, subject: str, name: str, since: float = 0, until: float
     names = json.loads(rows[0][0]) if rows else []
     points = [(start, seconds, _unpacked(body, names)) for _, start, seconds, body in rows]
     return [
-        Point(start, seconds, spans[name], spans[POSITION].high if POSITION in spans else None)
+        SeriesPoint(start, seconds, spans[name], spans[POSITION].high if POSITION in spans else None)
         for start, seconds, spans in points
         if name in spans
     ]
