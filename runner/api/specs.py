@@ -121,10 +121,9 @@ def refuse_unrunnable(spec: JobSpec) -> None:
 
         refuse_leaving(spec.command)
     _refuse_unprobable(spec)
-    if spec.terminal and (spec.probe is not None or spec.retries or spec.preemptible):
-        raise UserError(
-            "A job with a terminal runs once: leave out --probe, {batch_size}, --retries and --preemptible."
-        )
+    if spec.terminal and (spec.probe is not None or spec.retries or spec.preemptible or spec.trial):
+        unfit = "--probe, {batch_size}, --retries, --preemptible and --try"
+        raise UserError(f"A job with a terminal runs once: leave out {unfit}.")
     if not os.path.isdir(spec.dir):
         raise UserError(f"The folder {spec.dir} does not exist. Submit the job from another folder, or with --dir.")
 

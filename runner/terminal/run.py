@@ -40,7 +40,7 @@ closed. While it waits, Ctrl-C cancels it. An idle GPU counts as for any job:
   nightshift run -g 1 -t 2h
   nightshift run -t 30m -- python -i model.py
 """
-_LEFT_OUT = {"preemptible", "retries", "retry_on", "probe"}
+_LEFT_OUT = {"preemptible", "retries", "retry_on", "probe", "trial"}
 SECTIONS = {
     **{
         title: tuple(option for option in section if option.key not in _LEFT_OUT)

@@ -280,8 +280,8 @@ In another terminal:
   nightshift ls
 Ctrl-C ends the demo.
 
-Send this to the chat: /submit echo hello from GPU $CUDA_VISIBLE_DEVICES
-  The chat, in your browser:  {_link(folder)}
+Send it /submit echo hello from GPU $CUDA_VISIBLE_DEVICES
+The chat, in your browser:  {_link(folder)}
 """)
 
 

@@ -180,9 +180,10 @@ def test_nothing_of_the_terminal_reaches_the_next_job(up):
 def test_it_needs_a_terminal_and_runs_once(up):
     done = up.run("run", "--", "true")
     assert (done.returncode, "needs a terminal" in done.stderr) == (1, True)
-    terminal = Terminal(up, "run", "--retries", "2", "--", "true")
-    assert terminal.code() == 1
-    assert b"runs once" in terminal.seen
+    for options in (["--retries", "2"], ["--try"]):
+        terminal = Terminal(up, "run", *options, "--", "true")
+        assert terminal.code() == 1
+        assert b"runs once" in terminal.seen
     terminal = Terminal(up, "run", "-g", "0", "--", "/no/such/program", "x")
     assert terminal.code() == 1
     assert b"could not start: No such file or directory: /no/such/program" in terminal.seen
