@@ -142,9 +142,7 @@ class Turn:
             body = {"query": self.query_id, "text": words, "alert": alert}
             self._send("answerCallbackQuery", body, "answer", lasts_s=ANSWER_S)
 
-    def edit(
-        self, html: str | None, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None
-    ) -> Keyboard:
+    def edit(self, html: str | None, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None) -> Keyboard:
         """Change the message whose button was pressed; without `html` only its buttons. Return these buttons."""
         assert self.message_id is not None
         method = "editMessageReplyMarkup"
