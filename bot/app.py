@@ -19,6 +19,7 @@ from bot.inbound.dispatch import Dispatcher
 from bot.inbound.heartbeat import beat
 from bot.inbound.poll import POLL_S, Poller
 from bot.inbound.routing import Routes, answer
+from bot.outbound.card_editor import CardEditor
 from bot.outbound.live_log_editor import LiveLogEditor
 from bot.outbound.no_runner import RunnerWatch
 from bot.outbound.notifier import Notifier
@@ -100,7 +101,8 @@ class Bot:
         self.chat, self.client, self._on_change = chat, client, on_change
         self.sender = Sender(chat, client.bot, self._doubt)
         chat.wake_sender = self.sender.wake
-        self.notifier = Notifier(chat)
+        self.card_editor = CardEditor(chat, self.sender, client.bot)
+        self.notifier = Notifier(chat, self.card_editor.news)
         self.runner_watch = RunnerWatch(chat, self.notifier.wake)
         self.live_logs = LiveLogEditor(chat)
         chat.wake_live_logs = self.live_logs.wake
@@ -137,7 +139,10 @@ class Bot:
 
     async def serve(self) -> None:
         """Run all parts at once until the bot is asked to leave or one of them fails."""
-        parts = (self.poller, self.dispatcher, self.notifier, self.sender, self.runner_watch, self.live_logs)
+        parts = (
+            *(self.poller, self.dispatcher, self.notifier, self.sender),
+            *(self.card_editor, self.live_logs, self.runner_watch),
+        )
         tasks = [asyncio.ensure_future(work) for work in (*(part.run() for part in parts), self._look_at_file())]
         beating = asyncio.ensure_future(beat(self.chat, self.poller))
         try:

@@ -15,6 +15,7 @@ from bot.commands import BY_NAME, menu
 from bot.secrets.names import is_telling, secret_values
 from bot.secrets.redact import Redactor
 from bot.store.buttons import Buttons
+from bot.store.cards import WAITING, Cards
 from bot.store.inbox import Inbox
 from bot.store.live_logs import LiveLogs
 from bot.store.outbox import Outbox
@@ -42,6 +43,7 @@ MENU_S = 3600.0
 REDACTORS = 20
 RETRY_UNREACHABLE_FOR = timedelta(days=1)
 STILL_NEWS = timedelta(minutes=10)
+SOON_OVER_S = 5.0  # a job that is over by then gets one message in all
 
 
 def typed_in_chat(words: str) -> str:
@@ -64,6 +66,16 @@ class Picture:
     caption: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardOf:
+    """What a card is about, and in how many seconds it is to be shown, unless that is over by then."""
+
+    job_id: int | None = None
+    group: str | None = None
+    state: str = WAITING
+    after_s: float | None = None
+
+
 class Chat:
     """What handlers, notices and the sender share."""
 
@@ -73,7 +85,7 @@ class Chat:
         store = self.queue.store
         self.inbox, self.people, self.buttons = Inbox(store), People(store), Buttons(store)
         self.outbox, self.threads, self.listing = Outbox(store), Threads(store), Listing(store)
-        self.live_logs = LiveLogs(self.queue.box)
+        self.live_logs, self.cards = LiveLogs(self.queue.box), Cards(store)
         self.gate = Gate(settings, self.people)
         self._secrets = [token] if token else []
         self.redactor = Redactor(self._secrets)
@@ -182,8 +194,12 @@ class Chat:
         self, chat: int, person: int, html: str, rows: Sequence[Sequence[Key]] = (), *,
         job_id: int | None = None, reply_to: int | None = None, topic: int | None = None, silent: bool = False,
         notice_id: int | None = None, at: datetime | None = None, picture: Picture | None = None,
+        card: CardOf | None = None,
     ) -> None:  # fmt: skip
-        """Queue a message, with secrets removed. `at` is when the thing it reports happened."""
+        """Queue a message, with secrets removed. `at` is when the thing it reports happened.
+
+        A card is silent, and changed in place from then on.
+        """
         body: dict[str, Any] = {"text": self.presentable(html), "silent": silent}
         body |= {"reply_to": reply_to} if reply_to else {}
         body |= {"topic": topic} if topic else {}
@@ -192,8 +208,16 @@ class Chat:
         if picture is not None:
             body |= {"plot": picture.plot, "caption": self.presentable(picture.caption, CAPTION_UNITS)}
         method = "sendMessage" if picture is None else "sendPhoto"
-        lane = "reply" if notice_id is None else "send"
-        self.outbox.add(chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at)
+        lane = "card" if card and card.after_s else "reply" if notice_id is None else "send"
+        message_id = self.outbox.add(
+            chat, method, body, lane=lane, person=person, job_id=job_id, notice_id=notice_id, at=at,
+            after_s=card.after_s if card else None,
+        )  # fmt: skip
+        if card is not None:
+            self.cards.add(
+                chat, person, body["text"], keyboard, card.state, message_id=message_id, job_id=card.job_id,
+                group=card.group,
+            )  # fmt: skip
 
     def tell_admins(self, html: str, rows: Sequence[Sequence[Key]] = (), *, but: int | None = None) -> None:
         """Send a message to each admin in private, except `but`."""

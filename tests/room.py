@@ -9,15 +9,19 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bot.access.gate import actor_of
 from bot.app import Bot
 from bot.chat import Chat
 from bot.commands import BY_NAME
 from bot.outbound.telegram_client import TelegramClient
 from bot.settings import ChatSettings
+from bot.store.threads import Thread
 from runner.api.chat import Workspace, stamp
+from tests.jobs import KEY, VARIABLES, a_spec
 from tests.telegram.api import BotApi, Ending
 from tests.telegram.in_process import FaultyRequest
 from tests.telegram.objects import Message, User
@@ -65,6 +69,7 @@ class Room:
         self._make_workspace()
         request = FaultyRequest(self.api, read_timeout=self.read_s)
         self.bot = Bot(self.chat, TelegramClient(self.world.token, request=request), poll_s=poll_s)
+        self.bot.sender.pace.gap_s = self.bot.sender.pace.group_gap_s = 0.0  # no test should wait for that
         await self.bot.connect()
         self._serving = asyncio.get_running_loop().create_task(self.bot.serve())
 
@@ -100,6 +105,7 @@ class Room:
             assert time.monotonic() < deadline, "the bot does not come to rest"
             self.bot.notifier.wake()
             self.bot.sender.wake()
+            self.bot.card_editor.wake()
             await asyncio.sleep(0.002)
             calm = calm + 1 if self._at_rest() else 0
 
@@ -108,9 +114,27 @@ class Room:
             self.world.updates.pending()
             or self.chat.inbox.open()
             or self.chat.queue.notices.open()
-            or self.chat.outbox.due()
+            or [message for message in self.chat.outbox.due() if not self._must_wait(message)]
             or self.bot.sender.busy
+            or self.bot.card_editor.busy
         )
+
+    def _must_wait(self, message: Any) -> bool:
+        return message.lane == "card" and self.bot.sender.card_wait_s(message.chat) > 0
+
+    def queue_apart(self, user: User, count: int) -> list[int]:
+        """As many jobs of theirs as if they had sent /submit for each, without the answers."""
+        spec = replace(a_spec(gpus=0), owner=actor_of(user.id))
+        numbers = self.chat.queue.submit([spec] * count, {KEY: VARIABLES})
+        for number in numbers:
+            self.chat.threads.start(Thread(number, user.id, user.id, None, None))
+        return numbers
+
+    async def show_cards(self) -> None:
+        """As if what runs had run for a while: cards that wait are sent."""
+        await self.settle()
+        self.chat.queue.store.execute("UPDATE messages SET next_try_at = NULL WHERE lane = 'card'")
+        await self.settle()
 
     async def ask(self, user: User, text: str, chat: Any = None, **how: Any) -> list[Message]:
         """What the bot says to this."""
@@ -185,11 +209,14 @@ def data_of(message: Message, label: str) -> str:
 
 @contextlib.asynccontextmanager
 async def a_room(folder: Path, **settings: Any) -> AsyncIterator[Room]:
-    """Open, everybody has pressed Start."""
+    """Open, everybody has pressed Start and hears as much as `noise` says."""
+    noise = settings.pop("noise", "all")
     room = Room(folder, **settings)
     for person in (room.ada, room.uma, room.una, room.vic):
         room.people.start(person)
     await room.open()
+    for person in (room.ada, room.uma, room.una, room.vic):
+        room.chat.people.set_noise(person.id, noise)
     try:
         await room.settle()
         yield room

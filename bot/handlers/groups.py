@@ -133,8 +133,4 @@ async def rerun_failed(turn: Turn, name: str) -> None:
         keys = [f"update {turn.update_id}.{at}" for at in range(len(numbers))]
         made = groups.rerun(turn.queue, name, numbers, turn.caller.actor, keys)
         turn.start_threads(made)
-        standing = groups.standing(turn.chat.queue, name)
-        turn.answer("queued again")
-        turn.reply(
-            group_words.queued(name, made, standing.group.at_most, None, again=True), keyboards.of_group(standing)
-        )
+        submit.acknowledge_group(turn, name, made, None, again=True)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 60
 MOST_REVOKES = 20
 NOISE = {
-    "all": "everything: starts (without a sound), ends, failures",
-    "ends": "ends and failures, no starts",
+    "more": "a message when a job starts, too",
+    "all": "a card for each job, its end, and what went wrong",
+    "ends": "ends and failures, no cards of jobs from the terminal",
     "failures": "only what went wrong",
     "none": "nothing; look with /status",
 }
@@ -104,9 +105,10 @@ async def notify(turn: Turn, rest: str) -> None:
     """Set which notices the caller gets and when they come without a sound; then show both."""
     rest, _, zone = (part.strip() for part in rest.partition("zone"))
     noise, hours = (part.strip() for part in rest.lower().partition("quiet")[::2])
+    noise = {"normal": "all", "less": "ends"}.get(noise, noise)
     if noise and noise not in NOISE:
         raise UserError(
-            "Send `/notify all`, ends, failures or none; or `/notify quiet 23-7`, `/notify quiet off`;"
+            f"Send `/notify more`, {', '.join([*NOISE][1:])}; or `/notify quiet 23-7`, `/notify quiet off`;"
             " or `/notify zone Europe/Berlin`"
         )
     quiet = quiet_hours(hours) if hours else None
@@ -142,7 +144,7 @@ def notify_view(turn: Turn) -> tuple[str, list[list[Press]]]:
     return (
         f"You get {bold(NOISE[person.noise])}.\nWithout a sound: {quiet} (`/notify quiet 23-7`).\n"
         f"Times that you type count {whose} (`/notify zone Europe/Berlin`)."
-    ), [choices]
+    ), [choices[:3], choices[3:]]
 
 
 def _clock(minutes: int) -> str:

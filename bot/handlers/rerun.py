@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bot.handlers.submit import reach, refuse_burst, submission, why_it_waits
-from bot.text import keyboards, views
+from bot.handlers.submit import acknowledge_job, reach, refuse_burst, submission, why_it_waits
+from bot.text import keyboards
 from bot.text.html import bold, code, shorten
 from bot.text.job_words import heading
 from runner.errors import UserError
@@ -47,9 +47,8 @@ async def rerun_job(turn: Turn, job_id: int, changes: str = "") -> None:
         new = turn.queue.rerun(job_id, words, key=f"update {turn.update_id}.0", owner=turn.caller.actor)
         turn.start_threads([new])
         made = turn.job(new)
-        html = views.submitted(made, why_it_waits(turn, made), made.spec.command, again=job.id)
         turn.answer(f"#{job.id} again, as #{new}")
-        turn.reply(html, keyboards.of_job(made), job_id=new)
+        acknowledge_job(turn, made, why_it_waits(turn, made), again=job.id)
 
 
 def choose_argument(turn: Turn, job: Job) -> None:

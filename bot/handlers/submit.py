@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from telegram.error import BadRequest, InvalidToken
 
+from bot.chat import SOON_OVER_S, CardOf
 from bot.commands import Role
 from bot.handlers.usual_commands import ask_command
 from bot.inbound import parse
+from bot.store.cards import UNFINISHED
 from bot.text import group_words, keyboards, views
 from bot.text.buttons import ButtonKind, Press
 from bot.text.html import Shrink, bold, fit, pre
@@ -172,7 +174,8 @@ async def queue_lines(turn: Turn, values: dict[str, Any], text: str) -> None:
         if not command:
             raise UserError(f"Line {number} has options, but no command.")
         jobs.append(({**values, **own}, command))
-    await _queue(turn, jobs)
+    together = len(jobs) > 1 and not any(values.get("group") for values, _ in jobs)
+    await _queue(turn, jobs, sweep=groups.Template(prefix="batch") if together else None)
 
 
 async def queue_script(turn: Turn, values: dict[str, Any], text: str) -> None:
@@ -250,7 +253,8 @@ async def _queue_specs(
         keys = [f"update {turn.update_id}.{number}" for number in range(len(specs))]
         ids = turn.queue.submit(specs, variables, keys, sweep)
         turn.start_threads(ids)
-        _acknowledge(turn, ids, swept=sweep is not None)
+        of_group = sweep is not None or (len(ids) > 1 and len({spec.group for spec in specs}) == 1)
+        _acknowledge(turn, ids, of_group=of_group)
 
 
 def why_it_waits(turn: Turn, job: Job) -> str | None:
@@ -259,23 +263,35 @@ def why_it_waits(turn: Turn, job: Job) -> str | None:
     return turn.chat.named(reason) if reason and not reason.startswith(STARTS_NEXT) else None
 
 
-def _acknowledge(turn: Turn, ids: list[int], *, swept: bool = False) -> None:
+def _acknowledge(turn: Turn, ids: list[int], *, of_group: bool) -> None:
     job = turn.job(ids[0])
     reason = why_it_waits(turn, job)
-    if swept:
-        standing = groups.standing(turn.chat.queue, str(job.spec.group))
-        html = group_words.queued(standing.group.name, ids, standing.group.at_most, reason)
-        turn.reply(html, keyboards.of_group(standing))
-        return
-    if len(ids) == 1:
-        html, rows = views.submitted(job, reason, job.spec.command), keyboards.of_job(job)
-    else:
-        html, rows = views.submitted_many(ids, reason), keyboards.of_queue_link()
-    if turn.query_id is None:
-        turn.reply(html, rows, job_id=ids[0])
+    if of_group:
+        acknowledge_group(turn, str(job.spec.group), ids, reason)
+    elif len(ids) == 1:
+        acknowledge_job(turn, job, reason)
     else:
         turn.answer("queued")
-        turn.edit(html, rows, job_id=ids[0])
+        turn.reply(views.submitted_many(ids, reason), keyboards.of_queue_link(), job_id=ids[0])
+
+
+def acknowledge_job(turn: Turn, job: Job, reason: str | None, *, again: int | None = None) -> None:
+    """Answer with the job's card. It comes later if the job starts now: it may be over before."""
+    html, rows = views.submitted(job, reason, job.spec.command, again=again), keyboards.of_job(job)
+    if turn.query_id is not None and again is None:
+        turn.answer("queued")
+        turn.become_card(html, rows, CardOf(job_id=job.id))
+    else:
+        turn.card(html, rows, CardOf(job_id=job.id, after_s=SOON_OVER_S if reason is None else None))
+
+
+def acknowledge_group(turn: Turn, name: str, ids: list[int], reason: str | None, *, again: bool = False) -> None:
+    """Answer with the card of a group."""
+    standing = groups.standing(turn.chat.queue, name)
+    html = group_words.queued(name, ids, standing.group.at_most, reason, again=again)
+    show = turn.card if turn.query_id is None or again else turn.become_card
+    turn.answer("queued again" if again else "queued")
+    show(html, keyboards.of_group(standing), CardOf(group=name, state=UNFINISHED))
 
 
 def _spec(turn: Turn, values: dict[str, Any], command: str, place: Place, *, script: bool) -> JobSpec:

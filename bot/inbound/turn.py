@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from telegram import Document, Message, Update
 
     from bot.access.gate import Caller
-    from bot.chat import Chat, Picture
+    from bot.chat import CardOf, Chat, Picture
+    from bot.store.cards import Keyboard
     from bot.text.buttons import Key
     from runner.api import Queue
     from runner.model import Job
@@ -35,6 +36,7 @@ _NAME = re.compile(r"\w")
 ANSWER_S = 120.0
 LONGEST_ANSWER = 190
 STALE_S = 600.0
+TAKEN = "👍"
 
 
 class Dropped(Exception):  # noqa: N818 - it is not an error
@@ -125,18 +127,21 @@ class Turn:
 
     def reply(
         self, html: str, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None,
-        picture: Picture | None = None,
+        picture: Picture | None = None, card: CardOf | None = None,
     ) -> None:  # fmt: skip
         """Send a message to where the caller asked. With `in_place`, change the one with the pressed button instead."""
         if self.in_place and picture is None:
             self.in_place = False
-            self.edit(html, rows, job_id=job_id)
+            if card is not None:
+                self.become_card(html, rows, card)
+            else:
+                self.edit(html, rows, job_id=job_id)
             return
         quote = self.message_id if self.query_id is None and (not self.caller.private or job_id) else None
         with self._in_effect():
             self.chat.say(
                 self.caller.chat, self.caller.id, html, rows, job_id=job_id, reply_to=quote, topic=self.topic,
-                picture=picture,
+                picture=picture, card=card, silent=card is not None,
             )  # fmt: skip
 
     def ask(
@@ -152,6 +157,24 @@ class Turn:
             self.chat.buttons.ask(self.caller.id, self.caller.chat, data, QUESTION_S)
             self.reply(f"{html}{how}", [*rows, [Press(ButtonKind.CANCEL)]])
 
+    def card(self, html: str, rows: Sequence[Sequence[Key]], of: CardOf) -> None:
+        """Answer with the card of what was queued.
+
+        If there is nothing to say yet, a reaction is enough: the card comes if the job is not over soon.
+        """
+        if of.after_s is not None and self.query_id is None and self.message_id is not None:
+            reaction = {"message_id": self.message_id, "emoji": TAKEN}
+            self._send("setMessageReaction", reaction, "edit", job_id=of.job_id, lasts_s=ANSWER_S)
+        self.reply(html, rows, job_id=of.job_id, card=of)
+
+    def become_card(self, html: str, rows: Sequence[Sequence[Key]], of: CardOf) -> None:
+        """Turn the message whose button was pressed into the card of what was queued."""
+        keyboard = self.edit(html, rows, job_id=of.job_id)
+        self.chat.cards.add(
+            self.caller.chat, self.caller.id, self.chat.presentable(html), keyboard, of.state, job_id=of.job_id,
+            group=of.group, number=self.message_id,
+        )  # fmt: skip
+
     def report(self, sentences: Sequence[str], jobs: Sequence[Job]) -> None:
         """Reply with what was done to these jobs, one sentence per line."""
         html = fit([escape(self.chat.named("\n".join(sentences)))])
@@ -165,8 +188,8 @@ class Turn:
             body = {"query": self.query_id, "text": words, "alert": alert}
             self._send("answerCallbackQuery", body, "answer", lasts_s=ANSWER_S)
 
-    def edit(self, html: str | None, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None) -> None:
-        """Change the message whose button was pressed; without `html` only its buttons."""
+    def edit(self, html: str | None, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None) -> Keyboard:
+        """Change the message whose button was pressed; without `html` only its buttons. Return these buttons."""
         assert self.message_id is not None
         method = "editMessageReplyMarkup"
         body: dict[str, Any] = {"message_id": self.message_id}
@@ -176,8 +199,10 @@ class Turn:
             method, body["text"] = "editMessageText", self.chat.presentable(html)
         with self._in_effect():
             self.chat.outbox.supersede(self.caller.chat, self.message_id)
-            body["keyboard"] = self.chat.keyboard(self.caller.id, rows)
+            body["keyboard"] = keyboard = self.chat.keyboard(self.caller.id, rows)
             self._send(method, body, "edit", job_id=job_id)
+            self.chat.cards.note_keyboard(self.caller.chat, self.message_id, keyboard)
+        return keyboard
 
     def settle(self, outcome: str, rows: Sequence[Sequence[Key]] = (), *, job_id: int | None = None) -> None:
         """Add the outcome to the message whose button was pressed, and change its buttons."""

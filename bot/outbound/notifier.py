@@ -10,8 +10,9 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bot.chat import Picture
+from bot.chat import SOON_OVER_S, Picture
 from bot.outbound import stale_buttons
+from bot.outbound.card_forms import begin_or_drop
 from bot.outbound.documents import results_of
 from bot.outbound.recipients import recipients_of
 from bot.pictures import plots
@@ -23,12 +24,12 @@ from bot.text.notice_forms import LEAST_NEWS, News, To, form_of
 from bot.text.zones import zone_of
 from bot.waiting import cancel_all, patiently, within
 from runner.api import groups
-from runner.api.chat import BoxKey, clock
+from runner.api.chat import BoxKey, clock, progress_words
 from runner.model import Reason, State
 from runner.notices import Ended, GoesOn, GroupDone, IdleWarning, Paused, Started, TrialFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime, tzinfo
 
     from bot.chat import Chat
@@ -45,6 +46,7 @@ OPEN = 100  # notices that are read at once
 READERS = 2  # groups whose results are read at once
 MANY, BURST, BURST_S = 4, 20, 60.0
 EXCERPT_UNITS = 2500
+LAST_LINES = 10
 HEAD_BYTES = 64 << 10  # wandb prints the link to its run at the start
 STOPPED_BY_WATCHDOG = {Reason.IDLE, Reason.HUNG}
 
@@ -63,8 +65,8 @@ class Draft:
 class Notifier:
     """Turns every notice into its messages, each notice once."""
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, chat: Chat, on_news: Callable[[Sequence[Notice]], None]) -> None:
+        self._chat, self._on_news = chat, on_news
         self._stale: deque[int] = deque()
         self._tidied_at: deque[float] = deque(maxlen=BURST)
         self._groups: dict[int, asyncio.Task[None]] = {}  # by notice id: tasks that read the results of finished groups
@@ -95,6 +97,7 @@ class Notifier:
                 for bundle in _bundles([notice for notice in own if not isinstance(notice.payload, GroupDone)]):
                     await (self.tell(bundle[0]) if len(bundle) < MANY else self.tell_together(bundle))
                 self._tell_groups([notice for notice in own if isinstance(notice.payload, GroupDone)])
+                await patiently(self._on_news, notices)
                 self._stale += [ended.job_id for ended in notices if isinstance(ended.payload, Ended) and ended.job_id]
             wait_s = await self._take_buttons_away()
             await patiently(self._keep_stale)
@@ -136,6 +139,7 @@ class Notifier:
         try:
             async with self._readers:
                 await self.tell(notice)
+            await patiently(self._on_news, [notice])
         except Exception:  # it stays open and is tried again when the next notice comes
             log.exception("no message was written for notice %s (%s)", notice.id, notice.kind)
         finally:
@@ -149,8 +153,10 @@ class Notifier:
         summed_up = {notice.id for notice in notices if self._is_summed_up(notice)}
         if summed_up:
             with self._chat.transaction():
-                for number in summed_up:
-                    self._chat.outbox.handled(number)
+                for notice in notices:
+                    if notice.id in summed_up:
+                        begin_or_drop(self._chat, notice)
+                        self._chat.outbox.handled(notice.id)
         return [notice for notice in notices if notice.id not in summed_up]
 
     def _is_summed_up(self, notice: Notice) -> bool:
@@ -184,6 +190,7 @@ class Notifier:
             for to in everybody if len(notices) == 1 else {to.person: to for to in everybody}.values():
                 self._send(to, notices[0], draft)
             for notice in notices:
+                begin_or_drop(self._chat, notice)
                 self._chat.outbox.handled(notice.id)
 
     def _send(self, to: Recipient, notice: Notice, draft: Draft) -> None:
@@ -239,12 +246,14 @@ class Notifier:
             return await self._context_of_group(payload.group)
         if job is None:
             return self._context()
-        output, probe = NO_OUTPUT, None
+        more: dict[str, Any] = {"quoted": self._chat.threads.get(job.id) is not None}
         if isinstance(payload, Ended | TrialFailed):
-            output = await _output_of(self._chat, job, payload)
-            probe = self._chat.probe_of(job) if payload.attempt == job.attempt else None
-        quoted = self._chat.threads.get(job.id) is not None
-        return JobContext(**self._of_box(), job=self._chat.shown(job), quoted=quoted, output=output, probe=probe)
+            more["output"] = await _output_of(self._chat, job, payload)
+            if payload.attempt == job.attempt:
+                far = self._chat.queue.view.progress(job)
+                more["probe"] = self._chat.probe_of(job)
+                more["progress"] = progress_words(far, clock.now(), ended=True, metrics=self._chat.settings.log_text)
+        return JobContext(**self._of_box(), job=self._chat.shown(job), **more)
 
     async def _context_of_group(self, name: str) -> GroupContext:
         """Read the results of a finished group; none if it is no longer stored."""
@@ -264,19 +273,21 @@ async def _output_of(chat: Chat, job: Job, end: AttemptEnd) -> JobOutput:
         if not chat.settings.log_text:
             return NO_OUTPUT
         output, redactor = chat.queue.view.log(job.id, end.attempt), chat.redactor_for(job)
-        return await asyncio.to_thread(_excerpt, output, redactor, end.state)
+        return await asyncio.to_thread(_excerpt, output, redactor, end)
     except Exception:  # the message goes out without it
         log.exception("the output of job %s cannot be shown", job.id)
         return NO_OUTPUT
 
 
-def _excerpt(output: Log, redactor: Redactor, state: State) -> JobOutput:
+def _excerpt(output: Log, redactor: Redactor, end: AttemptEnd) -> JobOutput:
     text = log_excerpt.presentable(output.tail(log_excerpt.LOG_BYTES), redactor)
     wandb_link = log_excerpt.wandb_link
     link = wandb_link(text) or wandb_link(log_excerpt.presentable(output.head(HEAD_BYTES), redactor))
-    if state is State.SUCCEEDED:
-        return JobOutput("", link)
-    return JobOutput(log_excerpt.what_matters(text, limit=EXCERPT_UNITS, stopped=state is State.CANCELLED), link)
+    if end.state is State.SUCCEEDED:
+        is_short = end.duration_s is not None and end.duration_s <= SOON_OVER_S  # its output is what was asked for
+        last = log_excerpt.collapsed(text.strip().split("\n"))[-LAST_LINES:] if is_short else []
+        return JobOutput("\n".join(last), link)
+    return JobOutput(log_excerpt.what_matters(text, limit=EXCERPT_UNITS, stopped=end.state is State.CANCELLED), link)
 
 
 def _plot(payload: Payload | Any, context: NoticeContext) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from telegram.constants import ChatAction, ParseMode
 from telegram.error import InvalidToken, TelegramError
 
 from bot.outbound.documents import document_for, no_file
+from bot.outbound.pace import Pace
 from bot.outbound.retry_policy import AS_WORDS, SIMPLER_FORMS, Then, Verdict, after_failure, in_words
 from bot.pictures import plots
 from bot.store.outbox import LANES
@@ -32,7 +33,7 @@ from runner.api.chat import clock
 from runner.errors import NightshiftError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from telegram import Bot
     from telegram import Message as SentMessage
@@ -59,6 +60,9 @@ class Sender:
         self._wake = asyncio.Event()
         self._busy: dict[tuple[int, bool], asyncio.Task[None]] = {}
         self._quiet_until: dict[int, float] = {}  # per chat, if Telegram asked us to wait; by the monotonic clock
+        self.pace = Pace()
+        self.on_sent: Callable[[Message], None] = lambda _: None
+        self.on_rest: Callable[[], None] = lambda: None  # called whenever a chat has got all that was due
 
     def wake(self) -> None:
         """Wake the sender: there may be something to send."""
@@ -68,6 +72,19 @@ class Sender:
     def busy(self) -> bool:
         """Return whether something is being sent."""
         return bool(self._busy)
+
+    def is_behind(self, chat: int) -> bool:
+        """Return whether something for this chat is being sent or should be."""
+        return (chat, False) in self._busy or bool(self._chat.outbox.due(chat))
+
+    def card_wait_s(self, chat: int) -> float:
+        """Return in how many seconds a card may be sent or changed in this chat; 0 or less: now."""
+        return max(self.pace.free_at(chat), self._quiet_until.get(chat, 0.0)) - clock.monotonic()
+
+    def leave_alone(self, chat: int, wait_s: float) -> None:
+        """Send nothing to this chat for a while, and fewer cards after that: Telegram asked for it."""
+        self._quiet_until[chat] = clock.monotonic() + wait_s
+        self.pace.slow_down(chat)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -89,13 +106,16 @@ class Sender:
         """Start a task for each chat with something due. Return the seconds until more is due; None if nothing is."""
         now = clock.monotonic()
         self._quiet_until = {chat: until for chat, until in self._quiet_until.items() if until > now}
+        waits: list[float | None] = []
         for message in self._chat.outbox.due(now=now):
             lane = (message.chat, message.lane == "file")
-            if lane not in self._busy and message.chat not in self._quiet_until:
+            if message.lane == "card" and (wait_s := self.card_wait_s(message.chat)) > 0:
+                waits.append(wait_s)
+            elif lane not in self._busy and message.chat not in self._quiet_until:
                 task = asyncio.get_running_loop().create_task(self._lane(*lane))
                 self._busy[lane] = task
                 task.add_done_callback(partial(self._lane_ended, lane))
-        waits = [*(until - now for until in self._quiet_until.values()), self._chat.outbox.next_try_in(now)]
+        waits += [*(until - now for until in self._quiet_until.values()), self._chat.outbox.next_try_in(now)]
         return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
     def _lane_ended(self, lane: tuple[int, bool], task: asyncio.Task[None]) -> None:
@@ -104,6 +124,7 @@ class Sender:
             trace = None if isinstance(problem, NightshiftError) else problem  # the message of our own errors is enough
             log.error("sending to chat %s broke off: %s", lane[0], problem, exc_info=trace)
         self._wake.set()
+        self.on_rest()
 
     async def _lane(self, chat: int, files: bool) -> None:
         """Send everything that is due in one chat, its files or the rest, one after the other."""
@@ -114,6 +135,8 @@ class Sender:
         if chat in self._quiet_until and self._quiet_until[chat] > clock.monotonic():
             return None
         due = [message for message in self._chat.outbox.due(chat) if (message.lane == "file") == files]
+        if self.card_wait_s(chat) > 0:
+            due = [message for message in due if message.lane != "card"]
         return min(due, key=lambda message: LANES.index(message.lane), default=None)
 
     async def _send(self, message: Message) -> None:
@@ -127,6 +150,7 @@ class Sender:
             return
         await self._picture(message)  # drawing takes time, so it is done before the try is recorded
         await patiently(outbox.begin, message.id)
+        self.pace.note_call(message.chat)
         try:
             sent = await _CALLS[message.method](self, message)
         except TelegramError as problem:
@@ -137,6 +161,7 @@ class Sender:
         else:
             number = sent.message_id if sent else message.body.get("message_id")  # an edit names its message
             await patiently(outbox.done, message.id, number)
+            await patiently(self.on_sent, message)
 
     def _failed(self, message: Message, verdict: Verdict) -> None:
         outbox, then = self._chat.outbox, verdict.then
@@ -176,15 +201,17 @@ class Sender:
             log.warning("message %s to chat %s is tried again: %s", message.id, message.chat, shorten(verdict.why, 300))
         self._chat.outbox.again(message.id, verdict.after_s, arrived_perhaps=perhaps)
         if verdict.then is Then.WAIT:
-            self._quiet_until[message.chat] = clock.monotonic() + verdict.after_s
+            self.leave_alone(message.chat, verdict.after_s)
 
     def _park(self, message: Message, why: str) -> None:
-        """Mark a message as undeliverable, and drop it if it is an edit or an answer to a button.
+        """Mark a message as undeliverable, and drop it if it is an edit, a card or an answer to a button.
 
         A notice that cannot be delivered in a group goes to the person in private.
         """
-        if message.lane in {"edit", "answer"}:
+        if message.lane in {"edit", "answer", "card"}:
             self._chat.outbox.done(message.id)
+            if message.method == "setMessageReaction" and message.job_id is not None:
+                self._chat.outbox.hurry(message.job_id)
             return
         log.warning("a message to chat %s cannot be delivered: %s", message.chat, why)
         if message.notice_id is None or message.chat > 0 or message.person is None:
@@ -201,7 +228,7 @@ class Sender:
     async def _send_text(self, message: Message) -> SentMessage:
         return await self._bot.send_message(
             message.chat, _text(message), parse_mode=None if message.body.get("plain") else ParseMode.HTML,
-            reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW, **_placed(message.body),
+            reply_markup=keyboard_of(message.body), link_preview_options=NO_PREVIEW, **_placed(message.body),
         )  # fmt: skip
 
     async def _picture(self, message: Message) -> bytes | None:
@@ -215,7 +242,7 @@ class Sender:
             return await self._send_text(message)
         caption = _with_notes(message, message.body["caption"], CAPTION_UNITS)
         return await self._bot.send_photo(
-            message.chat, picture, caption=caption, parse_mode=ParseMode.HTML, reply_markup=_keyboard(message.body),
+            message.chat, picture, caption=caption, parse_mode=ParseMode.HTML, reply_markup=keyboard_of(message.body),
             filename="plot.png", write_timeout=60, read_timeout=30, **_placed(message.body),
         )  # fmt: skip
 
@@ -253,23 +280,26 @@ class Sender:
         await self._bot.edit_message_text(
             _text(message), message.chat, message.body["message_id"],
             parse_mode=None if message.body.get("plain") else ParseMode.HTML,
-            reply_markup=_keyboard(message.body), link_preview_options=NO_PREVIEW,
+            reply_markup=keyboard_of(message.body), link_preview_options=NO_PREVIEW,
         )  # fmt: skip
 
     async def _edit_caption(self, message: Message) -> None:
         await self._bot.edit_message_caption(
             message.chat, message.body["message_id"], caption=message.body["caption"], parse_mode=ParseMode.HTML,
-            reply_markup=_keyboard(message.body),
+            reply_markup=keyboard_of(message.body),
         )  # fmt: skip
 
     async def _edit_keyboard(self, message: Message) -> None:
         await self._bot.edit_message_reply_markup(
-            message.chat, message.body["message_id"], reply_markup=_keyboard(message.body)
+            message.chat, message.body["message_id"], reply_markup=keyboard_of(message.body)
         )
 
     async def _answer(self, message: Message) -> None:
         body = message.body
         await self._bot.answer_callback_query(body["query"], body["text"] or None, show_alert=body["alert"])
+
+    async def _react(self, message: Message) -> None:
+        await self._bot.set_message_reaction(message.chat, message.body["message_id"], message.body["emoji"])
 
     async def _set_menu(self, message: Message) -> None:
         scope = BotCommandScopeChat(message.chat) if message.chat else BotCommandScopeDefault()
@@ -287,6 +317,7 @@ _CALLS: dict[str, Callable[[Sender, Message], Awaitable[SentMessage | None]]] = 
     "editMessageCaption": Sender._edit_caption,
     "editMessageReplyMarkup": Sender._edit_keyboard,
     "answerCallbackQuery": Sender._answer,
+    "setMessageReaction": Sender._react,
     "setMyCommands": Sender._set_menu,
     "leaveChat": Sender._leave,
 }
@@ -301,6 +332,7 @@ def follow(chat: Chat, old: int, new: int) -> bool:
         chat.people.note_successor(old, new)
         chat.outbox.move(old, new)
         chat.threads.move(old, new)
+        chat.cards.move(old, new)
         if is_old_news:
             return True
         chat.queue.audit.add("bot", "group moved", {"from": old, "to": new})
@@ -338,7 +370,8 @@ def _placed(body: dict[str, Any]) -> dict[str, Any]:
     return placed
 
 
-def _keyboard(body: dict[str, Any]) -> InlineKeyboardMarkup | None:
+def keyboard_of(body: Mapping[str, Any]) -> InlineKeyboardMarkup | None:
+    """Return the buttons of a message for Telegram; None if it has none."""
     rows = body.get("keyboard")
     return InlineKeyboardMarkup([[_button(button) for button in row] for row in rows]) if rows else None
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from runner.api.chat import Store
 
 # Lanes of a chat, the most urgent first: somebody waits for an answer, and news can wait. Each lane keeps its order, so
-# that a job's notices arrive in the right order. Files have a task of their own.
-LANES = ("answer", "reply", "send", "file", "edit")
+# that a job's notices arrive in the right order. Files have a task of their own. Cards that come later do not wait for
+# each other.
+LANES = ("answer", "reply", "send", "file", "edit", "card")
 _WAITING = "done_at IS NULL AND undeliverable IS NULL"
 LONGEST_WAIT_S = 3600.0  # no wait is longer; a later stored time means that the clock was set back
 
@@ -60,16 +61,20 @@ class Outbox:
     def add(
         self, chat: int, method: str, body: Mapping[str, Any], *, lane: str = "send", person: int | None = None,
         job_id: int | None = None, notice_id: int | None = None, lasts_s: float | None = None,
-        at: datetime | None = None,
+        at: datetime | None = None, after_s: float | None = None,
     ) -> int:  # fmt: skip
-        """Queue a message and return its id. It is about what happened `at` that time, and expires in `lasts_s` s."""
+        """Queue a message and return its id. It is about what happened `at` that time.
+
+        It is sent in `after_s` seconds at the earliest, and expires in `lasts_s` seconds.
+        """
         assert lane in LANES, lane
         now = clock.now()
-        expires = None if lasts_s is None else clock.text(now + timedelta(seconds=lasts_s))
+        due, expires = (None if s is None else clock.text(now + timedelta(seconds=s)) for s in (after_s, lasts_s))
         added = self._store.execute(
-            "INSERT INTO messages (chat, person, job_id, notice_id, method, body, lane, created_at, expires_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (chat, person, job_id, notice_id, method, json.dumps(body), lane, clock.text(at or now), expires),
+            "INSERT INTO messages"
+            " (chat, person, job_id, notice_id, method, body, lane, created_at, next_try_at, expires_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (chat, person, job_id, notice_id, method, json.dumps(body), lane, clock.text(at or now), due, expires),
         )
         return int(added.lastrowid)
 
@@ -85,12 +90,13 @@ class Outbox:
         return min((end - now for end in ends.values() if end > now), default=None)
 
     def _first(self, chat: int | None) -> list[Any]:
-        """Return the first message of each lane of each chat; for edits, the first of each edited message."""
+        """Return the first message of each lane of each chat; of edits, the first of each message; and all cards."""
         wanted = _WAITING + ("" if chat is None else " AND chat = :chat")
         return self._store.rows(
             "SELECT * FROM messages WHERE id IN ("
-            f"SELECT min(id) FROM messages WHERE {wanted} AND lane != 'edit' GROUP BY chat, lane UNION ALL "
-            f"SELECT min(id) FROM messages WHERE {wanted} AND lane = 'edit'"
+            f"SELECT min(id) FROM messages WHERE {wanted} AND lane NOT IN ('edit', 'card') GROUP BY chat, lane"
+            f" UNION ALL SELECT id FROM messages WHERE {wanted} AND lane = 'card'"
+            f" UNION ALL SELECT min(id) FROM messages WHERE {wanted} AND lane = 'edit'"
             " GROUP BY chat, json_extract(body, '$.message_id')) ORDER BY id",
             {"chat": chat},
         )
@@ -108,8 +114,8 @@ class Outbox:
         return wait[1]
 
     def waiting(self, chat: int | None = None) -> int:
-        """Return how many messages wait to be sent, in all or to one chat."""
-        which = f"{_WAITING} AND (:chat IS NULL OR chat = :chat)"
+        """Return how many messages wait to be sent, in all, or to one chat without cards that come later."""
+        which = f"{_WAITING} AND (:chat IS NULL OR (chat = :chat AND lane <> 'card'))"
         return int(self._store.row(f"SELECT count(*) FROM messages WHERE {which}", {"chat": chat})[0])
 
     def begin(self, message_id: int) -> None:
@@ -127,6 +133,7 @@ class Outbox:
                 "UPDATE messages SET done_at = ?, message = ?, begun = 0 WHERE id = ?", (at, number, message_id)
             )
             if number is not None:
+                self._store.execute("UPDATE cards SET number = ? WHERE message_id = ?", (number, message_id))
                 self._store.execute(
                     "UPDATE notices SET delivered_at = ? WHERE delivered_at IS NULL"
                     " AND id = (SELECT notice_id FROM messages WHERE id = ?)",
@@ -158,6 +165,12 @@ class Outbox:
         self._store.execute(
             "UPDATE messages SET next_try_at = ?, begun = ?, body = coalesce(?, body) WHERE id = ?",
             (at, arrived_perhaps, None if body is None else json.dumps(body), message_id),
+        )
+
+    def hurry(self, job_id: int) -> None:
+        """Send the card of a job now: nothing else has told the person that the job is queued."""
+        self._store.execute(
+            f"UPDATE messages SET next_try_at = NULL WHERE {_WAITING} AND lane = 'card' AND job_id = ?", (job_id,)
         )
 
     def mark_undeliverable(self, message_id: int, why: str) -> None:
@@ -202,7 +215,7 @@ class Outbox:
         return row["job_id"] if row else None
 
     def shown_about(self, job_id: int, limit: int) -> list[Shown]:
-        """Return the latest messages about a job: those that were sent, and those that are not being sent yet.
+        """Return the latest messages about a job, without cards: those sent, and those that are not being sent yet.
 
         A message that was about something else before, such as a question, is found by the edit that made it a message
         about the job.
@@ -210,6 +223,8 @@ class Outbox:
         rows = self._store.rows(
             "SELECT * FROM messages WHERE job_id = ?"
             " AND (lane IN ('reply', 'send') OR method IN ('editMessageText', 'editMessageCaption'))"
+            " AND NOT EXISTS (SELECT 1 FROM cards WHERE cards.message_id = messages.id"
+            " OR (cards.chat = messages.chat AND cards.number = messages.message))"
             " AND undeliverable IS NULL AND (message IS NOT NULL OR (done_at IS NULL AND NOT begun))"
             " ORDER BY id DESC LIMIT ?",
             (job_id, limit),
@@ -226,6 +241,14 @@ class Outbox:
         )
         body: dict[str, Any] = json.loads((edit or row)["body"])
         return body
+
+    def rewrite(self, message_id: int, text: str, keyboard: list[list[dict[str, str]]]) -> None:
+        """Replace the text and the buttons of a message, unless it was sent or is being sent."""
+        self._store.execute(
+            "UPDATE messages SET body = json_set(body, '$.text', ?, '$.keyboard', json(?))"
+            " WHERE id = ? AND done_at IS NULL AND NOT begun",
+            (text, json.dumps(keyboard), message_id),
+        )
 
     def change(self, message_id: int, body: Mapping[str, Any]) -> None:
         """Replace the body of a message, unless it was sent or is being sent."""

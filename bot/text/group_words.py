@@ -65,6 +65,13 @@ def status(standing: Standing, results: Results, *, below_a_picture: bool = Fals
     return fit([f"{head}\n{shown}{more}"], *([CAPTION_UNITS] if below_a_picture else []))
 
 
+def card(standing: Standing, running: Sequence[str]) -> str:
+    """Say how far a group is, with a line or two about each of these running jobs."""
+    others = sum(count for state, count in standing.counts.items() if state.live) - len(running)
+    more = [f"… and {others:,} more"] if others > 0 else []
+    return fit(["\n".join([_headline(standing), *running, *more])])
+
+
 def listed(standings: Sequence[Standing]) -> str:
     """List these groups, one line each."""
     if not standings:

@@ -55,6 +55,7 @@ class JobContext(NoticeContext):
     quoted: bool = False  # the message is a reply to one that has the command
     output: JobOutput = NO_OUTPUT
     probe: str | None = None  # how the batch of the attempt was found
+    progress: str = ""  # how far an ended job came, with its last metrics
 
     @property
     def is_live(self) -> bool:
@@ -93,7 +94,8 @@ def _with_output(
         job_words.gpu_names(end.gpus, context.indices),
         job_words.usage_words(end.usage, None if context.probe else job.batch_size, memory=not context.probe),
     ]
-    lines = [first, command_line(job), escape(" · ".join(part for part in used if part)), escape(context.probe or "")]
+    lines = [first, escape(context.progress), command_line(job), escape(" · ".join(part for part in used if part))]
+    lines.append(escape(context.probe or ""))
     lines.append(link("📈 wandb", output.wandb) if output.wandb else "")
     parts: list[str | Shrink] = ["\n".join(line for line in lines if line)]
     if output.excerpt.strip():

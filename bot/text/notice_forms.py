@@ -35,7 +35,8 @@ class News(IntEnum):
     TROUBLE = 2
 
 
-LEAST_NEWS = {"all": News.START, "ends": News.GOOD, "failures": News.TROUBLE}
+LEAST_NEWS = {"more": News.START, "all": News.GOOD, "ends": News.GOOD, "failures": News.TROUBLE}
+WANT_CARDS = {"more", "all"}  # of jobs that came from elsewhere; what people submit in the chat always has a card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from runner.config.options import SECTIONS as OPTION_SECTIONS
 from runner.config.settings import FromEnvironment, Seconds, load_as, refusing
 from runner.config.workspace import Workspace, environment_of, stamp, validate
 from runner.processes.doorbell import Doorbell, ring
+from runner.processes.file_changes import Changes
 from runner.processes.interpreter import python_command
 from runner.processes.linux import descendants
 from runner.processes.process_lock import KEEPER_LOCK, held, holder
@@ -22,7 +23,7 @@ from runner.store.listing import Listing, Overview
 from runner.supervisor.log_reader import Log
 from runner.sweep import sweep_options, sweeps
 from runner.text.failures import TELLING, covered_lines, error_line, failure_in, is_deadly, meaningful_lines, root_cause
-from runner.text.progress_words import percent, progress_words, short_progress
+from runner.text.progress_words import chosen_metrics, percent, progress_words, short_progress
 from runner.text.tracebacks import Trace, Weight, chains
 from runner.text.words import duration_words, end_words, printable, short_time, signal_name, state_words, what_differs
 from runner.units import format_duration, format_mib, parse_duration, parse_job_range

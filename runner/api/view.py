@@ -117,6 +117,12 @@ class View:
         record = rundir.read(rundir.folder_of(self._home, job_id, attempt), rundir.PROGRESS)
         return progress_json(record) if record else None
 
+    def folder_of(self, job: Job) -> str:
+        """Return the run directory of a job's latest attempt. Its progress is moved there whenever it is written."""
+        from runner import rundir
+
+        return rundir.folder_of(self._home, job.id, job.attempt)
+
     def outlook(self) -> Outlook:
         """Return the forecast: when queued jobs start, and when the queue is empty."""
         if self._foresight is None:

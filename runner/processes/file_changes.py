@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-IN_MODIFY, IN_CREATE, IN_MOVED_TO = 0x2, 0x100, 0x80
+IN_MODIFY, IN_CREATE, IN_MOVED_TO, IN_ONESHOT = 0x2, 0x100, 0x80, 0x80000000
 SAFETY_S = 5.0  # look at least this often: some filesystems report no changes
 
 
@@ -31,6 +31,20 @@ class Changes:
         mask = IN_MODIFY | IN_CREATE | IN_MOVED_TO
         return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask))
 
+    def add_once(self, folder: str) -> int:
+        """Watch a folder until the next file is moved there. Return its number, or -1 if it cannot be watched."""
+        if self._descriptor < 0:
+            return -1
+        return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), IN_MOVED_TO | IN_ONESHOT))
+
+    def fileno(self) -> int:
+        """Return the descriptor for an event loop; negative if this host cannot watch files."""
+        return int(self._descriptor)
+
+    def read(self) -> set[int]:
+        """Return the numbers of those that changed. To be called when the descriptor is readable."""
+        return _watches_in(os.read(self._descriptor, 1 << 16))
+
     def drop(self, watch: int) -> None:
         """Stop watching one."""
         if self._descriptor >= 0 and watch >= 0:
@@ -40,7 +54,7 @@ class Changes:
         """Wait for a change, the time-out, or input on `also`. Return the descriptors in `also` that can be read."""
         own = [self._descriptor] if self._descriptor >= 0 else []
         ready, _, _ = select.select([*own, *also], [], [], timeout_s)
-        self.changed = _watches_in(os.read(self._descriptor, 1 << 16)) if self._descriptor in ready else set()
+        self.changed = self.read() if self._descriptor in ready else set()
         return [descriptor for descriptor in ready if descriptor != self._descriptor]
 
     def close(self) -> None:

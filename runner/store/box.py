@@ -42,6 +42,7 @@ class BoxKey(Enum):
     # the queue itself
     FRONT = "front"  # the smallest position given so far
     SWEEPS = "sweeps"  # how many there were: a name is not used again after its jobs are deleted
+    BATCHES = "batches"  # the same for batches
     TIDIED_AT = "tidied at"
     LINEAGE = "lineage"  # which queue this is
     HOME = "home"  # the state folder it belongs to

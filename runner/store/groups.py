@@ -29,9 +29,13 @@ _FAILED = "(state IN ('FAILED', 'LOST') OR state = 'CANCELLED' AND reason <> 'US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A sweep: its command, the values, how many jobs may run at once, and the metric to compare them by."""
+    """A sweep: its command, the values, how many jobs may run at once, and the metric to compare them by.
+
+    A batch has only lines, and its name says that it is one.
+    """
 
     group: str | None = None  # None: it gets a new name
+    prefix: str = "sweep"  # of the new name: sweep or batch
     command: str | None = None
     parameters: Mapping[str, Any] | None = None
     at_most: int | None = None
@@ -71,7 +75,7 @@ class Groups(Table):
 
     def start(self, sweep: Template, owner: str) -> str:
         """Create the group of a sweep, or use the one that it names. Return its name."""
-        name = sweep.group or self._new_name()
+        name = sweep.group or self._new_name(sweep.prefix)
         self.join(name, owner, clock.text(clock.now()))
         metric = {} if sweep.metric is None else {"metric": sweep.metric.to_json()}
         self.change(name, {"command": sweep.command, "parameters": sweep.parameters, **metric})
@@ -79,12 +83,12 @@ class Groups(Table):
             self.limit(name, sweep.at_most)
         return name
 
-    def _new_name(self) -> str:
-        box, number = Box(self._store), 0
-        while number == 0 or self.get(f"sweep-{number}") is not None:
-            number = int(box.get(BoxKey.SWEEPS, 0)) + 1
-            box.set(BoxKey.SWEEPS, number)
-        return f"sweep-{number}"
+    def _new_name(self, prefix: str) -> str:
+        box, number, key = Box(self._store), 0, BoxKey.SWEEPS if prefix == "sweep" else BoxKey.BATCHES
+        while number == 0 or self.get(f"{prefix}-{number}") is not None:
+            number = int(box.get(key, 0)) + 1
+            box.set(key, number)
+        return f"{prefix}-{number}"
 
     def change(self, name: str, fields: Mapping[str, Any]) -> None:
         """Set these fields of a group and keep its others."""

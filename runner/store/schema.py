@@ -291,6 +291,23 @@ CREATE TABLE presets (
 CREATE INDEX buttons_typed ON buttons (person) WHERE action = 'typed';
 """
 
+# Messages that are changed in place while their job or group is not over.
+_CARDS = """
+CREATE TABLE cards (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    chat INTEGER NOT NULL,
+    person INTEGER NOT NULL,
+    job_id INTEGER,
+    group_name TEXT,
+    message_id INTEGER,
+    number INTEGER,
+    text TEXT NOT NULL,
+    keyboard TEXT NOT NULL,
+    state TEXT NOT NULL
+);
+CREATE INDEX cards_by_message ON cards (message_id) WHERE message_id IS NOT NULL;
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -303,5 +320,6 @@ MIGRATIONS = {
     "m009_progress": _PROGRESS,
     "m010_zone": _ZONE,
     "m011_names": _NAMES,
+    "m012_cards": _CARDS,
 }
 SCHEMA_VERSION = len(MIGRATIONS)

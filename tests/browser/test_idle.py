@@ -33,7 +33,7 @@ async def test_one_is_kept_by_a_tap_and_one_is_stopped_when_nobody_answers(
     hand = Phone(phone)
     await expect(hand.said("This is nightshift on gpu-box")).to_be_visible()
     await hand.send("/submit --name kept sleep 300")
-    await expect(hand.said("#1 kept started")).to_be_visible()
+    await expect(hand.said("#1 kept running")).to_be_visible(timeout=20_000)
     await hand.send("/submit --name forgotten sleep 300")
 
     warning = hand.said("#1 kept on gpu-box is idle and will be stopped at")

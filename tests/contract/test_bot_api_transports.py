@@ -123,7 +123,7 @@ def test_messages(play):
             assert await bot.delete_message(served.ada.id, sent.message_id)
         assert not served.world.refusals
         kinds = [event.kind for event in served.world.events.after() if event.by_bot]
-        assert kinds == ["message", "edited", "edited", "reaction", "chat_action", "deleted"]
+        assert kinds == ["message", "edited", "edited", "edited", "chat_action", "deleted"]
 
     play(scene)
 

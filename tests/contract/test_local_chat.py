@@ -59,6 +59,8 @@ CALLS = [
     ("answerCallbackQuery", {"callback_query_id": str(ADA << 32 | 1), "text": "ok", "show_alert": True}),
     ("answerCallbackQuery", {"callback_query_id": str(ADA << 32 | 1), "text": "again"}),
     ("answerCallbackQuery", {"callback_query_id": "1"}),
+    ("setMessageReaction", {"message_id": 1, "reaction": [{"type": "emoji", "emoji": "👍"}]}),
+    ("setMessageReaction", {"message_id": 99, "reaction": [{"type": "emoji", "emoji": "👍"}]}),
     ("setMyCommands", {"commands": [{"command": "log", "description": "d"}]}),
     ("setMyCommands", {"commands": [{"command": "x", "description": "d"}], "scope": {"type": "chat", "chat_id": ADA}}),
     ("getFile", {"file_id": "nothing"}),

@@ -103,9 +103,9 @@ ANSWERS = {
     "keep": ("1", "Job 1 is kept for good"),
     "extend": ("1 2h", "Job 1 has no time limit"),
     "kill": ("1", "Stop this job?"),
-    "rerun": ("1", "#1 again"),
-    "submit": ("-g 0 --name second true", "#3 second queued"),
-    "batch": ("-g 0\ntrue\ntrue", "2 jobs queued"),
+    "rerun": ("1", "#2 first"),
+    "submit": ("-g 0 --name second true", "#3 second finished"),
+    "batch": ("-g 0\ntrue\ntrue", "batch-1: 2 jobs queued, #4–#5"),
     "sweep": ("-g 0 --at-most 1 true {n} ; n=1,2", "sweep-1: 2 jobs queued, #6–#7, at most 1 at once"),
     "group": ("", "sweep-1: "),
     "pause": ("", "Paused"),
@@ -122,10 +122,10 @@ ANSWERS = {
 def test_every_command_is_answered(up: Box, world: WorldProcess):
     ada = Telegram(world, ADMIN)
     ada.hear("This is nightshift on lab1")
-    long = "/submit —name first echo hello; nightshift sim-load —memory 4G —load 80 —time 4s"
-    submitted = ada.ask(long, "#1 first queued in home")
-    started = ada.hear("#1 first started on lab1")
-    assert started["reply_to_message"]["message_id"] == submitted["reply_to_message"]["message_id"]
+    long = "/submit —name first echo hello; nightshift sim-load —memory 4G —load 80 —time 8s"
+    card = ada.ask(long, "#1 first running on lab1")
+    asked = next(one for one in world.do("messages", chat=ADMIN) if "sim-load" in one.get("text", ""))
+    assert card["reply_to_message"]["message_id"] == asked["message_id"]
     eventually(lambda: "hello" in up.log(1), what="it printed something")
     assert set(ANSWERS) == {command.name for command in COMMANDS}
     for name, (arguments, words) in ANSWERS.items():
@@ -137,7 +137,7 @@ def test_every_command_is_answered(up: Box, world: WorldProcess):
 
 def test_a_failure_a_kill_the_breaker_and_limits(up: Box, world: WorldProcess):
     ada = Telegram(world, ADMIN)
-    ada.ask("/submit -g 0 --name loud python3 -c 'print(\"😀&<\" * 9000); raise SystemExit(3)'", "#1 loud queued")
+    ada.ask("/submit -g 0 --name loud python3 -c 'print(\"😀&<\" * 9000); raise SystemExit(3)'", "#1 loud failed")
     failed = ada.hear("#1 loud failed")
     assert "exit 3" in text_of(failed)
     ada.press(failed, "Log")
@@ -149,8 +149,7 @@ def test_a_failure_a_kill_the_breaker_and_limits(up: Box, world: WorldProcess):
 
     gpus = ada.ask("/gpus", "Simulated 24GiB")
     ada.press(gpus, "Refresh")  # the same again: "not modified" is no failure
-    sleeper = ada.ask("/submit -g 0 --name sleeper sleep 1000", "#2 sleeper queued")
-    ada.hear("#2 sleeper started")
+    sleeper = ada.ask("/submit -g 0 --name sleeper sleep 1000", "#2 sleeper running")
     ada.press(sleeper, "Kill")
     asked = eventually(lambda: _with_button(ada, sleeper, "Yes, kill #2"), what="the question")
     ada.press(asked, "Yes, kill #2")
@@ -172,7 +171,9 @@ def test_telegrams_flood_limits_are_obeyed_and_everything_arrives(up: Box, world
     ada = Telegram(world, ADMIN)
     ada.hear("This is nightshift")
     world.do("flood", chat_per_s=2, chat_burst=3)
-    ada.ask("/batch -g 0\n" + "\n".join(f"true {n}" for n in range(8)), "8 jobs queued")
+    ada.ask("/notify more", "when a job starts")
+    for number in range(8):
+        world.do("send_text", user=ADMIN, chat=None, text=f"/submit -g 0 true {number}")
     for number in range(1, 9):
         ada.hear(f"#{number} finished")
     told = [text_of(message) for message in ada.said()]

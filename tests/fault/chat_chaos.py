@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.store.cards import Cards
 from bot.store.inbox import Inbox
 from bot.store.outbox import Outbox
 from runner.api import Queue
@@ -37,7 +38,7 @@ SETTINGS = {
 }
 LOOKS = ("/status", "/queue", "/whoami")
 QUESTION = re.compile(r"Stop this job\?\n\S+ #(\d+) ")
-ACK = re.compile(r"\S+ #(\d+) (\S+) queued")
+ACK = re.compile(r"\S+ #(\d+) (\S+) (?:queued|running)")  # its card
 
 
 @dataclass
@@ -243,6 +244,7 @@ class ChatChaos:
             or len(self.names) > queue.jobs.count(*FINAL_STATES)
             or queue.notices.open()
             or Outbox(queue.store).waiting()
+            or Cards(queue.store).all()
         )
 
     # -- the morning after -------------------------------------------------------------------------
@@ -279,10 +281,8 @@ class ChatChaos:
         for person in self.users:
             sent = self.world.do("messages", chat=person)
             said = [one["text"] for one in sent if one["from"]["is_bot"] and "text" in one]
-            expected = [(job, "queued") for job, name in names.items() if self.names[name] == person]
-            expected += [
-                (one.job_id or 0, _fact(one)) for one in notices if self.names[names[one.job_id or 0]] == person
-            ]
+            ends = [one for one in notices if one.kind == "ended" and self.names[names[one.job_id or 0]] == person]
+            expected = [(one.job_id or 0, _fact(one)) for one in ends]
             self.report.problems += told.problems(said, expected)
             self.report.messages += len(said)
             copies = told.copies(said)
@@ -292,8 +292,6 @@ class ChatChaos:
 
 
 def _fact(notice: Notice) -> str:
-    if notice.kind != "ended":
-        return notice.kind
     state = State(notice.payload.state)
     if state is State.CANCELLED:
         return "stopped" if notice.payload.attempt else "cancelled"

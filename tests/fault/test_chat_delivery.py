@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -15,11 +16,14 @@ from bot.outbound import retry_policy
 from bot.outbound.sender import REPEAT
 from runner import clock, rundir
 from runner.model import State
+from tests import room as rooms
 from tests.attempts import begin, end
 from tests.fault.rough import FullDisk, instead, record, refuse, refused, texts
-from tests.room import data_of, in_room, labels
+from tests.room import data_of, labels
 from tests.telegram.api import Reply
 from tests.telegram.api_errors import forbidden, migrated
+
+in_room = partial(rooms.in_room, noise="more")  # a start is a message, too
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from bot.outbound.sender import REPEAT
 
 LATE = re.compile(r"\n(?:from \w{3} \d\d:\d\d; )?" + re.escape(REPEAT) + r"$|\nfrom \w{3} \d\d:\d\d$")
-ORDER = {"queued": 0, "started": 1, **dict.fromkeys(("finished", "failed", "stopped", "cancelled", "lost"), 2)}
-FACT = re.compile(rf"^\S+ #(\d+)(?: \S+)? ({'|'.join(ORDER)})\b")
+ORDER = {"started": 1, **dict.fromkeys(("finished", "failed", "stopped", "cancelled", "lost"), 2)}
+FACT = re.compile(rf"^\S+ #(\d+)(?: \S+)? ({'|'.join(ORDER)})\b(?=[^\n]* on )")  # cards do not say where
 
 
 def plain(text: str) -> str:

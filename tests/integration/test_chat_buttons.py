@@ -46,14 +46,13 @@ async def test_when_a_job_ends_nothing_that_was_said_of_it_offers_to_kill_it(roo
     await room.settle()
     await room.ask(room.uma, "/status 1")
     of_ada = (await room.ask(room.ada, "/status 1"))[0]
-    queued, started, status = room.said(room.uma)[-3:]
-    assert [labels(one)[-1] for one in (queued, started, status, of_ada)] == ["Kill"] * 4
+    card, status = room.said(room.uma)[-2:]
+    assert [labels(one)[-1] for one in (card, status, of_ada)] == ["Kill"] * 3
     end(room, 1)
     await room.settle()
-    assert labels(queued) == ["Details", "Rerun"]
-    assert labels(started) == ["Log", "Details", "Rerun"]
+    assert labels(card) == []
     assert labels(status) == labels(of_ada) == ["Log", "Rerun"]
-    assert "#2 night queued" in (await room.tap(room.uma, started, "Rerun"))[0].text.text
+    assert "#2 night queued" in (await room.tap(room.uma, status, "Rerun"))[0].text.text
 
 
 @in_room()
@@ -64,8 +63,7 @@ async def test_an_open_question_about_a_job_that_ended_asks_no_more(room):
     begin(room, 1)
     end(room, 1)
     await room.settle()
-    assert labels(queued) == ["Log", "Details", "Rerun"]
-    assert labels(asked) == []
+    assert labels(queued) == labels(asked) == []
 
 
 @in_room()
@@ -77,11 +75,12 @@ async def test_what_was_killed_from_a_message_is_not_offered_there_to_be_killed(
     assert labels(queued) == ["Log", "Details", "Kill"]  # it has not ended yet
     end(room, 1, exit_code=None, signal=15)
     await room.settle()
-    assert labels(queued) == ["Log", "Details", "Rerun"]
+    assert labels(queued) == []
 
 
 @in_room()
 async def test_what_waits_to_be_sent_leaves_without_the_button(room):
+    await room.ask(room.uma, "/notify more")
     await room.ask(room.uma, SUBMIT)
     room.faults.outage = True
     begin(room, 1)
@@ -100,8 +99,8 @@ async def test_what_waits_to_be_sent_leaves_without_the_button(room):
 async def test_of_many_ends_at_once_some_messages_are_changed_now_and_the_rest_later(room):
     """Telegram would have us wait, and with us what is news."""
     last = notify.BURST + 3
-    await room.ask(room.uma, "/batch -g 0\n" + "true\n" * last)
-    numbers = range(1, last + 1)
+    numbers = room.queue_apart(room.uma, last)
+    await room.ask(room.uma, "/notify more")
     for number in numbers:
         begin(room, number)
     await room.settle()
@@ -130,6 +129,7 @@ async def test_the_rest_is_changed_when_its_minute_has_come(room):
     await room.ask(room.uma, SUBMIT)
     begin(room, 1)
     await room.settle()
+    await room.ask(room.uma, "/status 1")
     started, notifier = room.said(room.uma)[-1], room.bot.notifier
     notifier._tidied_at += [time.monotonic() - notify.BURST_S + 0.2] * notify.BURST
     end(room, 1)
@@ -149,7 +149,7 @@ async def test_a_script_chosen_by_a_button_is_not_offered_to_be_killed_when_it_h
     begin(room, 1)
     end(room, 1)
     await room.settle()
-    assert labels(asked) == ["Details", "Rerun"]
+    assert labels(asked) == []
 
 
 # -- pressed too late ------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ async def test_buttons_outlive_the_bot(room):
     await room.tap(room.uma, queued, "Kill")
     await room.tap(room.uma, queued, "Yes, kill #1")
     assert room.chat.queue.jobs.get(1).state is State.CANCELLED
-    assert labels(queued) == ["Details", "Rerun"]
+    assert labels(queued) == []
 
 
 # -- for whom --------------------------------------------------------------------------------------
@@ -273,13 +273,13 @@ def test_who_was_let_in_for_less_is_shown_less(role, tmp_path):
 async def test_in_a_group_only_the_latest_message_is_changed(room):
     """Telegram takes few messages a minute there, and counts changes."""
     group = room.world.add_group("Lab", (room.ada, room.uma))
-    queued = (await room.ask(room.uma, SUBMIT, group))[0]
+    await room.ask(room.uma, SUBMIT, group)
     begin(room, 1)
     await room.settle()
-    started = room.said(room.uma, group)[-1]
+    first, second = [(await room.ask(room.uma, "/status 1", group))[0] for _ in range(2)]
     end(room, 1)
     await room.settle()
-    assert labels(queued) == ["Details", "Kill"]
-    assert labels(started) == ["Log", "Details", "Rerun"]
-    await room.tap(room.uma, queued, "Kill")
-    assert labels(queued) == ["Log", "Details", "Rerun"]
+    assert labels(first) == ["Log", "Kill"]
+    assert labels(second) == ["Log", "Rerun"]
+    await room.tap(room.uma, first, "Kill")
+    assert labels(first) == ["Log", "Details", "Rerun"]

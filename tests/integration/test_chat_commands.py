@@ -77,7 +77,7 @@ async def test_code_is_left_as_it_was_typed(room):
         ("/status 99", "There is no job #99"),
         ("/stauts", "Did you mean /status?"),
         ("/frobnicate", "/help lists"),
-        ("/notify loudly", "/notify all, ends, failures or none"),
+        ("/notify loudly", "/notify more, all, ends, failures, none"),
         ("/notify quiet sometimes", "23-7"),
         ("/pair king", "/pair user"),
         ("/audit lots", "/audit 60"),
@@ -184,7 +184,8 @@ async def test_the_kill_button_of_a_notice_swaps_its_buttons_for_the_question(ro
     await room.tap(room.uma, said, "Kill")
     await room.tap(room.uma, said, "Yes, kill #1")
     assert job(room, 1).state is State.CANCELLED
-    assert labels(said) == ["Details", "Rerun"]
+    assert labels(said) == []
+    assert labels(room.said(room.uma)[-1]) == ["Details", "Rerun"]
 
 
 @in_room()
@@ -195,7 +196,7 @@ async def test_several_lines_are_asked_about(room):
     await room.tap(room.uma, asked, "2 jobs")
     assert [job(room, n).spec.command for n in (1, 2)] == ["python a.py", "python b.py"]
     assert job(room, 1).spec.gpus == 0
-    assert "2 jobs queued: #1–#2" in text(room.said(room.uma))
+    assert "batch-1: 2 jobs queued, #1–#2" in text(room.said(room.uma))
     asked = (await room.ask(room.uma, "/submit -g 0\npython a.py\npython b.py"))[0]
     await room.tap(room.uma, asked, "One script")
     assert job(room, 3).spec.script
@@ -492,7 +493,7 @@ async def test_each_line_has_its_own_options(room):
 
 @in_room()
 async def test_many_that_are_cancelled_at_once_are_told_in_one_message(room):
-    await room.ask(room.uma, "/batch\n" + "\n".join(f"echo {n}" for n in range(30)))
+    room.queue_apart(room.uma, 30)
     asked = (await room.ask(room.uma, "/kill all"))[0]
     said = await room.tap(room.uma, asked, "Yes, kill 30 jobs")
     assert [message.text.text for message in said] == ["⏹ 30 jobs cancelled by Uma on lab1 before they started: #1–#30"]
@@ -502,7 +503,7 @@ async def test_many_that_are_cancelled_at_once_are_told_in_one_message(room):
 
 @in_room()
 async def test_the_end_of_a_running_job_is_not_lost_among_those_cancelled_with_it(room):
-    await room.ask(room.uma, "/batch\n" + "\n".join(f"echo {n}" for n in range(5)))
+    room.queue_apart(room.uma, 5)
     queue = room.chat.queue.acting_as(actor_of(room.uma.id))
     attempts.begin(queue, 1)
     await room.settle()
@@ -523,7 +524,7 @@ async def test_the_end_of_a_running_job_is_not_lost_among_those_cancelled_with_i
 
 @in_room()
 async def test_who_asks_is_answered_before_the_news(room):
-    await room.ask(room.uma, "/batch -g 0\n" + "\n".join(f"echo {n}" for n in range(6)))
+    room.queue_apart(room.uma, 6)
     room.faults.script(*["429"] * 1, methods=["sendMessage"])
     for number in range(1, 7):
         claim(room, number, slot=number)

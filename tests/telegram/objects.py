@@ -78,7 +78,6 @@ class Message(ApiMessage):
     thread_id: int | None = None
     link_preview: JsonObject | None = None
     service: JsonObject = field(default_factory=dict)
-    reactions: list[str] = field(default_factory=list)
 
     def to_json(self, *, with_reply: bool = True) -> JsonObject:
         """Return the message as the Bot API shows it. A replied-to message is shown without its own reply."""
@@ -94,7 +93,7 @@ class Message(ApiMessage):
 
     def for_page(self) -> JsonObject:
         """Return the message as watchers see it, with keyboards that the bot itself is not shown."""
-        return ApiMessage.for_page(self) | filled({"keyboard": self.reply_markup, "reactions": self.reactions})
+        return ApiMessage.for_page(self) | filled({"keyboard": self.reply_markup})
 
 
 def member_json(user: User, status: str) -> JsonObject:

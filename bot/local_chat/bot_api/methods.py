@@ -125,6 +125,16 @@ def send_chat_action(world: LocalWorld, call: Call) -> bool:
     return True
 
 
+def set_message_reaction(world: LocalWorld, call: Call) -> bool:
+    """Set the bot's reactions to a message. They are shown at the message, which is not marked as edited."""
+    message = _chat(world, call).messages.get(call.integer("message_id"))
+    if message is None:
+        raise bad_request("message to react not found")
+    message.reactions = [reaction["emoji"] for reaction in call.json("reaction") or []]
+    world.tell_message(EDITED, message, by_bot=True)
+    return True
+
+
 def set_my_commands(world: LocalWorld, call: Call) -> bool:
     """Replace the commands offered in one chat or, if none is named, in all chats without their own."""
     chat_id = (call.json("scope") or {}).get("chat_id")
@@ -152,6 +162,7 @@ METHODS: dict[str, Callable[[LocalWorld, Call], Any]] = {
     "editMessageReplyMarkup": edit_message_reply_markup,
     "sendChatAction": send_chat_action,
     "answerCallbackQuery": answer_callback_query,
+    "setMessageReaction": set_message_reaction,
     "setMyCommands": set_my_commands,
     "leaveChat": leave_chat,
 }

@@ -63,6 +63,7 @@ class ApiMessage:
     reply_markup: JsonObject | None = None
     edit_date: int | None = None
     silent: bool = False
+    reactions: list[str] = field(default_factory=list)  # of the bot
     client: str = ""  # the name that the page gave it before it had a number
 
     def to_json(self, *, with_reply: bool = True) -> JsonObject:
@@ -84,7 +85,7 @@ class ApiMessage:
 
     def for_page(self) -> JsonObject:
         """Return the message as watchers see it, with fields that the Bot API itself does not show."""
-        return self.to_json() | filled({"silent": self.silent, "client": self.client})
+        return self.to_json() | filled({"silent": self.silent, "client": self.client, "reactions": self.reactions})
 
 
 def filled(fields: JsonObject) -> JsonObject:

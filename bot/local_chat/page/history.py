@@ -31,7 +31,7 @@ KEPT_MESSAGES = 500
 KEPT_FILE_BYTES = 4 * 1024 * 1024
 KEPT_BYTES = 64 * 1024 * 1024
 DELAY_S = 1.0
-PLAIN_FIELDS = ("date", "outgoing", "reply_markup", "edit_date", "silent")
+PLAIN_FIELDS = ("date", "outgoing", "reply_markup", "edit_date", "silent", "reactions")
 FILE_FIELDS = ("kind", "file_id", "file_unique_id", "path", "name", "mime_type", "size")
 
 

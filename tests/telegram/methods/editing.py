@@ -101,7 +101,7 @@ def set_message_reaction(world: World, params: Params) -> bool:
     if not set(emoji) <= REACTIONS:
         raise bad_request("REACTION_INVALID")
     message.reactions = emoji
-    world.events.tell("reaction", chat.id, {"message_id": message.message_id, "reactions": emoji})
+    world.tell_message(EDITED, message, by_bot=True)
     return True
 
 

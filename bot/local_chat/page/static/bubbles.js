@@ -1,4 +1,4 @@
-// One message as an element: quote, picture or file, text, marks, buttons.
+// One message as an element: quote, picture or file, text, marks, buttons, reactions.
 
 import { el, enlarge, icon, openReader, toast } from "./dom.js";
 import { richText, setExpanded } from "./entities.js";
@@ -33,7 +33,7 @@ export class Bubbles {
     const mine = this.isMine(message);
     const article = el("article", { class: `message ${mine ? "mine" : "theirs"}`, "data-id": message.message_id });
     article.append(
-      el("div", { class: "stack" }, this.#bubble(message), this.#keyboards.build(message)),
+      el("div", { class: "stack" }, this.#bubble(message), this.#keyboards.build(message), reactions(message)),
       this.#replyButton(message),
     );
     return article;
@@ -114,6 +114,11 @@ function marks({ date, edit_date: edited, silent }) {
     edited ? el("span", {}, "edited") : null,
     el("time", { datetime: at.toISOString(), title: at.toLocaleString() }, clock.format(at)),
   );
+}
+
+function reactions({ reactions: emojis }) {
+  if (!emojis) return null;
+  return el("div", { class: "reactions", "aria-label": "Reactions" }, ...emojis.map((emoji) => el("span", {}, emoji)));
 }
 
 /** A message in one line. */
