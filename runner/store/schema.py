@@ -291,6 +291,11 @@ CREATE TABLE presets (
 CREATE INDEX buttons_typed ON buttons (person) WHERE action = 'typed';
 """
 
+# The host where the latest attempt runs, if that is not the runner's.
+_NODE = """
+ALTER TABLE jobs ADD COLUMN node TEXT;
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -303,5 +308,6 @@ MIGRATIONS = {
     "m009_progress": _PROGRESS,
     "m010_zone": _ZONE,
     "m011_names": _NAMES,
+    "m012_node": _NODE,
 }
 SCHEMA_VERSION = len(MIGRATIONS)
