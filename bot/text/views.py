@@ -76,7 +76,7 @@ def status(view: BoxView) -> str:
                 metrics=may_show,
                 label=labels[job.id],
                 said=elsewhere.get(job.id),
-            )  # fmt: skip
+            )
             for job in shown
         ]
         parts += _more(len(running) - 2 * _FEW)
