@@ -22,12 +22,12 @@ run: $(RUN_READY)
 	@if [ -f .env ]; then exec $(BIN)/nightshift --env-file .env up; else exec $(BIN)/nightshift demo; fi
 
 test: check
-	@.ci/tools gcc chromium
+	@.ci/tools gcc chromium slurmctld
 	$(TESTS)
 
 # The whole suite N times in a row beside two busy loops: which tests fail by chance?
 steady: $(READY)
-	@.ci/tools gcc chromium
+	@.ci/tools gcc chromium slurmctld
 	.ci/steady $(N) $(TESTS)
 
 check: $(READY)

@@ -163,6 +163,7 @@ class JobSpec(Record):
     log: str | None = None  # a file it writes itself, from which progress is read
     stop_on: str | None = None  # rules about its metrics, as runner.progress.stop_rules writes them
     probe: dict[str, Any] | None = None  # how to find its batch size, as runner.api.specs writes it
+    slurm: dict[str, str] = field(default_factory=dict)  # partition, account, qos, constraint
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
@@ -273,6 +274,7 @@ class Gpu(Record):
     compute_mode: int | None = None  # NVML's number: 0 default, 2 prohibited, 3 one process
     processes: tuple[GpuProcess, ...] | None = None
     sampled_at: float = 0.0  # time.monotonic(), the same clock in every process of a host
+    node: str | None = None  # the host that it is in; None: this one
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields in JSON's own types."""

@@ -97,6 +97,8 @@ class StartRecord(Record):
     boot_id: str
     pipe: int | None = None  # a process that holds this pipe open belongs to the attempt
     extendable: bool = False  # when its time limit is over, the supervisor looks for a longer one
+    node: str | None = None  # the host; None: that of the runner
+    gpus: tuple[str, ...] = ()  # the GPUs it got there, if the runner did not choose them
     at: str
 
 
@@ -146,7 +148,7 @@ def create(folder: str, spec: AttemptSpec, script: str | None = None) -> int:
     _make(folder)
     if script is not None:
         _write(os.path.join(folder, SCRIPT), os.fsencode(script), mode=0o700)
-    _write(os.path.join(folder, SPEC), _encoded(spec))
+    _write(os.path.join(folder, SPEC), encoded(spec))
     lock = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -222,7 +224,7 @@ def read_progress(folder: str) -> ProgressRecord | None:
 
 def write_progress(folder: str, record: ProgressRecord) -> None:
     """Replace what is known of how far the attempt is. Raise OSError if the disk is full."""
-    write_atomically(os.path.join(folder, PROGRESS), _encoded(record))
+    write_atomically(os.path.join(folder, PROGRESS), encoded(record))
 
 
 def _record(folder: str, name: str, kind: type[R]) -> R | None:
@@ -233,7 +235,8 @@ def _record(folder: str, name: str, kind: type[R]) -> R | None:
         return None  # a field is missing that every version writes
 
 
-def _encoded(record: Record) -> bytes:
+def encoded(record: Record) -> bytes:
+    """Return a record as it is written to a file."""
     return json.dumps({"version": VERSION, **record.to_json()}).encode()
 
 
@@ -245,7 +248,7 @@ def limit_s(folder: str, run_id: str) -> float | None:
 
 def write_limit(folder: str, run_id: str, seconds: float) -> None:
     """Give an attempt a new time limit. Its supervisor reads it when the old one is reached, so nobody is woken."""
-    write_atomically(os.path.join(folder, LIMIT), _encoded(NewLimit(run_id=run_id, time_limit_s=seconds)))
+    write_atomically(os.path.join(folder, LIMIT), encoded(NewLimit(run_id=run_id, time_limit_s=seconds)))
 
 
 def extend_limit(home: str, job: Job) -> None:
@@ -274,13 +277,13 @@ def is_extendable(home: str, job: Job) -> bool:
 
 def write_started(folder: str, started: StartRecord) -> None:
     """Make the start durable. No rename needed: nothing runs before this returns, so a torn file means not started."""
-    _write(os.path.join(folder, STARTED), _encoded(started), flags=os.O_EXCL, durable=True)
+    _write(os.path.join(folder, STARTED), encoded(started), flags=os.O_EXCL, durable=True)
     sync_folder(folder)
 
 
 def warm_up(started: StartRecord) -> None:
     """Load the pages that reading and writing records needs: in a fresh fork the first use of a page is slow."""
-    StartRecord.from_json(json.loads(_encoded(started)))
+    StartRecord.from_json(json.loads(encoded(started)))
     read_spec("/")
 
 
@@ -295,7 +298,7 @@ def write_exit(folder: str, lock: int, end: Exit) -> None:
     target = os.path.join(folder, EXIT)
     if _of_run(read_exit(folder), end.run_id) is None:
         _clear(target)
-        body = _encoded(end)
+        body = encoded(end)
         path = os.path.join(folder, LOCK)
         if _is_named(path, lock):
             os.pwrite(lock, body, 0)

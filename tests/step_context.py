@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.engines.base import Node
+from runner.engines.base import Can, Node
 from runner.model import Ref, Snapshot
 from runner.processes import linux
 from runner.processes.waiter import Waiter
@@ -14,6 +14,8 @@ from runner.step import Context
 
 class Readings:
     """All that a watchdog asks of an engine: what the GPUs were last read to do."""
+
+    can = Can()
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.snapshot = snapshot

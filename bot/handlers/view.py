@@ -12,7 +12,7 @@ from bot.commands import Role
 from bot.pictures import plots
 from bot.text import help_text, keyboards, views
 from bot.text.html import CAPTION_UNITS, Shrink, bold, code, escape, fit, pre
-from bot.text.job_words import heading, sign
+from bot.text.job_words import heading, sign, waiting_line
 from runner.api.chat import clock, progress_words
 from runner.errors import UserError
 from runner.model import State
@@ -133,7 +133,10 @@ def queue_page(turn: Turn, first: int) -> tuple[str, Any]:
     paused = chat.queue.reasons.why_paused()
     held = chat.named(paused or ("" if chat.queue.runner_is_up() else "no runner is up: nothing starts"))
     rows = keyboards.of_queue(jobs, first, total, paused=paused is not None)
-    return views.queue(jobs, reasons, total, first, held, chat.queue.view.outlook()), rows
+    starting = [] if first else [chat.shown(job) for job in chat.listing.live() if job.state is State.STARTING]
+    said = chat.queue.reasons.of(starting)
+    placed = [waiting_line(job, said[job.id]) for job in starting if job.id in said]
+    return views.queue(jobs, reasons, total, first, held, chat.queue.view.outlook(), placed), rows
 
 
 async def batch_fit(turn: Turn, rest: str) -> None:

@@ -24,7 +24,7 @@ class NoticeContext:
     """What the text of a notice needs besides the notice itself: the box that it happened on."""
 
     box: str
-    indices: Mapping[str, int]  # of the GPUs, by UUID
+    indices: Mapping[str, int | str]  # of the GPUs, by UUID
     name_of: Callable[[str], str]  # people's names
 
 

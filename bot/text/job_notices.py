@@ -138,7 +138,7 @@ def ending(end: AttemptEnd, by: str | None) -> tuple[str, str]:
     verb, why = end_words(end.reason, end.memory)
     if end.reason is Reason.DEPENDENCY and (end.by or "").startswith("#"):
         why = f"it depends on {end.by}, which did not succeed"
-    return verb, why
+    return verb, end.why if end.state is State.LOST and end.why else why
 
 
 def _signalled(number: int | None) -> tuple[str, str]:

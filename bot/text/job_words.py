@@ -8,6 +8,7 @@ from bot.text.html import bold, code, escape, local_time, shorten
 from runner.api.chat import (
     duration_words,
     format_mib,
+    gpu_label,
     percent,
     printable,
     short_progress,
@@ -103,12 +104,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
-def gpu_names(uuids: Sequence[str], indices: Mapping[str, int]) -> str:
+def gpu_names(uuids: Sequence[str], indices: Mapping[str, int | str]) -> str:
     """Return GPUs by index; one that is no longer there by the start of its UUID."""
     return "GPU " + ",".join(str(indices.get(uuid, uuid.removeprefix("GPU-")[:8])) for uuid in uuids) if uuids else ""
 
 
-def gpu_list(job: Job, indices: Mapping[str, int]) -> str:
+def gpu_list(job: Job, indices: Mapping[str, int | str]) -> str:
     """Return which GPUs the job has or had, or how many it asks for."""
     if job.gpus:
         return gpu_names(job.gpus, indices)
@@ -149,7 +150,8 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
     heat += [f"{gpu['power_w']:.0f} W"] if gpu["power_w"] is not None else []
     jobs = [f"#{number}" for number in gpu["jobs"]]
     last = " ".join(jobs) if jobs else escape(state)
-    return f"{bold(str(gpu['index']))} {code(bar(gpu['utilization']))} {use} · {' · '.join([memory, *heat])} · {last}"
+    label = bold(str(gpu_label(gpu["node"], gpu["index"])))
+    return f"{label} {code(bar(gpu['utilization']))} {use} · {' · '.join([memory, *heat])} · {last}"
 
 
 def waiting_line(job: Job, reason: str | None, starts: str = "", label: str = "") -> str:
@@ -161,14 +163,14 @@ def waiting_line(job: Job, reason: str | None, starts: str = "", label: str = ""
 
 
 def running_line(
-    job: Job, indices: Mapping[str, int], now: datetime, name_of: Callable[[str], str],
-    progress: Mapping[str, Any] | None = None, *, metrics: bool = True, label: str = "",
+    job: Job, indices: Mapping[str, int | str], now: datetime, name_of: Callable[[str], str],
+    progress: Mapping[str, Any] | None = None, *, metrics: bool = True, label: str = "", said: str | None = None,
 ) -> str:  # fmt: skip
     """Describe a running job as HTML, with a second line about how far it is if that is known.
 
-    `metrics` is False where nothing of the output may be shown.
+    `metrics` is False where nothing of the output may be shown. `said`: what its engine says while it starts.
     """
-    parts = [duration_words(job, now) or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
+    parts = [duration_words(job, now) or said or state_words(job), gpu_list(job, indices), name_of(job.spec.owner)]
     line = f"{sign(job)} {bold(f'#{job.id}')} {escape(label or called(job))} · {escape(' · '.join(parts))}"
     far, share = escape(short_progress(progress, now, bar=False, metrics=metrics)), percent(progress)
     drawn = f"{code(bar(share))} " if share is not None else ""

@@ -13,25 +13,25 @@ from runner.api.chat import (
     BoxKey,
     clock,
     duration_words,
+    gpu_label,
     short_time,
     snapshot_words,
     state_words,
 )
-from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bot.text.log_pages import Page
     from runner.api.chat import Outlook
-    from runner.model import Job
+    from runner.model import Job, State
 
 _FEW = 5
 
 
-def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the index of each GPU by its UUID."""
-    return {gpu["uuid"]: gpu["index"] for gpu in gpus}
+def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int | str]:
+    """Return the index of each GPU by its UUID, with its node if that is another host."""
+    return {gpu["uuid"]: gpu_label(gpu["node"], gpu["index"]) for gpu in gpus}
 
 
 class BoxView:
@@ -65,8 +65,18 @@ def status(view: BoxView) -> str:
         labels = job_words.row_labels(shown)
         far = {job.id: chat.queue.view.progress(job) for job in shown}
         may_show = chat.settings.log_text
+        elsewhere = chat.queue.reasons.of(shown)
         parts += [
-            job_words.running_line(job, indices, now, chat.name_of, far[job.id], metrics=may_show, label=labels[job.id])
+            job_words.running_line(
+                job,
+                indices,
+                now,
+                chat.name_of,
+                far[job.id],
+                metrics=may_show,
+                label=labels[job.id],
+                said=elsewhere.get(job.id),
+            )
             for job in shown
         ]
         parts += _more(len(running) - 2 * _FEW)
@@ -142,10 +152,11 @@ def gpus(view: BoxView) -> str:
 
 
 def queue(
-    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook
+    jobs: Sequence[Job], reasons: Mapping[int, str], total: int, first: int, held: str, ahead: Outlook,
+    placed: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Describe one page of the queue."""
-    paused = [f"⏸ {escape(held)}"] if held else []
+    """Describe one page of the queue. `placed`: lines about jobs that wait in the queue of a cluster."""
+    paused = [*placed, *([f"⏸ {escape(held)}"] if held else [])]
     if not jobs:
         return fit(["\n".join(["Nothing waits. /submit queues a job.", *paused])])
     parts = [bold(f"{total:,} waiting"), *paused]
@@ -155,13 +166,13 @@ def queue(
 
 
 def job_page(
-    job: Job, *, indices: Mapping[str, int], usage: Mapping[str, Any] | None, reason: str | None,
+    job: Job, *, indices: Mapping[str, int | str], usage: Mapping[str, Any] | None, reason: str | None,
     name_of: Callable[[str], str], probe: str | None = None, starts: str = "",
     progress: str = "",
 ) -> str:  # fmt: skip
     """Describe one job in full."""
     now = clock.now()
-    state = reason if job.state is State.QUEUED and reason else state_words(job)
+    state = reason or state_words(job)
     state = f"{state} · {starts}" if starts else state
     lines = [
         f"{sign(job)} {heading(job)} · {escape(state)}",

@@ -25,5 +25,14 @@ from runner.sweep import sweep_options, sweeps
 from runner.text.failures import TELLING, covered_lines, error_line, failure_in, is_deadly, meaningful_lines, root_cause
 from runner.text.progress_words import chosen_metrics, percent, progress_words, short_progress
 from runner.text.tracebacks import Trace, Weight, chains
-from runner.text.words import duration_words, end_words, printable, short_time, signal_name, state_words, what_differs
+from runner.text.words import (
+    duration_words,
+    end_words,
+    gpu_label,
+    printable,
+    short_time,
+    signal_name,
+    state_words,
+    what_differs,
+)
 from runner.units import format_duration, format_mib, parse_duration, parse_job_range

@@ -184,6 +184,7 @@ class SpecChecks:
         if not spec.command.strip():
             raise UserError(f"There is no command. Try: {self._queue.typed('submit -- python train.py')}")
         refuse_unrunnable(spec)
+        self._refuse_on_engine(spec)
         self._refuse_too_long(spec)
         self.refuse_unmet(spec)
         published = read_published(self._queue.home)
@@ -200,8 +201,41 @@ class SpecChecks:
         box = self._queue.box
         rooms = _existing(snapshot, int(box.get(BoxKey.SLOTS, 1)))
         limits = box_limits(self._queue.store)
-        if reason := never_fits(request_of(spec), rooms, {None: int(box.get(BoxKey.CPU_SLOTS, 1))}, limits):
+        slots: dict[str | None, int] = {None: int(box.get(BoxKey.CPU_SLOTS, 1))}
+        if box.get(BoxKey.ENGINE) is not None:
+            limits, slots = replace(limits, cpus=None, ram_mib=None), {None: 1}  # Slurm's nodes, not this host
+        if reason := never_fits(request_of(spec), rooms, slots, limits):
             raise UserError(_why_unsupported(snapshot) if spec.gpus and not rooms and snapshot.gpus else reason)
+
+    def _refuse_on_engine(self, spec: JobSpec) -> None:
+        """Raise UserError for what this box's engine cannot do."""
+        engine = self._queue.box.get(BoxKey.ENGINE)
+        if engine is None:
+            if spec.slurm:
+                option = f"--{next(iter(spec.slurm))}"
+                raise UserError(
+                    f"{option} is for Slurm, but this box runs jobs itself (NIGHTSHIFT_ENGINE). Leave it out."
+                )
+            return
+        if spec.on:
+            raise UserError("Slurm chooses the GPUs: use --gpus N, and --gpu-type or --constraint, instead of --on.")
+        if spec.gpu_mem_mib:
+            raise UserError("Slurm does not know the memory of GPUs: choose them by --gpu-type or --constraint.")
+        if spec.preemptible:
+            raise UserError("On Slurm, its own rules decide who is preempted: choose a --qos or --partition for that.")
+        if engine["account"] is not None:
+            self._refuse_second_person(spec.owner, engine["account"])
+
+    def _refuse_second_person(self, owner: str, account: str) -> None:
+        """Raise UserError if Slurm would charge a job to somebody else. The account's owner may use one chat, too."""
+        box = self._queue.box
+        if owner != account and box.get(BoxKey.SLURM_PERSON) is None:
+            box.set(BoxKey.SLURM_PERSON, owner)
+        if owner not in (account, box.get(BoxKey.SLURM_PERSON)):
+            raise UserError(
+                f"Jobs of this box run under the Slurm account {account}, which would be charged for yours. Run"
+                " your own nightshift, or ask the admin to allow it: NIGHTSHIFT_SLURM_SHARED_ACCOUNT=yes"
+            )
 
     def _refuse_too_long(self, spec: JobSpec) -> None:
         longest_s = self._queue.box.get(BoxKey.TIMES, {}).get("longest_s")

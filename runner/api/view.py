@@ -35,7 +35,7 @@ _NO_ESTIMATE = dict.fromkeys(("estimated_start", "estimated_start_not_before", "
 _OF_SPEC = (
     "name", "command", "owner", "workspace", "dir", "snapshot", "priority", "gpus", "on", "gpu_type", "gpu_mem_mib",
     "cpus", "ram_mib", "time_limit_s", "begin_at", "after_ok", "after", "preemptible", "trial", "group", "parameters",
-    "again_of",
+    "again_of", "slurm",
 )  # fmt: skip
 _OF_PROGRESS = ("position", "total", "unit", "rate", "eta_s", "eta_low_s", "eta_high_s", "metrics", "phase")
 _EMPTY_SPEC = json.loads(json.dumps(JobSpec(command="", owner="", dir="", environment="").to_json()))
@@ -54,7 +54,7 @@ def described(row: Any, waiting_for: str | None, starts: Mapping[str, str | None
         "stop": stop,
         "held_by": row["held_by"],
         "waiting_for": waiting_for,
-        "node": None,  # this host: no engine starts attempts anywhere else
+        "node": row["node"],
         "progress": _progress(row["progress"], row["attempt"]),
         **(starts or _NO_ESTIMATE),
     }
@@ -129,6 +129,11 @@ class View:
             from runner.api.outlook import Foresight  # imported only when needed
 
             self._foresight = Foresight()
+        if self._box.get(BoxKey.ENGINE) is not None:  # others' jobs decide when ours start
+            from runner.api.outlook import Outlook
+            from runner.forecast.estimates import Forecast
+
+            return Outlook(clock.now(), Forecast())
         leases = self._line.leases()
         rooms = current_gpu_states(self._home, self._box, leases).rooms()
         cpu_slots = int(self._box.get(BoxKey.CPU_SLOTS, 1))

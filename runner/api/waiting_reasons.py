@@ -23,7 +23,7 @@ from runner.store.scheduling_queries import CPU, Line
 from runner.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from runner.model import Job
@@ -54,12 +54,21 @@ class WaitingReasons:
         self._box, self._line = Box(store), Line(store)
 
     def of(self, jobs: Iterable[Job]) -> dict[int, str]:
-        """Return why each queued job among these waits."""
-        return self._of([queued_job(job) for job in jobs if job.state is State.QUEUED])
+        """Return why each queued job among these waits, also in the queue of another engine."""
+        jobs = list(jobs)
+        elsewhere = self._elsewhere([job.id for job in jobs if job.state is State.STARTING])
+        return self._of([queued_job(job) for job in jobs if job.state is State.QUEUED]) | elsewhere
 
     def of_rows(self, rows: Iterable[Any]) -> dict[int, str]:
         """Return the same from the rows of jobs: faster for long lists."""
-        return self._of([_queued_job_in(row) for row in rows if row["state"] == State.QUEUED.value])
+        rows = list(rows)
+        elsewhere = self._elsewhere([row["id"] for row in rows if row["state"] == State.STARTING.value])
+        return self._of([_queued_job_in(row) for row in rows if row["state"] == State.QUEUED.value]) | elsewhere
+
+    def _elsewhere(self, starting: Collection[int]) -> dict[int, str]:
+        """Return what another engine says about jobs that it has not started yet."""
+        said = ((self._box.get(BoxKey.ENGINE) or {}).get("said") or {}) if starting else {}
+        return {job_id: said[str(job_id)] for job_id in starting if str(job_id) in said}
 
     def _of(self, queued: Sequence[QueuedJob]) -> dict[int, str]:
         if not queued:
@@ -93,7 +102,9 @@ class WaitingReasons:
 
     def _plan(self, jobs: Sequence[Waiting], *, alone: bool = False) -> Plan:
         """Return what the scheduler would do with these jobs now, alone or together with the front of the queue."""
-        leases = self._line.leases()
+        leases, engine = self._line.leases(), self._box.get(BoxKey.ENGINE)
+        if engine is not None:
+            return self._plan_for(engine, jobs)
         cpu_slots = int(self._box.get(BoxKey.CPU_SLOTS, 1))
         cpu_taken = sum(lease.resource == CPU for lease in leases)
         rooms = current_gpu_states(self._home, self._box, leases).rooms()
@@ -102,6 +113,14 @@ class WaitingReasons:
         queued = {job.id: job for job in (*jobs, *front)}
         free_cpu_slots = [CpuSlot(slot) for slot in range(cpu_taken, cpu_slots)]
         return choose(list(queued.values()), rooms, free_cpu_slots, self._line.running(), box_limits(self._store))
+
+    def _plan_for(self, engine: Mapping[str, Any], jobs: Sequence[Waiting]) -> Plan:
+        """Return the same for an engine that finds the GPUs itself: its queue has places for some jobs."""
+        taken = sum(lease.resource == CPU for lease in self._line.leases())
+        places = [CpuSlot(slot) for slot in range(taken, engine["ahead"] or taken + len(jobs))]
+        front = self._line.waiting(per_lane=max(1, len(places)))
+        queued = list({job.id: job for job in (*jobs, *front)}.values())
+        return choose(queued, (), places, self._line.running(), box_limits(self._store), slots_only=True)
 
     def _why_not_ready(self, entry: QueuedJob, blockers: Sequence[Blocker]) -> str | None:
         """Return why a job may not start even if there is room; None if it may."""

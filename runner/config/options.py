@@ -185,6 +185,18 @@ def _probe(flag: str, metavar: str, help_text: str, parse: Callable[[str], Any],
     return Option((flag,), metavar, "probe", help_text, (lambda text: {key: parse(text)}) if key else parse, True)
 
 
+def _slurm(flag: str, metavar: str, help_text: str) -> Option:
+    """Return an option that Slurm gets as it is."""
+    pattern = r"[\w.,&|!*()\[\]-]{1,200}" if flag == "--constraint" else r"[\w.,-]{1,100}"
+
+    def parse(text: str) -> dict[str, str]:
+        if not re.fullmatch(pattern, text) or text.startswith("-"):
+            raise UserError(f"{text!r} is nothing that Slurm takes for {flag}")
+        return {flag.removeprefix("--"): text}
+
+    return Option((flag,), metavar, "slurm", help_text, parse, repeatable=True)
+
+
 _BATCH = _number("a batch size", digits=6)
 
 # One line of help fits 80 columns: flags and metavar in 26 characters, the text in 50. A test checks it.
@@ -231,6 +243,12 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(("--dir",), "FOLDER", "dir", "run in this folder", _folder),
         Option(("--snapshot",), "", "snapshot", "run a copy of the code as it is now", bool),
         Option(("--env",), "K=V", "env", "set a variable; repeat for more", parse_variable, repeatable=True),
+    ),
+    "On Slurm": (
+        _slurm("--partition", "NAME", "partition of Slurm"),
+        _slurm("--account", "NAME", "account that Slurm charges"),
+        _slurm("--qos", "NAME", "quality of service"),
+        _slurm("--constraint", "a100&ib", "features that the node must have"),
     ),
     "Batch size": (
         _probe("--probe", "", "find the largest batch; implied by {batch_size}", lambda _: {}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -33,6 +33,16 @@ def refusing(parse: Any) -> Any:
 Seconds = Annotated[float, refusing(parse_duration)]
 Mebibytes = Annotated[int, refusing(parse_size_mib)]
 Folder = Annotated[str, BeforeValidator(lambda text: os.path.abspath(os.path.expanduser(text)))]
+
+
+def _ahead(text: str) -> int | None:
+    if text.strip().lower() == "all":
+        return None
+    if not text.strip().isdigit() or int(text) < 1:
+        raise UserError("write how many, like 4, or: all")
+    return int(text)
+
+
 Percent = Annotated[float, BeforeValidator(lambda value: str(value).removesuffix("%")), Field(ge=0, le=100)]
 
 
@@ -80,6 +90,36 @@ class Settings(FromEnvironment):
         ge=0,
         description="Wait this long before running that command. A new job, `nightshift stay` or `nightshift pause`"
         " cancels it.",
+    )
+
+    # Where jobs run: docs/slurm.md
+    engine: Literal["local", "slurm"] = Field(
+        "local", description="Where jobs run: local (this host) or slurm (a cluster that this account may use)."
+    )
+    shared: Folder | None = Field(
+        None, description="With Slurm: a folder that all its nodes see. Run directories and snapshots are kept there."
+    )
+    slurm_ahead: Annotated[int | None, refusing(_ahead)] = Field(
+        4,
+        description="With Slurm: how many jobs may wait in its queue. The others wait here, so their order can still"
+        " be changed. Or: all.",
+    )
+    slurm_partition: str | None = Field(None, description="Partition for jobs without --partition. Default: Slurm's.")
+    slurm_account: str | None = Field(None, description="Account for jobs without --account. Default: Slurm's.")
+    slurm_qos: str | None = Field(None, description="Quality of service for jobs without --qos. Default: Slurm's.")
+    slurm_constraint: str | None = Field(
+        None, description="Features of nodes for jobs without --constraint. Default: none."
+    )
+    slurm_shared_account: bool = Field(
+        False,
+        description="Let everybody who may submit use the Slurm account that runs nightshift. Slurm charges it for all"
+        " of their jobs. yes or no.",
+    )
+    slurm_poll: Seconds = Field(5.0, ge=0.1, description="With Slurm: how often to look at its queue.")
+    slurm_forgotten_after: Seconds = Field(
+        60.0,
+        ge=0.1,
+        description="With Slurm: a job that it no longer knows counts as gone if it still does not this much later.",
     )
 
     # GPUs, CPUs and memory
@@ -221,6 +261,11 @@ class Settings(FromEnvironment):
         1024, ge=0, description="Tell the admins when less than this is free on the disk of the state folder. 0: never."
     )
 
+    @property
+    def run_root(self) -> str:
+        """Return the folder of the run directories as those who run jobs see it."""
+        return self.shared if self.engine == "slurm" and self.shared else self.home
+
 
 # settings of the bot; the runner only checks their spelling
 CHAT_SETTINGS = frozenset(
@@ -229,7 +274,6 @@ CHAT_SETTINGS = frozenset(
         *("submits_per_minute", "queued_per_person", "log_text", "quiet_hours", "heartbeat_url", "heartbeat_every"),
     }
 )
-LATER_SETTINGS = frozenset({"engine"})
 
 T = TypeVar("T", bound=FromEnvironment)
 
@@ -250,7 +294,7 @@ def load_as(kind: type[T]) -> T:
 
 
 def _file_values() -> dict[str, str]:
-    names = set(Settings.model_fields) | CHAT_SETTINGS | LATER_SETTINGS
+    names = set(Settings.model_fields) | CHAT_SETTINGS
     texts = {variable: text for variable, text in home_module.values().items() if variable not in os.environ}
     for variable in texts:
         if _field(variable) not in names:

@@ -35,7 +35,7 @@ def order(
     `probe` says how to find its batch.
     """
     spec = job.spec
-    folder_of_job = _work_folder(settings.home, spec) if spec.snapshot else spec.dir
+    folder_of_job = _work_folder(settings.run_root, spec) if spec.snapshot else spec.dir
     complete = job_environment.for_job(
         variables, spec.env, job_id=job.id, attempt=attempt, run_id=job.run_id, gpu_uuids=gpus,
         home=settings.home, folder=folder_of_job, batch_size=job.batch_size, submit_folder=spec.dir,

@@ -7,15 +7,17 @@ every attempt has the same run directory.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from runner.model import Exit, Ref, Snapshot
+    from runner.model import Exit, Reason, Ref, Snapshot
     from runner.processes.waiter import Waiter
     from runner.progress.pace import Progress
     from runner.rundir import AttemptSpec, ProgressRecord, StartRecord
+    from runner.schedule.request import Request
 
 
 class Order(NamedTuple):
@@ -26,6 +28,8 @@ class Order(NamedTuple):
     script: str | None = None
     gpus: tuple[str, ...] = ()  # UUIDs
     node: str | None = None  # where; None: this host
+    asks: Request | None = None  # what the job needs, for an engine that finds the place itself
+    options: Mapping[str, str] = MappingProxyType({})  # the job's own words for such an engine, like its partition
 
 
 class Facts(NamedTuple):
@@ -36,6 +40,7 @@ class Facts(NamedTuple):
     started: StartRecord | None = None
     said: str | None = None  # what the engine itself has to say about it, for people
     gone_at: float | None = None  # when its processes were gone, on this host's monotonic clock
+    lost: Reason | None = None  # why it is lost, if the engine knows that better than the boot id tells
 
 
 class Node(NamedTuple):
@@ -52,6 +57,7 @@ class Can(NamedTuple):
     """What an engine can do."""
 
     extends: bool = True  # a running attempt can be given more time
+    places: bool = False  # it has a queue of its own and finds the GPUs: they are known when an attempt has started
 
 
 class Engine(Protocol):

@@ -89,6 +89,7 @@ def room_of(gpu: Gpu, leases: Sequence[Lease], slots: int, why_not: str | None) 
     return Room(
         index=gpu.index,
         uuid=gpu.uuid,
+        node=gpu.node,
         name=gpu.name,
         free_slots=free_slots(slots, {lease.slot for lease in leases}),
         slots=slots,
@@ -167,7 +168,7 @@ class GpuStates:
             "state": state,
             "detail": detail,
             "jobs": jobs,
-            "node": None,  # this host: only its own sampler publishes readings
+            "node": gpu.node,
         }
 
     def _state(self, gpu: Gpu, leased: bool) -> tuple[str, str | None]:
@@ -196,11 +197,16 @@ class GpuStates:
         assert self._snapshot is not None
         if leased and gpu.health is GpuHealth.OK:
             return None  # only the runner knows which processes are ours
-        return self._snapshot.trouble or why_not_free(
-            gpu,
-            leased_by_us=leased,
-            max_utilization=self._rules.max_utilization,
-            max_foreign_share=self._rules.max_foreign_percent / 100,
+        held_by_others = gpu.detail if gpu.health is GpuHealth.OK else None  # as a cluster tells
+        return (
+            self._snapshot.trouble
+            or held_by_others
+            or why_not_free(
+                gpu,
+                leased_by_us=leased,
+                max_utilization=self._rules.max_utilization,
+                max_foreign_share=self._rules.max_foreign_percent / 100,
+            )
         )
 
     def _when_read(self, gpu: Gpu) -> str:

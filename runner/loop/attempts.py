@@ -126,6 +126,8 @@ class Attempts(Step):
         if facts.started is not None and job.state is State.STARTING:
             phase = Phase.PROBING if job.spec.probe is not None else Phase.RUNNING
             phase = Phase.TRYING if job.untried else phase
+            if self._engine.can.places:
+                job = self._take_place(job, facts.started)
             has_ended = step is Recovery.FINISHED and phase is Phase.RUNNING
             self._jobs.started(job, facts.started.at, phase, has_ended=has_ended)
             if not has_ended:
@@ -139,11 +141,17 @@ class Attempts(Step):
             self.never_ran = 0
         elif step is Recovery.FINISHED:
             assert facts.exit is not None
-            self._finish(job, followed, facts.exit)
+            self._finish(job, followed, facts.exit, facts.said)
         elif step is Recovery.GONE:
             self._sweep_and_lose(job, followed, facts)
         elif step is Recovery.NEVER_RAN:
             self._give_back(job, followed, facts.said)
+
+    def _take_place(self, job: Job, started: rundir.StartRecord) -> Job:
+        """Take in which GPUs an attempt got that waited in the engine's own queue. Its place there is free again."""
+        self._jobs.take_place(job, started.node or "", started.gpus)
+        self._usage.begin(job.id, job.attempt, started.gpus, self._usage.before(()))
+        return replace(job, gpus=started.gpus)
 
     def _follow_probe(self, job: Job, followed: Followed) -> Job:
         """Record how far the batch search is. Not every supervisor reports its end, so look from time to time."""
@@ -164,13 +172,13 @@ class Attempts(Step):
 
     # -- ends --------------------------------------------------------------------------------------
 
-    def _finish(self, job: Job, followed: Followed, end: Exit) -> None:
+    def _finish(self, job: Job, followed: Followed, end: Exit, said: str | None) -> None:
         self.never_ran = 0
         if job.untried and self._finish_trial(job, followed, end):
             return
         state, reason = outcome(end, job.stop, preempted=job.stop is not None and self._jobs.was_preempted(job))
         if state is State.LOST:
-            self._end(job, followed, state, reason, None)
+            self._end(job, followed, state, reason, None, said)
         elif state is State.FAILED and end.spawn_error is None:
             self._fail(job, followed, end, reason)
         elif reason is Reason.PREEMPTED:
@@ -231,17 +239,20 @@ class Attempts(Step):
             why = f"{smaller.why}; again at batch {smaller.batch}"
             self._try_again(job, followed, (State.FAILED, Reason.OOM), why, end)
 
-    def _end(self, job: Job, followed: Followed, state: State, reason: Reason, end: Exit | None) -> None:
-        """Record the end, or retry if that is due."""
+    def _end(
+        self, job: Job, followed: Followed, state: State, reason: Reason, end: Exit | None, said: str | None = None
+    ) -> None:
+        """Record the end, or retry if that is due. `said`: what the engine says about it."""
         if (retry := self._retry(job, state, reason, end)) is not None:
-            self._try_again(job, followed, (state, reason), retry.words, end, retry)
+            why = f"{said}; {retry.words}" if said else retry.words
+            self._try_again(job, followed, (state, reason), why, end, retry)
             return
         if job.untried and (job.stop is None or _is_being_preempted(job)):
             why = (end.spawn_error if end else None) or "its trial failed"
             self._try_again(job, followed, (state, reason), why, end, held_by=HELD_BY)
             return
         usage = self._usage.report(job)
-        self._jobs.ended(job, state, reason, end, usage)
+        self._jobs.ended(job, state, reason, end, usage, said)
         if job.spec.probe is not None:
             self._probes.ended(job, state, usage, (end.run_s or end.duration_s) if end else 0.0)
         self._on_end(job, state, end, followed.gone_at or time.monotonic())
@@ -289,7 +300,8 @@ class Attempts(Step):
             self._requeue_preempted(job, followed, None)
         else:
             boot_then = facts.started.boot_id if facts.started else self._jobs.boot_id(job)
-            self._end(job, followed, *lost(boot_then, self._boot_now()), None)
+            state, reason = (State.LOST, facts.lost) if facts.lost else lost(boot_then, self._boot_now())
+            self._end(job, followed, state, reason, None, facts.said if facts.lost else None)
 
     def _boot_now(self) -> str:
         return self._engine.nodes()[0].boot_id or ""
@@ -313,7 +325,8 @@ class Attempts(Step):
             followed = self._followed.get(row.id)
             if followed is None or followed.ended:
                 continue
-            if row.stop_reason and followed.ref in self._context.running and not followed.stop_sent:
+            may_stop = followed.ref in self._context.running or self._engine.can.places
+            if row.stop_reason and may_stop and not followed.stop_sent:
                 followed.stop_sent = True
                 self._jobs.stopping(row.id)
                 to_stop.append(followed.ref)

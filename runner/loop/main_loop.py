@@ -32,6 +32,7 @@ from runner.processes.waiter import Waiter
 from runner.step import Context
 from runner.store import restoring
 from runner.store.backup import Backup
+from runner.store.box import Box, BoxKey
 from runner.store.connection import DATABASE, QueueLostError, StoreError, open_store
 from runner.watchdogs.backup import BackupWatch
 from runner.watchdogs.breaker import BreakerWatch
@@ -44,8 +45,10 @@ from runner.watchdogs.time_limit_warning import TimeWatch
 
 if TYPE_CHECKING:
     from runner.config.settings import Settings
+    from runner.engines.base import Engine
     from runner.model import Exit, Job, State
     from runner.step import Step
+    from runner.store.connection import Store
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +129,7 @@ class Runner:
         stack.callback(store.close)
         self._lock = stack.enter_context(process_lock.held(settings.home, home.RUNNER_LOCK))
         restoring.forget_rescued(os.path.join(settings.home, DATABASE))
-        engine = LocalEngine(settings.home, settings.gpus, settings.cpu_slots)
+        engine = _engine(settings, store)
         stack.callback(engine.close)
         self._backup = Backup(store, settings.backup_dir)
         stack.callback(self._backup.close)
@@ -181,6 +184,14 @@ class Runner:
         self._context.store.refuse_lost()
         self._context.waiter.after(LOOK_AT_FILE_S, self._look_at_file)
         return False
+
+
+def _engine(settings: Settings, store: Store) -> Engine:
+    if settings.engine == "slurm":
+        from runner.engines.slurm.engine import SlurmEngine  # imported late: a box of its own does not need it
+
+        return SlurmEngine(settings, Box(store).get(BoxKey.LINEAGE))
+    return LocalEngine(settings.home, settings.gpus, settings.cpu_slots)
 
 
 def _discard(descriptor: int) -> None:

@@ -52,6 +52,8 @@ class Placement(Step):
 
     def rooms(self, leases: list[Lease], probing: Collection[int] = ()) -> list[Room]:
         """Return every GPU with its free slots, or why it cannot be used. `probing`: jobs whose memory is measured."""
+        if self._context.engine.can.places:
+            return []  # the engine finds the GPUs
         return [
             self._room(gpu, leases, probing, node.trouble, name)
             for name, node in self._context.nodes().items()

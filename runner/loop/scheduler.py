@@ -13,7 +13,7 @@ from runner.engines.base import Order
 from runner.errors import TransientError
 from runner.model import Exit, Reason, Ref, State
 from runner.schedule.choice import TRIALS_AHEAD, Plan, choose, is_full
-from runner.schedule.request import request_in
+from runner.schedule.request import request_in, request_of
 from runner.step import Step
 from runner.store.box import BoxKey, box_limits
 from runner.store.scheduling_queries import cpu_of
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 PROBING_PERIOD_S, BUSY_PERIOD_S, IDLE_PERIOD_S = 0.5, 1.0, 2.0
 LOOK_AT_CLOCK_S = 60.0
 HOLD_AT_MOST_S = 30.0
+PER_LANE = 1000  # jobs to look at in one tick
 
 
 class ClaimedJob(NamedTuple):
@@ -89,14 +90,15 @@ class Scheduler(Step):
         leases, running = context.line.leases(), context.line.running()
         rooms = placement.rooms(leases, {row.id for row in context.live() if row.probing})
         cpu_slots = placement.free_cpu_slots(leases)
-        if is_full(rooms, cpu_slots if any(not request.gpus for request in wanted) else (), running):
+        places = context.engine.can.places
+        if is_full(rooms, cpu_slots if places or any(not request.gpus for request in wanted) else (), running):
             return [], Plan()
-        queued = trial or context.line.waiting(placement.slots + placement.cpu_slots)
+        queued = trial or context.line.waiting(min(placement.slots + placement.cpu_slots, PER_LANE))
         if not queued:
             return [], Plan()
         limits = box_limits(context.store, with_use=len({waiting.request.owner for waiting in queued}) > 1)
         ahead = TRIALS_AHEAD - self._trials_ahead
-        return queued, choose(queued, rooms, cpu_slots, running, limits, explain=False, ahead=ahead)
+        return queued, choose(queued, rooms, cpu_slots, running, limits, explain=False, ahead=ahead, slots_only=places)
 
     def _may_start(self) -> tuple[list[Waiting], list[Request]]:
         """Return the jobs that may be tried if the queue is paused, and the resources that queued jobs ask for."""
@@ -179,11 +181,11 @@ class Scheduler(Step):
 
     def _order(self, claim: ClaimedJob, ref: Ref) -> Order:
         job, settings = claim.job, self._context.settings
-        folder = rundir.folder_of(settings.home, ref.job_id, ref.attempt)
+        folder = rundir.folder_of(settings.run_root, ref.job_id, ref.attempt)
         variables = self._context.jobs.environment(job.spec.environment)
         probe = self._probes.order(job, ref.attempt, variables, self._usage.before_mib(job.id))
         spec, script = attempt_spec.order(job, ref.attempt, claim.gpus, variables, folder, settings, probe)
-        return Order(ref, spec, script, claim.gpus, claim.node)
+        return Order(ref, spec, script, claim.gpus, claim.node, request_of(job.spec), job.spec.slurm)
 
 
 def _unstartable(error: Exception) -> Exit:

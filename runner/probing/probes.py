@@ -85,6 +85,10 @@ class Probes:
         self, job: Job, attempt: int, profile: Profile, gpus: list[Gpu], before_mib: Mapping[str, int]
     ) -> BatchPlan:
         settings = profile.settings()
+        if self._context.engine.can.places:  # the GPU is not known yet: the node plans, from its first reading
+            report = self._jobs.probe(job.id, attempt - 1)
+            again = report is not None and not report.edited and isinstance(report.plan.step, Run)
+            return report.plan if report is not None and again else BatchPlan.start(settings, 1.0)
         if unified := next((gpu for gpu in gpus if gpu.unified), None):
             unmeasurable = f"GPU {unified.index} has no memory of its own, so that of a batch cannot be measured"
             return BatchPlan.unprobed(settings, 0, unmeasurable)

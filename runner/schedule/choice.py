@@ -78,7 +78,7 @@ class Plan:
 def choose(
     queued: Sequence[Waiting], rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot],
     running: Sequence[Running] = (), limits: BoxLimits | None = None, *, explain: bool = True,
-    ahead: int = TRIALS_AHEAD,
+    ahead: int = TRIALS_AHEAD, slots_only: bool = False,
 ) -> Plan:  # fmt: skip
     """Start jobs in order, as long as there is room.
 
@@ -91,10 +91,11 @@ def choose(
 
     Trials go ahead of all this where there is room now, up to `ahead` of them. A trial that finds none waits its turn.
     `explain=False` skips the jobs behind the last one that could start, and finds no reasons for people.
+    `slots_only`: the engine finds the GPUs. Each job takes one of the slots, which are places in the engine's queue.
     """
     limits = limits or BoxLimits()
-    scene = _Pass(rooms, cpu_slots, running, limits, explain=explain)
-    cpu_too = any(not job.request.gpus for job in queued)
+    scene = _Pass(rooms, cpu_slots, running, limits, explain=explain, slots_only=slots_only)
+    cpu_too = slots_only or any(not job.request.gpus for job in queued)
     trials = [job for job in queued if job.request.untried]
     for job in by_usage(trials, scene.use, limits.age_s):
         if len(scene.plan.starts) < ahead:
@@ -113,9 +114,9 @@ class _Pass:
 
     def __init__(
         self, rooms: Sequence[Room], cpu_slots: Sequence[CpuSlot], running: Sequence[Running], limits: BoxLimits, *,
-        explain: bool,
+        explain: bool, slots_only: bool = False,
     ) -> None:  # fmt: skip
-        self.plan = Plan()
+        self.plan, self._slots_only = Plan(), slots_only
         self.use: defaultdict[str, float] = defaultdict(float, limits.use)
         self._explain, self._limits, self._running = explain, limits, RunningJobs(running)
         self._rooms = {room.uuid: room for room in rooms}
@@ -142,11 +143,12 @@ class _Pass:
             self._wait(job, priority, why)
         elif self._gets_room(job, priority):
             return
-        elif job.request.gpus:
+        elif job.request.gpus and not self._slots_only:
             self._wait_for_gpus(job, priority)
         else:
             where = f" on {job.request.node}" if job.request.node else ""
-            self._wait(job, priority, f"waits for a CPU slot{where}")
+            what = "a place in the queue of the cluster" if self._slots_only else "a CPU slot"
+            self._wait(job, priority, f"waits for {what}{where}")
             self._quotas.reserve(Reservation(job.id, job.request))
 
     def _wait(self, job: Waiting, priority: int, why: str) -> None:
@@ -161,7 +163,7 @@ class _Pass:
     def _gets_room(self, job: Waiting, priority: int) -> bool:
         """Start a job if there is room for it now. Return whether there was."""
         request = job.request
-        if not request.gpus:
+        if self._slots_only or not request.gpus:
             if cpu_slot := self._cpu_slots.take(request.node):
                 self._start(job, (("", cpu_slot.slot),), (), cpu_slot.node)
             return cpu_slot is not None

@@ -39,6 +39,8 @@ class BoxKey(Enum):
     SLOTS = "slots"
     CPU_SLOTS = "cpu slots"
     FREE = "free"  # how free a GPU must be
+    SLURM_PERSON = "slurm person"  # whose chat uses the Slurm account; the first who submits writes it
+    ENGINE = "engine"  # if jobs run elsewhere: its name, and what it says about each job
     # the queue itself
     FRONT = "front"  # the smallest position given so far
     SWEEPS = "sweeps"  # how many there were: a name is not used again after its jobs are deleted

@@ -158,6 +158,20 @@ class Jobs(Table):
                 )
             return int(attempt)
 
+    def take_place(self, job: Job, node: str, gpus: tuple[str, ...]) -> None:
+        """Record where a job runs that waited in the queue of an engine: it leases that instead of its place there."""
+        from runner.store.scheduling_queries import cpu_of
+
+        listed = json.dumps(gpus)
+        self._store.execute("UPDATE jobs SET gpus = ?, node = ? WHERE id = ?", (listed, node or None, job.id))
+        self._store.execute(
+            "UPDATE attempts SET gpus = ? WHERE job_id = ? AND number = ?", (listed, job.id, job.attempt)
+        )
+        self._store.execute("DELETE FROM leases WHERE job_id = ? AND attempt = ?", (job.id, job.attempt))
+        for resource in gpus or (cpu_of(node),):
+            # slots of hosts are the engine's business; the job's number is one that nobody else has
+            self._store.execute("INSERT INTO leases VALUES (?, ?, ?, ?, NULL)", (resource, job.id, job.id, job.attempt))
+
     def started(self, job: Job, at: str, phase: Phase = Phase.RUNNING, *, has_ended: bool = False) -> None:
         """Move a job from STARTING to RUNNING: it has executed its first instruction or is about to.
 
@@ -233,9 +247,13 @@ class Jobs(Table):
         self._store.execute("UPDATE jobs SET phase = 'stopping' WHERE id = ? AND state = 'RUNNING'", (job_id,))
 
     def ended(
-        self, job: Job, state: State, reason: Reason, end: Exit | None, usage: Mapping[str, Any] | None = None
-    ) -> None:
-        """Record how a job ended, with event and notice; free its leases; update its dependents and its group."""
+        self, job: Job, state: State, reason: Reason, end: Exit | None, usage: Mapping[str, Any] | None = None,
+        said: str | None = None,
+    ) -> None:  # fmt: skip
+        """Record how a job ended, with event and notice; free its leases; update its dependents and its group.
+
+        `said`: what its engine says about it.
+        """
         assert reason in REASONS[state], (state, reason)
         at = end.finished_at if end else clock.text(clock.now())
         told = end if state is not State.LOST else None  # the exit code of a lost job is not the program's own
@@ -247,8 +265,8 @@ class Jobs(Table):
                 memory=told.memory if told else None,
             )  # fmt: skip
             self._attempt_ended(job, at, started_at, (state, reason), end, usage)
-            said = {"state": state.value, "reason": reason.value, **_told_of(job, state, end, usage)}
-            self._tell_ended(job.id, job.attempt, said, at=None)
+            told_of = {"state": state.value, "reason": reason.value, **_told_of(job, state, end, usage)}
+            self._tell_ended(job.id, job.attempt, told_of | ({"why": said} if said else {}), at=None)
             self._let_go(job.id, state, grouped=job.spec.group is not None)
 
     def _tell_ended(self, job_id: int, attempt: int | None, data: Mapping[str, Any], at: str | None) -> None:
@@ -306,7 +324,7 @@ class Jobs(Table):
         with self._store.transaction():
             self._transition(
                 job.id, job.state, State.QUEUED, phase=None, gpus="[]", reason=None, exit_code=None, signal=None,
-                memory=None, started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
+                memory=None, node=None, started_at=None, finished_at=None, stop_reason=None, stop_by=None, stop_at=None,
                 begin_at=begin_at, ready=begin_at is None and held_by is None, held_by=held_by,
             )  # fmt: skip
             started_at = clock.text(job.started_at) if job.started_at else None

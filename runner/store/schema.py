@@ -308,6 +308,11 @@ CREATE TABLE cards (
 CREATE INDEX cards_by_message ON cards (message_id) WHERE message_id IS NOT NULL;
 """
 
+# The host where the latest attempt runs, if that is not the runner's.
+_NODE = """
+ALTER TABLE jobs ADD COLUMN node TEXT;
+"""
+
 MIGRATIONS = {
     "m001_queue": _QUEUE,
     "m002_chat": _CHAT,
@@ -321,5 +326,6 @@ MIGRATIONS = {
     "m010_zone": _ZONE,
     "m011_names": _NAMES,
     "m012_cards": _CARDS,
+    "m013_node": _NODE,
 }
 SCHEMA_VERSION = len(MIGRATIONS)

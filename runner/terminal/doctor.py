@@ -73,8 +73,13 @@ def _examine_state(load: bool) -> Iterator[Finding]:
         return  # the other checks need the folder and would fail for the same reason
     yield from setup.runner(loaded.home)
     yield from host.limits(loaded.home)
-    yield from host.driver(loaded.home, loaded.gpus)
-    if load:
+    if loaded.engine == "slurm":
+        from runner.terminal.checks import slurm
+
+        yield from slurm.examine(loaded)
+    else:
+        yield from host.driver(loaded.home, loaded.gpus)
+    if load and loaded.engine == "local":
         yield from host.under_load(loaded.home, loaded.gpus)
     yield from _chat()
 

@@ -8,7 +8,7 @@ import click
 
 from runner.terminal.session import AS_JSON, open_queue, print_json
 from runner.text.table import Row, table_lines
-from runner.text.words import printable
+from runner.text.words import gpu_label, printable
 
 if TYPE_CHECKING:
     from runner.api import Queue
@@ -46,7 +46,7 @@ def _print_gpus(queue: Queue, readings: list[dict[str, Any]]) -> None:
     print("\n".join(gpu_lines(readings)))
     for gpu in readings:
         if gpu["detail"]:
-            print(f"GPU {gpu['index']}: {gpu['detail']}")
+            print(f"GPU {gpu_label(gpu['node'], gpu['index'])}: {gpu['detail']}")
     if readings[0]["simulated"]:
         print("These GPUs are simulated.")
     if not queue.runner_is_up():
@@ -62,7 +62,7 @@ def gpu_lines(readings: list[dict[str, Any]]) -> list[str]:
 def _row(gpu: dict[str, Any]) -> Row:
     return Row(
         [
-            str(gpu["index"]),
+            str(gpu_label(gpu["node"], gpu["index"])),
             printable(gpu["name"] or UNKNOWN),
             gpu["state"],
             _with_unit(gpu["utilization"], " %"),

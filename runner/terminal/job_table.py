@@ -131,7 +131,7 @@ def _reasons(queue: Queue, jobs: list[Job]) -> tuple[Mapping[int, str], str | No
     return {job_id: shortened(reason, REASON_WIDTH) for job_id, reason in reasons.items()}, None
 
 
-def gpu_indices(queue: Queue) -> dict[str, int]:
-    """Return the index of each GPU by its UUID; empty if there are no readings."""
+def gpu_indices(queue: Queue) -> dict[str, int | str]:
+    """Return what people call each GPU by its UUID; empty if there are no readings."""
     snapshot = queue.view.snapshot()
-    return {gpu.uuid: gpu.index for gpu in snapshot[0].gpus} if snapshot else {}
+    return {gpu.uuid: words.gpu_label(gpu.node, gpu.index) for gpu in snapshot[0].gpus} if snapshot else {}

@@ -12,6 +12,7 @@ from runner import rundir
 from runner.config.env_file import read_env_file
 from runner.errors import UserError
 from runner.snapshot import code_copy
+from runner.store.box import BoxKey
 from runner.terminal.job_table import gpu_indices
 from runner.terminal.session import JOB, open_queue, say
 from runner.text.words import gpu_words, printable, state_words
@@ -38,6 +39,11 @@ def shell(job_id: int, command: tuple[str, ...]) -> None:
     """
     with open_queue() as queue:
         job = queue.job(job_id)
+        if queue.box.get(BoxKey.ENGINE) is not None:
+            raise UserError(
+                f"Job {job_id} runs on another host. Where the cluster allows it: srun --overlap --jobid N --pty bash,"
+                " with its number from squeue"
+            )
         folder = _folder(queue, job)
         variables = guest_environment(queue, job)
         where = _where(queue, job, folder)

@@ -149,7 +149,7 @@ def _where(job: Job, home: str) -> Lines:
     yield "Env file", spec.env_file or None
 
 
-def _gpus(job: Job, indices: Mapping[str, int]) -> str:
+def _gpus(job: Job, indices: Mapping[str, int | str]) -> str:
     if job.gpus:
         return ", ".join(f"{indices.get(uuid, '?')} ({uuid})" for uuid in job.gpus)
     if job.spec.gpus == 0:
@@ -175,6 +175,8 @@ def _waiting(queue: Queue, job: Job) -> Lines:
         before = f"; {counted(ahead, 'job')} before it" if ahead else ""
         yield "Waits for", queue.reasons.of([job])[job.id] + before
         yield "Starts", queue.view.outlook().start_words(job.id) or "at a time unknown"
+    elif job.state is State.STARTING:
+        yield "Waits for", queue.reasons.of([job]).get(job.id)
 
 
 def _takes(queue: Queue, job: Job) -> Lines:
@@ -259,7 +261,7 @@ def _attempts(queue: Queue, job: Job) -> Lines:
         yield f"Attempt {attempt['number']}", outcome
 
 
-def _events(queue: Queue, job: Job, indices: Mapping[str, int]) -> Lines:
+def _events(queue: Queue, job: Job, indices: Mapping[str, int | str]) -> Lines:
     yield "", ""
     before = None
     for event in queue.jobs.events(job.id):

@@ -127,7 +127,7 @@ def _fitted(blocks: list[list[str]], height: int) -> list[list[str]]:
     ]
 
 
-def _running(queue: Queue, jobs: list[Job], indices: dict[str, int], now: datetime) -> list[str]:
+def _running(queue: Queue, jobs: list[Job], indices: dict[str, int | str], now: datetime) -> list[str]:
     rows = []
     for job in jobs:
         progress = short_progress(queue.view.progress(job), now)
@@ -150,7 +150,7 @@ def _next(queue: Queue, jobs: list[Job]) -> list[str]:
     return table_lines(headers, rows, cut=(4, 3), right=(0,)) if rows else []
 
 
-def _last(jobs: list[Job], indices: dict[str, int], now: datetime) -> list[str]:
+def _last(jobs: list[Job], indices: dict[str, int | str], now: datetime) -> list[str]:
     rows = []
     for job in jobs:
         at = words.short_time(job.finished_at or now, now)

@@ -183,7 +183,7 @@ def _ansi_quoted(text: str) -> str:
     return "$'" + "".join(special.get(c, c) for c in text) + "'"
 
 
-def gpu_words(job: Job, indices: Mapping[str, int]) -> str:
+def gpu_words(job: Job, indices: Mapping[str, int | str]) -> str:
     """Return the indices of a job's GPUs, `cpu` if it needs none, or `(2)` if it waits for two."""
     if job.gpus:
         return ",".join(str(indices.get(uuid, uuid[:12])) for uuid in job.gpus)
@@ -228,12 +228,18 @@ def kept_words(data: Mapping[str, Any]) -> str:
     return f"by {data['by']} {f'until {long_time(until)}' if until else 'for good'}"
 
 
-def event_words(event: Mapping[str, Any], indices: Mapping[str, int]) -> str:
+def gpu_label(node: str | None, index: int) -> int | str:
+    """Return what people call a GPU: its index, or node:index if it is in another host."""
+    return f"{node}:{index}" if node else index
+
+
+def event_words(event: Mapping[str, Any], indices: Mapping[str, int | str]) -> str:
     """Return an event of a job in words."""
     kind, data = event["kind"], event["data"]
     if kind == "ended":
         how = State(data["state"]), Reason(data["reason"])
-        return outcome_words(*how, data.get("exit_code"), data.get("signal"), data.get("memory"))
+        ended = outcome_words(*how, data.get("exit_code"), data.get("signal"), data.get("memory"))
+        return f"{ended} ({data['why']})" if how[0] is State.LOST and data.get("why") else ended
     if kind == "started":
         gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in data.get("gpus", ()))
         return f"started on GPU {gpus}" if gpus else "started"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from runner.config.settings import Settings
-from runner.engines.base import Node
+from runner.engines.base import Can, Node
 from runner.loop.placement import Placement
 from runner.model import Gpu, Snapshot
 from runner.processes import linux
@@ -135,6 +135,8 @@ def test_a_node_in_the_request_makes_a_lane_of_its_own():
 
 class Nodes:
     """An engine with these nodes, as far as placement asks."""
+
+    can = Can()
 
     def __init__(self, *names):
         self._nodes = [Node(name, self._reading(name), None, linux.boot_id(), 2) for name in names]

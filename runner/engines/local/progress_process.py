@@ -55,6 +55,11 @@ class ProgressReaders:
         if printed and ref not in self._followed and ref not in self._records:
             self._follow({ref: folder})
 
+    def read_now(self) -> None:
+        """Have everything read that is followed, in case nothing tells of its changes."""
+        if self._process is not None and self._followed:
+            self._tell(self._followed)
+
     def forget(self, ref: Ref) -> None:
         """Forget what was read, except what nobody has asked for yet."""
         self._soon.pop(ref, None)

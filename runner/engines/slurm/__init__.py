@@ -1,0 +1,1 @@
+"""Runs attempts on a cluster, through Slurm."""

@@ -1,0 +1,1 @@
+"""Tests that run inside the cluster, as an ordinary account. `test_on_a_cluster.py` starts them."""
