@@ -16,6 +16,7 @@ from bot.text.buttons import BY_ACTION, ButtonKind, Right
 from runner.api import groups
 from runner.api.chat import clock, short_time, state_words
 from runner.errors import UserError
+from runner.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,10 +169,10 @@ async def _move(turn: Turn, button: Button) -> None:
 
 
 def _show_moved(turn: Turn, button: Button, outcome: str) -> None:
-    """Show the button's page of the queue as it is now, or the outcome below a message about one job."""
-    if button.data.get("chosen"):
+    """Show the chosen job or the page of the queue as it is now, or the outcome below a message about one job."""
+    if button.data.get("chosen") and turn.job(job_id(button)).state is State.QUEUED:
         choice_taps.show_chosen(turn, button)
-    elif "first" in button.data:  # from an older version
+    elif "first" in button.data:
         _show_queue(turn, button.data)
     else:
         turn.settle(outcome, keyboards.of_job(turn.job(job_id(button))), job_id=button.job_id)

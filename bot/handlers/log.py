@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bot.handlers.button_registry import job_id
 from bot.outbound.log_views import log_view, readable
 from bot.store.live_logs import LIVE_S, LiveLog
 from bot.text import keyboards
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from bot.text.keyboards import Place
 
 MOST_LINES, LONGEST_WORD = 200, 100
+ERROR = {"error", "errors"}
 LIKE = "`/log 12`, `/log 12 50` for 50 lines, `/log 12 error` or another word for the lines with it"
 
 
 async def log(turn: Turn, rest: str) -> None:
     """Show the end of a job's output, or the lines about an error, or those with a word."""
     which, _, wanted = rest.strip().partition(" ")
-    if turn.reply_to is not None and not which.lstrip("#").isdigit():
+    if which.lower() in ERROR or (turn.reply_to is not None and not which.lstrip("#").isdigit()):
         which, wanted = "", rest
     numbers = turn.numbers(which, LIKE)
     if len(numbers) > 1:
@@ -41,12 +43,12 @@ def _place(words: list[str]) -> dict[str, Any]:
     word = " ".join(words)
     if len(word) > LONGEST_WORD:
         raise UserError(f"“{quoted(word)}” is too long to search for. Send at most {LONGEST_WORD} characters.")
-    return {"error": True} if word.lower() in {"error", "errors"} else {"find": word}
+    return {"error": True} if word.lower() in ERROR else {"find": word}
 
 
-async def show(turn: Turn, job_id: int, place: Place) -> None:
+async def show(turn: Turn, number: int, place: Place) -> None:
     """Send a part of a job's output, and note who read it."""
-    job = turn.job(job_id)
+    job = turn.job(number)
     html, rows = await log_view(turn.chat, job, place)
     with turn.effect():
         turn.answer()
@@ -56,7 +58,7 @@ async def show(turn: Turn, job_id: int, place: Place) -> None:
 
 async def turn_page(turn: Turn, button: Button) -> None:
     """Show another part of the output in the same message."""
-    job = turn.job(_job_id(button))
+    job = turn.job(job_id(button))
     html, rows = await log_view(turn.chat, job, button.data)
     with turn.effect():
         turn.answer()
@@ -68,7 +70,7 @@ async def turn_page(turn: Turn, button: Button) -> None:
 
 async def go_live(turn: Turn, button: Button) -> None:
     """Keep changing the message as output comes, for some minutes."""
-    job = turn.job(_job_id(button))
+    job = turn.job(job_id(button))
     if job.state.final:  # the button is older than its end
         await turn_page(turn, button)
         return
@@ -85,15 +87,10 @@ async def go_live(turn: Turn, button: Button) -> None:
 
 async def stop_live(turn: Turn, button: Button) -> None:
     """End a live log, and show the end of the output with its usual buttons."""
-    job = turn.job(_job_id(button))
+    job = turn.job(job_id(button))
     html, rows = await log_view(turn.chat, job, {})
     with turn.effect():
         turn.answer()
         assert turn.message_id is not None
         turn.chat.live_logs.stop(turn.caller.chat, turn.message_id)
         turn.edit(html, rows, job_id=job.id)
-
-
-def _job_id(button: Button) -> int:
-    assert button.job_id is not None
-    return button.job_id

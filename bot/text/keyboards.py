@@ -53,7 +53,7 @@ def of_failed_trial(job: Job) -> Rows:
     """Return the buttons under the message that a trial has failed. A job that is no longer held has its usual ones."""
     if job.held_by is None:
         return of_job(job)
-    return [[Press(ButtonKind.RELEASE, job.id, text="Release"), Press(ButtonKind.EDIT, job.id)], *of_job(job)]
+    return [[Press(ButtonKind.RELEASE, job.id), Press(ButtonKind.EDIT, job.id)], *of_job(job)]
 
 
 def changeable(job: Job) -> list[Argument]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runner.api.edits import Edit, edited
-from runner.api.specs import with_changes
+from runner.api.specs import refuse_terminal, with_changes
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def save(queue: Queue, job_id: int, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r} is not a name for a preset: a letter first, then letters, digits or '_'.")
     spec = queue.job(job_id).spec
+    refuse_terminal(spec, job_id)
     spec = replace(spec, again_of=None, after=(), after_ok=(), begin_at=None, group=None, parameters={})
     if spec.snapshot is not None:
         spec = replace(spec, snapshot={})  # a new one is taken for each job

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner import clock
 from runner.api.pause_words import why_paused
-from runner.api.specs import SpecChecks, with_changes
+from runner.api.specs import SpecChecks, refuse_terminal, with_changes
 from runner.config import home
 from runner.errors import NoSuchJobError, UserError
 from runner.model import Reason, State
@@ -227,8 +227,7 @@ class Queue:
         if (earlier := self.jobs.of_key(key)) is not None:
             return earlier
         before = self.job(job_id).spec
-        if before.terminal:
-            raise UserError(f"Job {job_id} had a terminal. To get another one, type at a terminal: nightshift run")
+        refuse_terminal(before, job_id)
         spec = with_changes(before, changes, f"job {job_id}") if changes else replace(before, again_of=job_id)
         with self.store.transaction():
             awaited = Reruns(self.store).awaited(spec)

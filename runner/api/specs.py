@@ -96,6 +96,12 @@ def _of_profile(name: str | None) -> dict[str, Any]:
     return {"profile": name, **named(name, home.state_folder())}
 
 
+def refuse_terminal(spec: JobSpec, job_id: int) -> None:
+    """Raise UserError for a job that had a terminal: it cannot run again without one."""
+    if spec.terminal:
+        raise UserError(f"Job {job_id} had a terminal. To get another one, type at a terminal: nightshift run")
+
+
 def with_changes(spec: JobSpec, changes: Sequence[str], called: str) -> JobSpec:
     """Return the spec with some arguments of its command changed. `called` names it in an error."""
     from runner.commands.argument_changes import changed  # imported late: few jobs need it

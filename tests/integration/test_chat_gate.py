@@ -192,7 +192,7 @@ async def test_what_a_person_did_not_write_here_does_nothing(room):
 ARGUMENTS = {
     "submit": "-g 0 true", "batch": "\ntrue", "kill": "1", "rerun": "1", "log": "1", "ws": "lab", "pair": "user",
     "notify": "ends", "edit": "2 --time 4h", "move": "2 first", "hold": "2", "release": "2",
-    "sweep": "-g 0 echo {a} ; a=1,2",
+    "sweep": "-g 0 echo {a} ; a=1,2", "save": "1 as nano",
 }  # fmt: skip
 PEOPLE = {Role.ADMIN: "ada", Role.USER: "uma", Role.VIEWER: "vic"}
 TAKES = {
@@ -200,7 +200,7 @@ TAKES = {
         ("status", "queue", "gpus", "log", "fit", "group", "ws", "notify", "whoami", "help", "start"), Role.VIEWER
     ),
     **dict.fromkeys(("submit", "batch", "sweep", "rerun", "kill", "edit", "move", "hold", "release"), Role.USER),
-    **dict.fromkeys(("keep", "extend", "resume"), Role.USER),
+    **dict.fromkeys(("keep", "extend", "resume", "save", "preset"), Role.USER),
     **dict.fromkeys(("pause", "drain", "pair", "audit"), Role.ADMIN),
 }
 
@@ -414,6 +414,9 @@ def test_a_button_gives_no_right_that_its_presser_has_lost(action, tmp_path):
                 "text": "true",
                 "noise": "none",
                 "first": 0,
+                "about": "look",
+                "command": "rerun",
+                "rest": "",
             }
             nonce = room.chat.buttons.make(room.sam.id, action, 1, data)
             room.chat.people._set(room.sam.id, "role", "viewer")
@@ -430,22 +433,9 @@ def test_a_button_gives_no_right_that_its_presser_has_lost(action, tmp_path):
 
 
 LOOKING = {
-    "status",
-    "gpus",
-    "queue",
-    "details",
-    "fit",
-    "log",
-    "log again",
-    "log page",
-    "live",
-    "stop live",
-    "document",
-    "back",
-    "dismiss",
-    "noise",
-}
-LOOKING |= {"group", "group csv"}
+    "status", "gpus", "queue", "details", "fit", "log", "log again", "log page", "live", "stop live", "document",
+    "back", "dismiss", "noise", "group", "group csv", "choose", "help", "cancel",
+}  # fmt: skip
 
 
 @in_room()

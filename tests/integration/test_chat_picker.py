@@ -74,7 +74,7 @@ async def test_a_log_that_was_picked_replaces_the_question(room):
     (asked,) = await room.ask(room.vic, "/log")
     assert await room.tap(room.vic, asked, label(asked, 1)) == []
     assert "#1 a · so far" in asked.text.text
-    assert labels(asked) == ["Refresh", "Whole log", "Log", "Details"]  # a viewer gets no Kill
+    assert labels(asked) == ["Refresh", "Live", "Whole log", "Details"]  # a viewer gets no Kill
 
 
 @in_room()
@@ -175,3 +175,14 @@ def test_with_no_job_to_offer_every_command_says_what_to_send(command, tmp_path)
         assert labels(said) == []
 
     check(tmp_path)
+
+
+@in_room()
+async def test_the_lines_about_an_error_need_no_number_either(room):
+    await queue(room, room.uma, "--name a false", "--name b false")
+    for number in (1, 2):
+        await begin(room, number)
+        await end(room, number)
+    (asked,) = await room.ask(room.uma, "/log error")
+    assert await room.tap(room.uma, asked, label(asked, 1)) == []
+    assert "#1 a" in asked.text.text

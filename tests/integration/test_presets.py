@@ -106,3 +106,11 @@ def test_the_environment_of_a_preset_outlives_its_job(box):
     with box.queue() as jobs:
         assert jobs.jobs.get(number) is None
         assert jobs.jobs.environment(KEY) == VARIABLES
+
+
+def test_a_job_with_a_terminal_cannot_be_saved(box):
+    with box.queue() as jobs:
+        (number,) = jobs.submit([replace(a_spec(), terminal=True)], {KEY: VARIABLES})
+    refused = box.run("save", str(number), "as", "nano")
+    assert refused.returncode == 1
+    assert "had a terminal" in refused.stderr
