@@ -115,7 +115,7 @@ def test_a_runner_killed_at_any_step_of_a_start_loses_nothing_and_runs_nothing_t
     assert ended["exit_code"] == 4
     assert (box.folder / "runs").read_text().split() == ["run"]
     ours = (box.folder / "shared" / "queue").read_text()[:8]
-    assert not [name for name in in_slurm() if name.startswith(f"ns-{ours}-{job}.")]
+    eventually(lambda: not [name for name in in_slurm() if name.startswith(f"ns-{ours}-{job}.")])
 
 
 def test_a_job_cannot_start_a_second_time(box: Box, tmp_path: Path) -> None:
