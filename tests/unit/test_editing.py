@@ -19,7 +19,7 @@ from runner.schedule.request import request_of
 from runner.snapshot.code_copy import work_folder
 from runner.store.box import Box, BoxKey
 from runner.store.scheduling_queries import CPU
-from tests.jobs import a_probe_report, submit
+from tests.jobs import a_probe_report, an_exit, submit
 
 
 @pytest.fixture
@@ -366,3 +366,13 @@ def test_other_gpus_are_as_many_as_before(queue):
     edit(queue, job_id, "--gpus", "2")
     with pytest.raises(UserError, match="add --gpus 1"):
         edit(queue, job_id, "--on", "0")
+
+
+def test_an_extended_job_is_not_tried_again(queue):
+    [job_id] = submit(queue, "a", trial=True, time_limit_s=60.0)
+    queue.jobs.claim(job_id, [("GPU-a", 0)], "boot")
+    queue.extend(job_id, 60.0)
+    assert queue.job(job_id).untried
+    queue.jobs.passed(queue.job(job_id), "passed", None, an_exit())
+    queue.extend(job_id, 60.0)
+    assert not queue.job(job_id).untried
