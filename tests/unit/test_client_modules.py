@@ -15,7 +15,7 @@ from runner.processes import linux, process_lock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BOTH = """
-    errors model file_lock clock units config config.home terminal terminal.console
+    errors model file_lock digests clock units config config.home terminal terminal.console
     api api.queue api.specs api.pause_words config.options config.env_file
     gpu gpu.published gpu.availability gpu.attribution
     processes processes.linux processes.doorbell processes.process_lock
@@ -32,8 +32,8 @@ OF_LS = """
     store.listing store.scheduling_queries store.breaker_trials store.durations store.measurements store.watchdog_state
 """
 HEAVY = """
-    argparse asyncio click ctypes difflib gettext importlib.metadata logging pathlib pydantic random re2 secrets shutil
-    signal sqlite_utils subprocess tempfile threading unicodedata urllib uuid
+    argparse asyncio click ctypes difflib gettext hashlib importlib.metadata logging pathlib pydantic random re2 secrets
+    shutil signal socket sqlite_utils subprocess tempfile threading unicodedata urllib uuid
 """
 LOADED = """
 import atexit, sys
