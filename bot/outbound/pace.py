@@ -7,6 +7,7 @@ from runner.api.chat import clock
 # Telegram takes about one call a second in a private chat, and 20 a minute in a group. Cards use a third and a half.
 GAP_S, GROUP_GAP_S = 3.0, 6.0
 SLOWER, SLOWEST = 4, 16  # times the gap
+LEAST_SLOW_S = 1.0
 SLOW_FOR_S = 600.0  # after Telegram said that it was too much
 
 
@@ -28,7 +29,8 @@ class Pace:
         return 0.0 if called_at is None else called_at + self._gap_s(chat)
 
     def _gap_s(self, chat: int) -> float:
-        return (self.gap_s if chat > 0 else self.group_gap_s) * self._times(chat)
+        times = self._times(chat)
+        return max((self.gap_s if chat > 0 else self.group_gap_s) * times, LEAST_SLOW_S if times > 1 else 0.0)
 
     def _times(self, chat: int) -> int:
         until, times = self._slow.get(chat, (0.0, 1))

@@ -51,7 +51,7 @@ async def test_when_a_job_ends_nothing_that_was_said_of_it_offers_to_kill_it(roo
     end(room, 1)
     await room.settle()
     assert labels(card) == []
-    assert labels(status) == labels(of_ada) == ["Log", "Rerun"]
+    assert labels(status) == labels(of_ada) == [*COPY, "Log", "Rerun"]
     assert "#2 night queued" in (await room.tap(room.uma, status, "Rerun"))[0].text.text
 
 
@@ -223,7 +223,7 @@ async def test_nobody_is_shown_a_button_that_would_refuse_them(room):
     await room.settle()
     of = {person.first_name: (await room.ask(person, "/status 1"))[0] for person in (room.uma, room.una, room.vic)}
     assert {name: labels(said) for name, said in of.items()} == {
-        "Uma": ["Log", "Rerun"], "Una": ["Log", "Rerun"], "Vic": ["Log"],
+        "Uma": [*COPY, "Log", "Rerun"], "Una": [*COPY, "Log", "Rerun"], "Vic": [*COPY, "Log"],
     }  # fmt: skip
 
 
@@ -279,7 +279,7 @@ async def test_in_a_group_only_the_latest_message_is_changed(room):
     first, second = [(await room.ask(room.uma, "/status 1", group))[0] for _ in range(2)]
     end(room, 1)
     await room.settle()
-    assert labels(first) == ["Log", "Kill"]
-    assert labels(second) == ["Log", "Rerun"]
+    assert labels(first) == [*COPY, "Log", "Kill"]
+    assert labels(second) == [*COPY, "Log", "Rerun"]
     await room.tap(room.uma, first, "Kill")
     assert labels(first) == ["Log", "Details", "Rerun"]
