@@ -44,18 +44,18 @@ def ada() -> Iterator[tuple[Telegram, Box]]:
 def test_jobs_from_the_chat(ada: tuple[Telegram, Box]) -> None:
     chat, box = ada
     until = "until [ -e go ]; do sleep 0.05; done"
-    chat.ask(f"/submit --name one echo hello from $SLURMD_NODENAME; {until}", "#1 one queued")
-    chat.hear("#1 one started")
+    chat.ask(f"/submit --name one echo hello from $SLURMD_NODENAME; {until}", "#1 one")
+    chat.hear("#1 one running")
     eventually(lambda: "hello from n0" in box.log(1))
     chat.ask("/log 1", "hello from n0")  # while it runs
-    chat.ask("/submit --name slow -g 0 -t 1s sleep 300", "#2 slow queued")
-    chat.ask("/submit --name refused --partition nowhere true", "#3 refused queued")
-    chat.ask("/submit --name deaf -g 0 trap : TERM; while :; do sleep 0.1; done", "#4 deaf queued")
+    chat.ask("/submit --name slow -g 0 -t 1s sleep 300", "#2 slow")
+    chat.ask("/submit --name refused --partition nowhere true", "#3 refused")
+    chat.ask("/submit --name deaf -g 0 trap : TERM; while :; do sleep 0.1; done", "#4 deaf")
     assert "invalid partition" in text_of(chat.hear("#3 refused could not start")).lower()
     chat.hear("#2 slow stopped")
-    chat.hear("#4 deaf started")
-    chat.ask("/submit --name wide -g 2 echo never >> ran", "#5 wide queued")
-    chat.ask("/submit --name after --after-ok 1 -g 0 python3 -c 'raise SystemError(5)'", "#6 after queued")
+    chat.hear("#4 deaf running")
+    chat.ask("/submit --name wide -g 2 echo never >> ran", "#5 wide")
+    chat.ask("/submit --name after --after-ok 1 -g 0 python3 -c 'raise SystemError(5)'", "#6 after")
     eventually(lambda: "in Slurm's queue: Resources" in text_of(chat.ask("/queue", "#5 wide")))
     assert "n0:0" in text_of(chat.ask("/gpus", "lab1"))
     for number, name in ((5, "wide"), (4, "deaf")):
