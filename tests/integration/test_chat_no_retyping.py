@@ -96,7 +96,7 @@ async def test_a_question_survives_the_bot(room):
 async def test_nothing_is_offered_where_nothing_can_be_changed(room):
     assert labels(await ended(room, "true")) == ["Log", "Details", "Rerun"]
     (shown,) = await room.ask(room.vic, "/status 1")
-    assert labels(shown) == ["Log"]
+    assert labels(shown) == ["Copy command", "Copy run id", "Log"]
 
 
 @pytest.mark.parametrize(
