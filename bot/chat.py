@@ -21,7 +21,7 @@ from bot.store.live_logs import LiveLogs
 from bot.store.outbox import Outbox
 from bot.store.people import People
 from bot.store.threads import Threads
-from bot.text.buttons import Copy, Link, Press
+from bot.text.buttons import CopyKey, Link, Press
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, fit
 from bot.text.outgoing_text import finished
 from runner.api import Queue
@@ -182,7 +182,7 @@ class Chat:
         """Make one button. Buttons of one question share its id: pressing one makes all of them invalid."""
         if isinstance(button, Link):
             return {"text": button.text, "url": button.url}
-        if isinstance(button, Copy):
+        if isinstance(button, CopyKey):
             return {"text": button.text, "copy": button.copied}
         rule = button.rule
         data = {**button.data, QUESTION: question} if rule.question else button.data

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bot.chat import Chat
     from bot.outbound.card_forms import CardForm
     from bot.outbound.sender import Sender
-    from bot.store.cards import Card, Keyboard
+    from bot.store.cards import JobCard, Keyboard
     from bot.store.outbox import Message
     from runner.model import Job
     from runner.notices import Notice
@@ -135,7 +135,7 @@ class CardEditor:
 
     async def _edit_due(self) -> float | None:
         """Change one card in each chat that may be called now. Return the seconds until more may be; None if none."""
-        by_chat: dict[int, list[Card]] = {}
+        by_chat: dict[int, list[JobCard]] = {}
         for card in await patiently(self._chat.cards.all):
             if card.id in self._changed:
                 by_chat.setdefault(card.chat, []).append(card)
@@ -147,7 +147,7 @@ class CardEditor:
         self._editing = False
         return 0.0 if due else min((wait_s for wait_s in waits.values() if wait_s > 0), default=None)
 
-    async def _edit_one(self, cards: Sequence[Card]) -> None:
+    async def _edit_one(self, cards: Sequence[JobCard]) -> None:
         """Change the first of a chat's cards that is not up to date: an end, a start, or else the oldest text."""
         queue = self._chat.queue
         jobs = {card.id: queue.jobs.get(card.job_id) for card in cards if card.job_id is not None}
@@ -163,14 +163,14 @@ class CardEditor:
                 return
             await asyncio.sleep(0)
 
-    def _urgency(self, card: Card, job: Job | None) -> tuple[bool, bool, float]:
+    def _urgency(self, card: JobCard, job: Job | None) -> tuple[bool, bool, float]:
         is_live = not job.state.final if job else card.group is not None
         is_same = job is None or state_of(job) == card.state
         return is_live, is_same, self._edited_at.get(card.id, 0.0)
 
     # -- one card ----------------------------------------------------------------------------------
 
-    def _form(self, card: Card, job: Job | None, reason: str | None) -> CardForm | None:
+    def _form(self, card: JobCard, job: Job | None, reason: str | None) -> CardForm | None:
         """Return what a card should look like; None if nobody can see it, or what it is about is no longer stored."""
         if card.is_gone or not self._chat.gate.may_reach(card.person, card.chat):
             return None
@@ -183,7 +183,7 @@ class CardEditor:
             self._watch(member)
         return of_group(self._chat, card.group)
 
-    async def _update(self, card: Card, form: CardForm) -> bool:
+    async def _update(self, card: JobCard, form: CardForm) -> bool:
         """Bring one card to its form. Return whether Telegram was called."""
         text = self._chat.presentable(form.html)
         if card.number is None:
@@ -200,7 +200,7 @@ class CardEditor:
             await patiently(self._chat.cards.note, card.id, text, keyboard, form.state)
         return not is_right
 
-    def _change_unsent(self, card: Card, form: CardForm, text: str) -> None:
+    def _change_unsent(self, card: JobCard, form: CardForm, text: str) -> None:
         """Change a card that waits in the outbox. One that is being sent is looked at again afterwards."""
         self._missed.add(card.id)
         if card.waits and form.state != card.state and card.message_id is not None:
@@ -209,20 +209,20 @@ class CardEditor:
                 self._chat.outbox.rewrite(card.message_id, text, keyboard)
                 self._chat.cards.note(card.id, text, keyboard, form.state)
 
-    def _buttons(self, card: Card, form: CardForm) -> Keyboard:
+    def _buttons(self, card: JobCard, form: CardForm) -> Keyboard:
         """Return the buttons that a card should have: the same, unless its state has changed and it asks nothing."""
         if form.rows is None:
             return []
         is_kept = form.state == card.state or self._asks(card)
         return card.keyboard if is_kept else self._chat.keyboard(card.person, form.rows)
 
-    def _asks(self, card: Card) -> bool:
+    def _asks(self, card: JobCard) -> bool:
         """Return whether a card shows a question that can still be answered."""
         nonces = [button["data"] for row in card.keyboard for button in row if "data" in button]
         buttons = [button for nonce in nonces if (button := self._chat.buttons.find(nonce)) is not None]
         return any(BY_ACTION.get(button.action) in QUESTION and not button.expired for button in buttons)
 
-    async def _call(self, card: Card, text: str, keyboard: Keyboard) -> bool:
+    async def _call(self, card: JobCard, text: str, keyboard: Keyboard) -> bool:
         """Edit the message. Return whether it is now as it should be."""
         async with self._calls:
             self._sender.pace.note_call(card.chat)
@@ -235,7 +235,7 @@ class CardEditor:
                 return await self._failed(card, problem)
         return True
 
-    async def _failed(self, card: Card, problem: TelegramError) -> bool:
+    async def _failed(self, card: JobCard, problem: TelegramError) -> bool:
         """Decide what becomes of a card that could not be edited. Return whether it is as it should be."""
         verdict = after_failure(problem, 1)
         if "not modified" in verdict.why:
@@ -251,7 +251,7 @@ class CardEditor:
             self._sender.pace.slow_down(card.chat)
         return False
 
-    def _finish(self, card: Card) -> None:
+    def _finish(self, card: JobCard) -> None:
         with self._chat.transaction():
             self._chat.cards.finish(card)
         self._shown.pop(card.id, None)

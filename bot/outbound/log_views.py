@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bot.chat import Chat
     from bot.secrets.redact import Redactor
     from bot.text.keyboards import Place
-    from bot.text.log_pages import Page
+    from bot.text.log_pages import LogPage
     from runner.api.chat import Log
     from runner.model import Job
 
@@ -36,7 +36,7 @@ async def log_view(chat: Chat, job: Job, place: Place) -> tuple[str, keyboards.R
     return views.output(job, page, _note(job, page, place), why), keyboards.of_log(job, page, place)
 
 
-async def newest_page(chat: Chat, job: Job) -> Page:
+async def newest_page(chat: Chat, job: Job) -> LogPage:
     """Return the end of a job's output."""
     return await asyncio.to_thread(page_before, readable(chat, job), chat.redactor_for(job))
 
@@ -50,7 +50,7 @@ def readable(chat: Chat, job: Job, attempt: int | None = None) -> Log:
     return chat.queue.view.log(job.id, attempt)
 
 
-def _page(output: Log, redactor: Redactor, place: Place) -> Page:
+def _page(output: Log, redactor: Redactor, place: Place) -> LogPage:
     if "find" in place:
         return find(output, redactor, place["find"], place.get("end"))
     if "begin" in place:
@@ -63,7 +63,7 @@ def _why(output: Log, redactor: Redactor, job: Job) -> str:
     return log_excerpt.what_matters(text, limit=WHY_UNITS, stopped=job.state is State.CANCELLED)
 
 
-def _note(job: Job, page: Page, place: Place) -> str:
+def _note(job: Job, page: LogPage, place: Place) -> str:
     """Return where in the output a page is."""
     if "find" in place:
         lines = page.text.count("\n") + 1 if page.text else 0

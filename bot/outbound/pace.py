@@ -11,7 +11,7 @@ LEAST_SLOW_S = 1.0
 SLOW_FOR_S = 600.0  # after Telegram said that it was too much
 
 
-class Pace:
+class CardPace:
     """Counts the calls to each chat. Times are those of the monotonic clock."""
 
     def __init__(self) -> None:

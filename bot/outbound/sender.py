@@ -23,7 +23,7 @@ from telegram.constants import ChatAction, ParseMode
 from telegram.error import InvalidToken, TelegramError
 
 from bot.outbound.documents import document_for, no_file
-from bot.outbound.pace import Pace
+from bot.outbound.pace import CardPace
 from bot.outbound.retry_policy import AS_WORDS, SIMPLER_FORMS, Then, Verdict, after_failure, in_words
 from bot.pictures import plots
 from bot.store.outbox import LANES
@@ -60,7 +60,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._busy: dict[tuple[int, bool], asyncio.Task[None]] = {}
         self._quiet_until: dict[int, float] = {}  # per chat, if Telegram asked us to wait; by the monotonic clock
-        self.pace = Pace()
+        self.pace = CardPace()
         self.on_sent: Callable[[Message], None] = lambda _: None
         self.on_rest: Callable[[], None] = lambda: None  # called whenever a chat has got all that was due
 

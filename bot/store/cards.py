@@ -20,7 +20,7 @@ _CARDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class JobCard:
     """One card, of a job or of a group."""
 
     id: int
@@ -56,11 +56,11 @@ class Cards:
             (chat, person, job_id, group, message_id, number, text, json.dumps(keyboard), state),
         )
 
-    def all(self) -> list[Card]:
+    def all(self) -> list[JobCard]:
         """Return all cards, the oldest first."""
         return [_card(row) for row in self._store.rows(f"{_CARDS} ORDER BY cards.id")]
 
-    def get(self, card_id: int) -> Card | None:
+    def get(self, card_id: int) -> JobCard | None:
         """Return a card as it is now; None if it is over."""
         row = self._store.row(f"{_CARDS} WHERE cards.id = ?", (card_id,))
         return _card(row) if row else None
@@ -91,7 +91,7 @@ class Cards:
             self._store.execute("UPDATE messages SET done_at = ? WHERE id = ?", (clock.text(clock.now()), row[0]))
             self._store.execute("DELETE FROM cards WHERE message_id = ?", (row[0],))
 
-    def finish(self, card: Card) -> None:
+    def finish(self, card: JobCard) -> None:
         """Forget a card: it has its last form, which has no buttons, or it is gone."""
         self._store.execute("DELETE FROM cards WHERE id = ?", (card.id,))
         if card.number is not None:
@@ -104,9 +104,9 @@ class Cards:
         self._store.execute("UPDATE cards SET chat = ? WHERE chat = ?", (became, chat))
 
 
-def _card(row: Any) -> Card:
+def _card(row: Any) -> JobCard:
     is_open = bool(row["open"])
-    return Card(
+    return JobCard(
         id=row["id"], chat=row["chat"], person=row["person"], job_id=row["job_id"], group=row["group_name"],
         message_id=row["message_id"], number=row["number"], text=row["text"], keyboard=json.loads(row["keyboard"]),
         state=row["state"], waits=is_open and not row["begun"], is_gone=row["number"] is None and not is_open,

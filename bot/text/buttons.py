@@ -122,11 +122,11 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopyKey:
     """A button that copies something."""
 
     text: str
     copied: str
 
 
-Key = Press | Link | Copy
+Key = Press | Link | CopyKey

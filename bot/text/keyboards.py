@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bot.text import job_words
-from bot.text.buttons import ButtonKind, Copy, Press
+from bot.text.buttons import ButtonKind, CopyKey, Press
 from bot.text.html import printable, shorten, units
 from runner.api.chat import arguments, duration_words, format_duration, short_time
 from runner.model import State
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.text.buttons import Key
-    from bot.text.log_pages import Page
+    from bot.text.log_pages import LogPage
     from runner.api.chat import Argument
     from runner.api.groups import Standing
     from runner.model import Job
@@ -155,12 +155,12 @@ def sure_to_revoke(name: str, data: Mapping[str, Any]) -> Rows:
 
 def of_details(job: Job) -> list[list[Key]]:
     """Return the buttons under a job described in full: what can be done, and what can be copied."""
-    command, run = Copy("Copy command", job.spec.command), Copy("Copy run id", job.run_id)
+    command, run = CopyKey("Copy command", job.spec.command), CopyKey("Copy run id", job.run_id)
     rows: list[list[Key]] = [[*row] for row in of_job(job, details=False)]
     return [[copy for copy in (command, run) if 0 < units(copy.copied) <= MOST_COPIED], *rows]
 
 
-def of_log(job: Job, page: Page, place: Place) -> Rows:
+def of_log(job: Job, page: LogPage, place: Place) -> Rows:
     """Return the buttons under a page of a job's output: older, newer and live; then what else can be done.
 
     A place is {} for the newest page, or has `begin` or `end` for another one, `find` for the lines with a word,

@@ -26,7 +26,7 @@ CONTEXT = 16 << 10  # bytes around a page that are searched for secrets too: a p
 SEARCHED_BYTES, SEARCH_S = 64 << 20, 5.0  # how much of an output one search looks at
 
 
-class Page(NamedTuple):
+class LogPage(NamedTuple):
     """A part of an output, ready to show, and where in the output it is."""
 
     text: str
@@ -47,7 +47,7 @@ class _Line(NamedTuple):
     text: str
 
 
-def page_before(output: Log, redactor: Redactor, end: int | None = None, most: int = PAGE_LINES) -> Page:
+def page_before(output: Log, redactor: Redactor, end: int | None = None, most: int = PAGE_LINES) -> LogPage:
     """Return the page that ends at this position; without one, the newest."""
     kept = output.stretches()
     stretch = next((each for each in reversed(kept) if end is None or each[0] < end), kept[0])
@@ -62,7 +62,7 @@ def page_before(output: Log, redactor: Redactor, end: int | None = None, most: i
     return _page(lines, lines[0].begin if lines else begin, end, kept)
 
 
-def page_after(output: Log, redactor: Redactor, begin: int, most: int = PAGE_LINES) -> Page:
+def page_after(output: Log, redactor: Redactor, begin: int, most: int = PAGE_LINES) -> LogPage:
     """Return the page that begins at this position."""
     kept = output.stretches()
     stretch = next((each for each in kept if each[1] > begin), kept[-1])
@@ -79,7 +79,7 @@ def page_after(output: Log, redactor: Redactor, begin: int, most: int = PAGE_LIN
     return _page(lines, begin, lines[-1].end if lines else end, kept)
 
 
-def find(output: Log, redactor: Redactor, word: str, end: int | None = None) -> Page:
+def find(output: Log, redactor: Redactor, word: str, end: int | None = None) -> LogPage:
     """Return the last lines before this position that contain a word, in capitals or not.
 
     Only what may be shown is searched, so that nobody can find out a secret by guessing it.
@@ -102,9 +102,9 @@ def find(output: Log, redactor: Redactor, word: str, end: int | None = None) -> 
     return _page(shown, shown[0].begin if len(shown) < len(found) else at, last, kept)
 
 
-def _page(lines: Sequence[_Line], begin: int, end: int, kept: Sequence[Stretch]) -> Page:
+def _page(lines: Sequence[_Line], begin: int, end: int, kept: Sequence[Stretch]) -> LogPage:
     text = "\n".join(collapsed(line.text for line in lines)).strip("\n")
-    return Page(text, begin, end, has_older=begin > kept[0][0], size=kept[-1][1])
+    return LogPage(text, begin, end, has_older=begin > kept[0][0], size=kept[-1][1])
 
 
 def _fitting(lines: Iterable[_Line], most: int) -> list[_Line]:

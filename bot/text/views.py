@@ -22,7 +22,7 @@ from runner.api.chat import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bot.text.log_pages import Page
+    from bot.text.log_pages import LogPage
     from runner.api.chat import Outlook
     from runner.model import Job, State
 
@@ -216,7 +216,7 @@ def submitted_many(ids: Sequence[int], reason: str | None) -> str:
     return f"⏳ {len(ids)} jobs queued: {job_words.numbered(ids)}{why}"
 
 
-def output(job: Job, page: Page, note: str, why: str = "") -> str:
+def output(job: Job, page: LogPage, note: str, why: str = "") -> str:
     """Show a page of a job's output; above it, if they are not on it, the lines that say why the job failed."""
     head = f"{sign(job)} {heading(job)} · {escape(note)}\n" if note else f"{sign(job)} {heading(job)}\n"
     failure: list[str | Shrink] = [Shrink(why, folded, keep="end", at_least=600), "\n"] if why else []

@@ -255,6 +255,8 @@ def options_of(spec: JobSpec) -> str:
             words.append(f"--{_NAMES[key]}")
         elif key == "env":
             words += [f"--env {name}=…" for name in spec.env]
+        elif key == "slurm":
+            words += [f"--{name} {text}" for name, text in spec.slurm.items()]
         else:
             words.append(f"--{_NAMES[key]} {as_typed(key, value)}")
     return " ".join(words)

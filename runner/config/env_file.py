@@ -38,9 +38,14 @@ def write_variable(path: str, name: str, value: str) -> None:
 
     target = os.path.realpath(path)
     before = _content(target) if os.path.exists(target) else ""
-    kept = [line for line in before.splitlines() if not re.match(rf"\s*(?:export\s+)?{name}=", line)]
+    kept = [line for line in before.splitlines() if not _sets(line, name)]
     body = "\n".join([*kept, f"{name}={value}"]) + "\n"
     write_atomically(target, body.encode("utf-8", "surrogateescape"))
+
+
+def _sets(line: str, name: str) -> bool:
+    """Return whether a line sets this variable."""
+    return line.strip().removeprefix("export ").lstrip().startswith(f"{name}=")
 
 
 def _variable(line: str, place: str) -> tuple[str, str]:

@@ -185,12 +185,15 @@ def _probe(flag: str, metavar: str, help_text: str, parse: Callable[[str], Any],
     return Option((flag,), metavar, "probe", help_text, (lambda text: {key: parse(text)}) if key else parse, True)
 
 
+_SLURM_NAMES, _SLURM_FEATURES = re.compile(r"[\w.,-]{1,100}"), re.compile(r"[\w.,&|!*()\[\]-]{1,200}")
+
+
 def _slurm(flag: str, metavar: str, help_text: str) -> Option:
     """Return an option that Slurm gets as it is."""
-    pattern = r"[\w.,&|!*()\[\]-]{1,200}" if flag == "--constraint" else r"[\w.,-]{1,100}"
+    pattern = _SLURM_FEATURES if flag == "--constraint" else _SLURM_NAMES
 
     def parse(text: str) -> dict[str, str]:
-        if not re.fullmatch(pattern, text) or text.startswith("-"):
+        if not pattern.fullmatch(text) or text.startswith("-"):
             raise UserError(f"{text!r} is nothing that Slurm takes for {flag}")
         return {flag.removeprefix("--"): text}
 

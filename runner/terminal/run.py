@@ -114,7 +114,7 @@ def _attend(queue: Queue, job_id: int) -> int:
 
 def _started(queue: Queue, job_id: int) -> socket | None:
     """Wait until the job has started, and connect to its terminal. Return None if it has ended."""
-    with closing(Changes(queue.home)) as changes, closing(_Line()) as line:
+    with closing(Changes(queue.home)) as changes, closing(_WaitingLine()) as line:
         while True:
             job = queue.job(job_id)
             if job.state.final:
@@ -137,7 +137,7 @@ def _place(queue: Queue, job_id: int) -> str:
     return " · ".join(part for part in parts if part)
 
 
-class _Line:
+class _WaitingLine:
     """One line that is written again and again, on stderr."""
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ async def _take(link: str) -> None:
         await expect(hand.said("#2 vit failed")).to_be_visible()
         await phone.screenshot(path=DOCS / "chat-phone.png")
         await hand.send("/rerun 2 --lr 3e-4 --fail-at 999")
-        await expect(phone.get_by_role("group", name="GPU 1: #3, 90 %")).to_be_visible()
+        await expect(phone.get_by_role("button", name="GPU 1: #3, 90 %")).to_be_visible()
         await hand.send("/status")
         await expect(hand.said("2 running")).to_be_visible()
         desktop = await _page(browser, link, DESKTOP, "light")

@@ -36,7 +36,7 @@ async def test_submit_watch_log_finish_and_kill(
 
     await hand.send(f"/submit --name long {TRAINING} --steps 600 --bs 16")
     running = hand.said("#2 long running on gpu-box")
-    await expect(phone.get_by_role("group", name="GPU 0: #2, 90 %")).to_be_visible()
+    await expect(phone.get_by_role("button", name="GPU 0: #2, 90 %")).to_be_visible()
 
     await hand.send(f"/submit --name broken {TRAINING} --steps 9 --seconds 0.05 --fail-at 5")
     failed = hand.said("#3 broken failed")

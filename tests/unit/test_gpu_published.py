@@ -100,8 +100,8 @@ def test_where_no_gpu_is_listed_the_drivers_word_is_what_is_told(tmp_path: Path,
         _publish(tmp_path, _snapshot(gpus=(), trouble=says))
         (job_id,) = submit(queue, "true", gpus=1)  # they may come back
         assert queue.reasons.of([queue.job(job_id)]) == {job_id: says}
-        assert gpus._why_none(queue) == f"No GPU can be read. {says}"
+        assert gpus.why_none(queue) == f"No GPU can be read. {says}"
         _publish(tmp_path, _snapshot(gpus=()))
-        assert "NIGHTSHIFT_GPUS=none" in gpus._why_none(queue)
+        assert "NIGHTSHIFT_GPUS=none" in gpus.why_none(queue)
         with pytest.raises(UserError, match="This box has no GPUs"):
             submit(queue, "true", gpus=1)

@@ -20,7 +20,7 @@ _FORMAT = "%i|%T|%r|%N|%j"  # the name last: it may contain anything
 _REFUSED = re.compile(
     r"invalid|not permitted|not available|never|unknown|unrecognized|exceed|violates.*time|access/permission", re.I
 )
-_MAY_PASS = re.compile(r"submit.*limit|timed out|contact|connect|temporar|MaxSubmit|QOSMax|AssocMax", re.I)
+_MAY_PASS = re.compile(r"submit limit|timed out|contact|connect|temporar|MaxSubmit|QOSMax|AssocMax", re.I)
 LIVE = frozenset(
     ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING", "SIGNALING", "STAGE_OUT",
      "STOPPED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
