@@ -24,6 +24,7 @@ from bot.store.threads import Threads
 from bot.text.buttons import CopyKey, Link, Press
 from bot.text.html import CAPTION_UNITS, MESSAGE_UNITS, fit
 from bot.text.outgoing_text import finished
+from bot.text.zones import box_zone, zone_of
 from runner.api import Queue
 from runner.api.chat import BoxKey, Listing, clock
 
@@ -141,6 +142,13 @@ class Chat:
         """Return a person's name, or their id if no name is known. Other actors are returned unchanged."""
         person = person_of(actor)
         return actor if person is None else self.people.get(person).name or str(person)
+
+    @contextlib.contextmanager
+    def read_by(self, person: int, chat: int) -> Iterator[None]:
+        """Show and read local times in a person's zone inside the block; in a group, or without one, in the box's."""
+        zone = zone_of(self.people.get(person)) if chat > 0 else None
+        with clock.read_in(zone, "" if zone else f" ({box_zone()})"):
+            yield
 
     def named(self, text: str) -> str:
         """Return the text with names in place of people's ids."""

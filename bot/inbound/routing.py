@@ -13,9 +13,8 @@ from bot.commands import ALIASES, BY_NAME, Role
 from bot.inbound import parse
 from bot.inbound.turn import LONGEST_ANSWER, Dropped, Turn, WhichJobError, turn_of
 from bot.text.html import escape, fit, units
-from bot.text.zones import box_zone, zone_of
 from bot.waiting import TRY_AGAIN_S, patiently, within
-from runner.api.chat import QueueLostError, StoreError, clock
+from runner.api.chat import QueueLostError, StoreError
 from runner.errors import NightshiftError, UserError
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ async def answer(chat: Chat, routes: Routes, caller: Caller, update: Update) -> 
 
     While the database cannot be written, retry.
     """
-    zone = zone_of(chat.people.get(caller.id))
-    with clock.read_in(zone, "" if zone else f" ({box_zone()})"):
+    with chat.read_by(caller.id, caller.chat):
         await _answer(chat, routes, turn_of(chat, caller, update), update)
 
 

@@ -149,6 +149,10 @@ class CardEditor:
 
     async def _edit_one(self, cards: Sequence[JobCard]) -> None:
         """Change the first of a chat's cards that is not up to date: an end, a start, or else the oldest text."""
+        with self._chat.read_by(cards[0].person, cards[0].chat):
+            await self._edit_first(cards)
+
+    async def _edit_first(self, cards: Sequence[Card]) -> None:
         queue = self._chat.queue
         jobs = {card.id: queue.jobs.get(card.job_id) for card in cards if card.job_id is not None}
         waiting = [job for job in jobs.values() if job is not None and job.state is State.QUEUED]

@@ -90,12 +90,13 @@ def begin_or_drop(chat: Chat, notice: Notice) -> None:
 
 def _begin(chat: Chat, notice: Notice, job: Job) -> None:
     group = job.spec.group
-    form = of_job(chat, job) if group is None else of_group(chat, group)
     job_id = job.id if group is None else None
     for to in recipients_of(chat, notice):
         has_one = chat.cards.has(to.chat, job.id, None) or (group is not None and chat.cards.has(to.chat, None, group))
         if has_one or chat.people.get(to.person).noise not in WANT_CARDS:
             continue
+        with chat.read_by(to.person, to.chat):
+            form = of_job(chat, job) if group is None else of_group(chat, group)
         chat.say(
             to.chat, to.person, form.html, form.rows or [], job_id=job_id, reply_to=to.message, topic=to.topic,
             silent=True, card=CardOf(job_id=job_id, group=group, state=form.state, after_s=SOON_OVER_S),

@@ -61,7 +61,7 @@ async def test_another_workspace_brings_its_environment(room):
 async def test_what_runs_is_not_edited_and_the_button_tells_how(room):
     shown = (await room.ask(room.uma, "/submit -g 0 python a.py"))[0]
     details = (await room.tap(room.uma, shown, "Details"))[0]
-    assert labels(details) == ["Edit", "Kill"]
+    assert labels(details) == ["Copy command", "Copy run id", "Edit", "Kill"]
     told = text(await room.tap(room.uma, details, "Edit"))
     assert "/edit 1 --time 4h --priority high" in told
     assert "--gpus 0 --workspace lab python a.py" in told

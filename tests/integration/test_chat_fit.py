@@ -52,7 +52,7 @@ async def test_the_end_tells_the_batch_with_what_the_run_took_of_the_memory(room
     ]
     (details,) = await room.ask(room.uma, f"/status {number}")
     assert "batch 24, 91 % of 24 GiB, probed in 14 s" in details.text.text
-    assert labels(details) == ["Log", "Fit", "Rerun"]
+    assert labels(details) == ["Copy command", "Copy run id", "Log", "Fit", "Rerun"]
 
 
 @in_room()

@@ -88,7 +88,8 @@ async def test_telegram_is_told_when_and_shows_it_in_the_readers_zone(room):
     await room.ask(room.uma, "/submit -g 0 true")
     attempts.begin(room.chat.queue, 1)
     attempts.end(room.chat.queue, 1)
-    said = (await room.ask(room.uma, "/status 1"))[-1]
+    await room.settle()
+    (said,) = await room.ask(room.uma, "/status 1")
     job = room.chat.queue.job(1)
     times = [dict(entity.extra) for entity in said.text.entities if entity.type == "date_time"]
     at = [job.submitted_at, job.started_at, job.finished_at]
