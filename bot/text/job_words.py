@@ -150,7 +150,7 @@ def gpu_line(gpu: Mapping[str, Any]) -> str:
     heat += [f"{gpu['power_w']:.0f} W"] if gpu["power_w"] is not None else []
     jobs = [f"#{number}" for number in gpu["jobs"]]
     last = " ".join(jobs) if jobs else escape(state)
-    label = bold(str(gpu_label(gpu["node"], gpu["index"])))
+    label = bold(str(gpu_label(gpu.get("node"), gpu["index"])))
     return f"{label} {code(bar(gpu['utilization']))} {use} · {' · '.join([memory, *heat])} · {last}"
 
 

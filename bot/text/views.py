@@ -31,7 +31,7 @@ _FEW = 5
 
 def indices_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, int | str]:
     """Return the index of each GPU by its UUID, with its node if that is another host."""
-    return {gpu["uuid"]: gpu_label(gpu["node"], gpu["index"]) for gpu in gpus}
+    return {gpu["uuid"]: gpu_label(gpu.get("node"), gpu["index"]) for gpu in gpus}
 
 
 class BoxView:

@@ -18,7 +18,7 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF", "TMPDIR")
 _FORMAT = "%i|%T|%r|%N|%j"  # the name last: it may contain anything
 # what sbatch says where another try will not help; the rest is tried again
 _REFUSED = re.compile(
-    r"invalid|not permitted|not available|never|unknown|unrecognized|exceed|violates.*time|access/permission", re.I
+    r"invalid|not permitted|not available|never|unknown|unrecognized|exceed|time limit|access/permission", re.I
 )
 _MAY_PASS = re.compile(r"submit limit|timed out|contact|connect|temporar|MaxSubmit|QOSMax|AssocMax", re.I)
 LIVE = frozenset(
@@ -144,7 +144,14 @@ def _node(line: str) -> SlurmNode:
 
 def _outer_commas(text: str) -> list[str]:
     """Split at the commas outside of parentheses."""
-    return re.split(r",(?![^(]*\))", text)
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def _numbers(text: str) -> list[int]:
