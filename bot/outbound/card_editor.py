@@ -152,7 +152,7 @@ class CardEditor:
         with self._chat.read_by(cards[0].person, cards[0].chat):
             await self._edit_first(cards)
 
-    async def _edit_first(self, cards: Sequence[Card]) -> None:
+    async def _edit_first(self, cards: Sequence[JobCard]) -> None:
         queue = self._chat.queue
         jobs = {card.id: queue.jobs.get(card.job_id) for card in cards if card.job_id is not None}
         waiting = [job for job in jobs.values() if job is not None and job.state is State.QUEUED]
