@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import select
@@ -22,10 +23,17 @@ class Terminal:
     def __init__(self, box: Box, *words: str, shell: str = "", **env: str) -> None:
         """Call the command with these words; with `shell`, that shell text instead."""
         command = ["/bin/sh", "-c", shell] if shell else box.command(*words)
+        self._box, self._before = box, 0
+        self._before = max(self.jobs(), default=0)
         self.pid, self.screen = pty.fork()
         if self.pid == 0:
             os.execve(command[0] if shell else sys.executable, command, {**box.environ, **env})
         self.seen = b""
+
+    def jobs(self) -> list[int]:
+        """The jobs submitted since the terminal is there."""
+        ids = [int(job["id"]) for job in json.loads(self._box.run("ls", "--json").stdout)]
+        return sorted(job_id for job_id in ids if job_id > self._before)
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.screen, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))

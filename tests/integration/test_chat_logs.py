@@ -66,7 +66,7 @@ async def test_a_page_stays_where_it_is_while_the_job_goes_on(room):
 async def test_the_lines_about_the_error_are_folded_below_the_error(room):
     await running(room, (TRACE + "\n" + "".join(f"wandb: closed {n}\n" for n in range(40))).encode())
     attempts.end(room.chat.queue, 1, exit_code=1)
-    said = (await room.ask(room.uma, "/log 1"))[-1]
+    said = next(one for one in await room.ask(room.uma, "/log 1") if "Error" in labels(one))
     assert said.text.text.endswith("closed 39")  # the end, and above it why
     assert said.text.text.split("\n")[1] == "ValueError: the learning rate is negative"
     assert "Error" in labels(said)

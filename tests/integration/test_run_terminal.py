@@ -14,6 +14,7 @@ from runner import rundir
 from tests.box import a_box
 from tests.room import Room
 from tests.terminal import Terminal
+from tests.wait import eventually
 
 WAITS = "echo ready; while :; do sleep 0.05; done"
 PROMPT = {"SHELL": "/bin/sh", "PS1": "prompt> ", "ENV": ""}
@@ -28,9 +29,8 @@ def up():
 
 
 def number_of(terminal):
-    """The job's number, as its terminal tells it while it waits."""
-    terminal.until(b" in the queue")
-    return int(re.search(rb"job (\d+)", terminal.seen)[1])
+    """The number of the job that was submitted at this terminal."""
+    return eventually(terminal.jobs)[-1]
 
 
 def test_it_is_the_jobs_own_terminal_with_its_window_and_its_gpu(up):

@@ -256,8 +256,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(set(places)) == len(places)
         for job in self.jobs.find():
             row = rows[job.id]
+            untried = job.id in self.untried if not job.state.final else request_in(row["lane"]).untried
             assert (request_in(row["lane"]), row["rank"]) == (
-                request_of(job.spec, untried=job.id in self.untried),
+                request_of(job.spec, untried=untried),
                 -job.spec.priority.rank,
             )
 

@@ -150,6 +150,7 @@ def test_what_is_written_keeps_its_keys(folder):
     }
     assert set(rundir.read(folder, rundir.STARTED)) == {
         *("version", "job_id", "attempt", "run_id", "pid", "start_time", "boot_id", "pipe", "extendable", "at"),
+        *("node", "gpus"),
     }
     assert set(rundir.read(folder, rundir.EXIT)) == {
         *(
