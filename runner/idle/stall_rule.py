@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXCUSED_GAPS, STALLED_GAPS = 20.0, 40.0  # usual times between two advances
 EXCUSED_PAUSES, STALLED_PAUSES = 2.0, 4.0  # longest pauses so far
-LONGEST_GAPS_S = 600.0  # of a counter that prints seldom, so many gaps would be hours; two of them still count
+LONGEST_GAPS_S = 600.0  # for a counter that prints seldom 40 gaps would be hours; two of them still count
 EXCUSED_AT_LEAST_S, STALLED_AT_LEAST_S = 60.0, 120.0  # stalled: twice as long after a single pause of unknown cause
 SAVES_AT_MOST_S = 1800.0  # after the last advance; a job that reads or writes for longer may hang in a loop
 

@@ -52,7 +52,7 @@ class LineReading:
     metrics: dict[str, float] = field(default_factory=dict)
     zero_based: bool = False  # this program counts its epochs from 0
     last_epoch: bool = False  # it prints the number of the last epoch, not how many there are
-    priority: int = 0  # what a person said in so many words comes first
+    priority: int = 0  # what a person says explicitly comes first
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def is_asked_to_stop(folder: str) -> bool:
 def revoke(folder: str, run_id: str) -> bool:
     """Make sure that an attempt can never start. Return False if it has started after all.
 
-    started.json can be created only once: whoever is first, this process or the node, decides.
+    started.json can be created only once: the first to do so, this process or the node, decides.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     try:
