@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 FATAL = 2
 START_AGAIN = 3
 SHORTEST_PERIOD_S = 0.05
-PUBLISH_EVERY_S = 0.1  # while answers come faster than this, other processes do not see each of them
 
 
 class _Round(NamedTuple):
@@ -68,7 +67,6 @@ class Sampler:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rounds: list[_Round] = []
         self._next_tick = time.monotonic() + options.slow_s
-        self._publish_at = 0.0  # an answer before this time is not published
         self._sessions_seen = 0
         self._outage_seen: str | None = None
         self._patient_until: float | None = None  # GPUs may take seconds to wake for the first reading
@@ -194,8 +192,7 @@ class Sampler:
             answers=number,
         )
         line = published.line_of(snapshot)
-        if not self._options.private and (number is None or now >= self._publish_at):
-            self._publish_at = now + PUBLISH_EVERY_S
+        if not self._options.private:
             published.publish(self._options.home, line)
         self._emit(line, number is not None)
 
