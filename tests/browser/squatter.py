@@ -109,9 +109,14 @@ class Squatter:
 
     async def __aexit__(self, *_exception: object) -> None:
         await self._site.stop()
-        for _ in range(20):  # a connection that was just accepted is known to the runner only some turns later
-            await asyncio.sleep(0.01)
         await self._runner.cleanup()
+        # A connection that was just accepted is known to the runner only some turns later: end it too.
+        loop = asyncio.get_running_loop()
+        for _ in range(20):
+            for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
+                if (transport.get_extra_info("sockname") or (None, None))[1] == self._port:
+                    transport.abort()
+            await asyncio.sleep(0.01)
 
     async def _bound(self) -> socket.socket:
         while True:
